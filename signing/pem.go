@@ -1,0 +1,81 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// PEM labels of the private keys that are read. Each label means one DER encoding and no other.
+const (
+	labelPKCS1 = "RSA PRIVATE KEY"
+	labelSEC1  = "EC PRIVATE KEY"
+	labelPKCS8 = "PRIVATE KEY"
+)
+
+const acceptedPrivatePEM = "an unencrypted private key in PEM form (PKCS#1, SEC 1 or PKCS#8): " + acceptedKeys
+
+// ParsePrivateKey reads the signing key of a PEM file: PKCS#1, SEC 1 or PKCS#8, told apart by the label.
+//
+// It reads what kube-controller-manager reads (client-go util/keyutil, ParsePrivateKeyPEM): text around the blocks and blocks
+// that hold no private key, such as EC PARAMETERS, are passed over, and the first private key that can be decoded wins. Where
+// kube-controller-manager would stop at a key that is too weak or not clean, this stops too and refuses the file: it never goes
+// on to sign with a later key than kube-controller-manager would have.
+//
+// The error says what was found and what is accepted. It holds nothing of the file's content; the caller adds its name.
+func ParsePrivateKey(data []byte) (*PrivateKey, error) {
+	var passedOver *pem.Block
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		key, err := parsePrivateBlock(block)
+		if err != nil {
+			passedOver = moreTelling(passedOver, block)
+			continue
+		}
+		if trailing(block.Bytes) {
+			return nil, fmt.Errorf("found a private key with trailing bytes inside its PEM block; accepted is %s", acceptedPrivatePEM)
+		}
+		signer, ok := key.(crypto.Signer)
+		if !ok { // X25519 parses as PKCS#8
+			return nil, fmt.Errorf("found a key agreement key; accepted is %s", acceptedPrivatePEM)
+		}
+		return NewPrivateKey(signer)
+	}
+	return nil, fmt.Errorf("found %s; accepted is %s", describeFile(data, passedOver), acceptedPrivatePEM)
+}
+
+var errNotPrivate = errors.New("not a private key block")
+
+// parsePrivateBlock decodes one block by its label. Its error only says no: the text of crypto/x509 quotes the inner layout of
+// a key, which the caller must not pass on.
+func parsePrivateBlock(block *pem.Block) (any, error) {
+	switch block.Type {
+	case labelPKCS1:
+		return x509.ParsePKCS1PrivateKey(block.Bytes)
+	case labelSEC1:
+		return x509.ParseECPrivateKey(block.Bytes)
+	case labelPKCS8:
+		return x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	return nil, errNotPrivate
+}
+
+// trailing reports whether bytes follow the outermost DER value. crypto/x509 ignores them in PKCS#8 and SEC 1.
+func trailing(der []byte) bool {
+	var outermost asn1.RawValue
+	rest, err := asn1.Unmarshal(der, &outermost)
+	return err != nil || len(rest) > 0
+}
+
+// moreTelling picks the block that explains a refusal better: the first that was meant as a private key, else the first.
+func moreTelling(chosen, block *pem.Block) *pem.Block {
+	if chosen == nil || (!meantPrivate(chosen) && meantPrivate(block)) {
+		return block
+	}
+	return chosen
+}

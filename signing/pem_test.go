@@ -1,0 +1,234 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing_test
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// file reads one of the files that openssl made.
+func file(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "pem", name+".pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// block encodes one PEM block.
+func block(label string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der})
+}
+
+func TestParsePrivateKey(t *testing.T) {
+	t.Parallel()
+	rsaID, ecID := private(t, testkeys.RSA2048()).ID(), private(t, testkeys.P256()).ID()
+	garbage := block("RSA PRIVATE KEY", []byte("garbage"))
+	cases := map[string]struct {
+		reason string
+		data   []byte
+		want   string // key ID
+	}{
+		"PKCS#1":             {"openssl genrsa", testkeys.RSA2048(), rsaID},
+		"PKCS#8 RSA":         {"openssl genpkey", file(t, "rsa-pkcs8"), rsaID},
+		"SEC 1":              {"openssl ecparam -noout", testkeys.P256(), ecID},
+		"PKCS#8 EC":          {"openssl genpkey", file(t, "ec-pkcs8"), ecID},
+		"EC PARAMETERS":      {"openssl ecparam writes a block before the key", file(t, "ec-parameters-then-sec1"), ecID},
+		"CRLF":               {"edited on Windows", bytes.ReplaceAll(testkeys.RSA2048(), []byte("\n"), []byte("\r\n")), rsaID},
+		"no final line feed": {"cut by an editor", bytes.TrimRight(testkeys.P256(), "\n"), ecID},
+		"text around":        {"openssl -text", slices.Concat([]byte("Private-Key: (2048 bit)\n"), testkeys.RSA2048(), []byte("end\n")), rsaID},
+		"byte order mark":    {"it is leading text", slices.Concat([]byte("\xef\xbb\xbf\n"), testkeys.P256()), ecID},
+		"two keys":           {"the first wins", slices.Concat(testkeys.P256(), testkeys.RSA2048()), ecID},
+		"certificate first":  {"a bundle", slices.Concat(file(t, "rsa-certificate"), testkeys.RSA2048()), rsaID},
+		"public key first":   {"both halves in a file", slices.Concat(file(t, "rsa-pkix"), testkeys.RSA2048()), rsaID},
+		"garbage first":      {"the first that can be read", slices.Concat(garbage, testkeys.P256()), ecID},
+		"encrypted first":    {"the first that can be read", slices.Concat(file(t, "encrypted-pkcs1"), testkeys.P256()), ecID},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, err := signing.ParsePrivateKey(tc.data)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if key.ID() != tc.want {
+				t.Errorf("%s: key ID is %s, want %s", tc.reason, key.ID(), tc.want)
+			}
+		})
+	}
+}
+
+func TestParsePrivateKeyRefuses(t *testing.T) {
+	t.Parallel()
+	pkcs8 := der(t, file(t, "rsa-pkcs8"))
+	sec1 := der(t, testkeys.P256())
+	pkcs1 := der(t, testkeys.RSA2048())
+	truncated := testkeys.RSA2048()
+	truncated = truncated[:len(truncated)/2]
+	cases := map[string]struct {
+		reason string
+		data   []byte
+		found  string
+	}{
+		"empty":                  {"0-byte file", nil, "nothing, the file is empty"},
+		"white space":            {"as good as empty", []byte(" \r\n\t\n"), "nothing, the file is empty"},
+		"no PEM":                 {"DER in place of PEM", pkcs1, "no PEM block"},
+		"text":                   {"a wrong file", []byte("hello"), "no PEM block"},
+		"cut off":                {"half written", truncated, "a damaged or cut off PEM block"},
+		"certificate":            {"the usual mix-up", file(t, "rsa-certificate"), "a certificate"},
+		"certificate request":    {"another mix-up", file(t, "request"), "a certificate request"},
+		"public key":             {"sa.pub for sa.key", file(t, "rsa-pkix"), "a public key"},
+		"PKCS#1 public key":      {"sa.pub for sa.key", file(t, "rsa-pkcs1-public"), "a public key"},
+		"encrypted PKCS#1":       {"Proc-Type header", file(t, "encrypted-pkcs1"), "an encrypted private key"},
+		"encrypted SEC 1":        {"Proc-Type header", file(t, "encrypted-sec1"), "an encrypted private key"},
+		"encrypted PKCS#8":       {"label of its own", file(t, "encrypted-pkcs8"), "an encrypted private key"},
+		"Ed25519":                {"no EdDSA", testkeys.Ed25519(), "an Ed25519 key"},
+		"P-224":                  {"no JWS algorithm", testkeys.P224(), "an EC key on P-224"},
+		"RSA-1024":               {"too short", testkeys.RSA1024(), "an RSA key of 1024 bits"},
+		"RSA-1024, then a good":  {"kube-controller-manager would sign with the first", slices.Concat(testkeys.RSA1024(), testkeys.P256()), "an RSA key of 1024 bits"},
+		"X25519":                 {"cannot sign", file(t, "x25519"), "a key agreement key"},
+		"secp256k1":              {"unknown curve", file(t, "secp256k1"), "a private key that is not valid SEC 1"},
+		"explicit parameters":    {"curve without a name", file(t, "ec-explicit-parameters"), "a private key that is not valid SEC 1"},
+		"RSA-PSS":                {"restricted to PS256", file(t, "rsa-pss-pkcs8"), "a private key that is not valid PKCS#8"},
+		"OpenSSH":                {"ssh-keygen without -m PEM", file(t, "openssh"), "a private key in OpenSSH form"},
+		"EC PARAMETERS only":     {"openssl ecparam without -genkey", file(t, "ec-parameters-only"), "EC parameters without a key"},
+		"garbage PKCS#1":         {"no DER inside", block("RSA PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#1"},
+		"garbage SEC 1":          {"no DER inside", block("EC PRIVATE KEY", []byte("garbage")), "a private key that is not valid SEC 1"},
+		"garbage PKCS#8":         {"no DER inside", block("PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#8"},
+		"empty block":            {"no DER inside", block("PRIVATE KEY", nil), "a private key that is not valid PKCS#8"},
+		"wrong label":            {"PKCS#8 under the PKCS#1 label", block("RSA PRIVATE KEY", pkcs8), "a private key that is not valid PKCS#1"},
+		"unknown label":          {"its name is not repeated", block("HUSH HUSH", pkcs8), "a PEM block that is not a key"},
+		"trailing junk, PKCS#8":  {"not clean", block("PRIVATE KEY", append(slices.Clone(pkcs8), 0)), "a private key with trailing bytes"},
+		"trailing junk, SEC 1":   {"not clean", block("EC PRIVATE KEY", append(slices.Clone(sec1), 0)), "a private key with trailing bytes"},
+		"trailing junk, PKCS#1":  {"not clean", block("RSA PRIVATE KEY", append(slices.Clone(pkcs1), 0)), "a private key that is not valid PKCS#1"},
+		"certificate, encrypted": {"what was meant as the key explains more", slices.Concat(file(t, "rsa-certificate"), file(t, "encrypted-pkcs8")), "an encrypted private key"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, err := signing.ParsePrivateKey(tc.data)
+			if err == nil {
+				t.Fatalf("%s: accepted as %v", tc.reason, key)
+			}
+			if !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
+				t.Errorf("%s: error is %q, want it to say found %q and what is accepted", tc.reason, err, tc.found)
+			}
+			assertQuotesNothing(t, err, tc.data)
+		})
+	}
+}
+
+// assertQuotesNothing looks for any longer piece of a file in an error.
+func assertQuotesNothing(t testing.TB, err error, data []byte) {
+	t.Helper()
+	const piece = 12
+	text := err.Error()
+	for i := range max(0, len(text)-piece+1) {
+		if quoted := text[i : i+piece]; bytes.Contains(data, []byte(quoted)) {
+			t.Errorf("error %q quotes the file: %q", text, quoted)
+		}
+	}
+}
+
+func TestParsePublicKeys(t *testing.T) {
+	t.Parallel()
+	rsaID, otherID := private(t, testkeys.RSA2048()).ID(), private(t, testkeys.RSA2048Other()).ID()
+	p256ID, p384ID := private(t, testkeys.P256()).ID(), private(t, testkeys.P384()).ID()
+	mislabelled := block("WHATEVER", der(t, file(t, "ec-pkix")))
+	shortPublic, err := x509.MarshalPKIXPublicKey(mustPKCS1(t, testkeys.RSA1024()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		reason string
+		data   []byte
+		want   []string
+	}{
+		"PKIX RSA":         {"sa.pub of kubeadm", file(t, "rsa-pkix"), []string{rsaID}},
+		"PKIX EC":          {"the same for EC", file(t, "ec-pkix"), []string{p256ID}},
+		"PKCS#1":           {"RSA PUBLIC KEY", file(t, "rsa-pkcs1-public"), []string{rsaID}},
+		"RSA certificate":  {"its key", file(t, "rsa-certificate"), []string{rsaID}},
+		"EC certificate":   {"its key", file(t, "ec-certificate"), []string{p384ID}},
+		"RSA private key":  {"its public half", testkeys.RSA2048(), []string{rsaID}},
+		"EC private key":   {"its public half", testkeys.P256(), []string{p256ID}},
+		"PKCS#8 RSA":       {"its public half", file(t, "rsa-pkcs8"), []string{rsaID}},
+		"PKCS#8 EC":        {"its public half", file(t, "ec-pkcs8"), []string{p256ID}},
+		"wrong label":      {"the label does not matter", mislabelled, []string{p256ID}},
+		"several":          {"in order", slices.Concat(testkeys.RSA2048Other(), file(t, "ec-certificate"), file(t, "rsa-pkix")), []string{otherID, p384ID, rsaID}},
+		"among unusable":   {"passed over, as kube-apiserver does", slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), block("PUBLIC KEY", shortPublic), file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-pkix")), []string{p256ID}},
+		"both halves":      {"the same key twice", slices.Concat(testkeys.P256(), file(t, "ec-pkix")), []string{p256ID, p256ID}},
+		"cut off behind":   {"what was whole counts", slices.Concat(file(t, "ec-pkix"), testkeys.RSA2048()[:200]), []string{p256ID}},
+		"EC PARAMETERS":    {"passed over", file(t, "ec-parameters-then-sec1"), []string{p256ID}},
+		"CRLF":             {"edited on Windows", bytes.ReplaceAll(file(t, "rsa-pkix"), []byte("\n"), []byte("\r\n")), []string{rsaID}},
+		"text in between":  {"comments", slices.Concat(file(t, "rsa-pkix"), []byte("# old\n"), file(t, "ec-pkix")), []string{rsaID, p256ID}},
+		"no final newline": {"cut by an editor", bytes.TrimRight(file(t, "rsa-pkix"), "\n"), []string{rsaID}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys, err := signing.ParsePublicKeys(tc.data)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if !slices.Equal(ids(keys), tc.want) {
+				t.Errorf("%s: key IDs are %v, want %v", tc.reason, ids(keys), tc.want)
+			}
+		})
+	}
+}
+
+func TestParsePublicKeysRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		data  []byte
+		found string
+	}{
+		"empty":     {nil, "nothing, the file is empty"},
+		"no PEM":    {der(t, file(t, "rsa-pkix")), "no PEM block"},
+		"cut off":   {file(t, "rsa-pkix")[:100], "a damaged or cut off PEM block"},
+		"encrypted": {file(t, "encrypted-pkcs8"), "an encrypted private key"},
+		"request":   {file(t, "request"), "a certificate request"},
+		"garbage":   {block("PUBLIC KEY", []byte("garbage")), "a public key that cannot be read"},
+		"bad cert":  {block("CERTIFICATE", []byte("garbage")), "a certificate that cannot be read"},
+		"bad RSA":   {block("RSA PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#1"},
+		"trailing":  {block("PUBLIC KEY", append(der(t, file(t, "rsa-pkix")), 0)), "a public key that cannot be read"},
+		"Ed25519":   {file(t, "ed25519-pkix"), "an Ed25519 key"},
+		"P-224":     {testkeys.P224(), "an EC key on P-224"},
+		"RSA-1024":  {testkeys.RSA1024(), "an RSA key of 1024 bits"},
+		"secp256k1": {file(t, "secp256k1"), "a private key that is not valid SEC 1"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys, err := signing.ParsePublicKeys(tc.data)
+			if err == nil {
+				t.Fatalf("accepted as %v", ids(keys))
+			}
+			if !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
+				t.Errorf("error is %q, want it to say found %q and what is accepted", err, tc.found)
+			}
+			assertQuotesNothing(t, err, tc.data)
+		})
+	}
+}
+
+func mustPKCS1(t testing.TB, data []byte) any {
+	t.Helper()
+	key, err := x509.ParsePKCS1PrivateKey(der(t, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Public()
+}

@@ -1,0 +1,67 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing
+
+import (
+	"bytes"
+	"encoding/pem"
+	"strings"
+)
+
+// describeFile says what was found in a file without a usable key. block is its most telling PEM block, if it has any.
+func describeFile(data []byte, block *pem.Block) string {
+	switch {
+	case block != nil:
+		return describeBlock(block)
+	case len(bytes.TrimSpace(data)) == 0:
+		return "nothing, the file is empty"
+	case bytes.Contains(data, []byte("-----BEGIN ")):
+		return "a damaged or cut off PEM block"
+	}
+	return "no PEM block"
+}
+
+// describeBlock names the kind of a PEM block. A label is the file's content too, so one that is not known is not repeated.
+func describeBlock(block *pem.Block) string {
+	switch {
+	case encrypted(block):
+		return "an encrypted private key"
+	case block.Type == labelPKCS1:
+		return "a private key that is not valid PKCS#1"
+	case block.Type == labelSEC1:
+		return "a private key that is not valid SEC 1 on a known named curve"
+	case block.Type == labelPKCS8:
+		return "a private key that is not valid PKCS#8 with an RSA or EC key"
+	case block.Type == "OPENSSH PRIVATE KEY":
+		return "a private key in OpenSSH form"
+	case block.Type == "EC PARAMETERS":
+		return "EC parameters without a key"
+	case block.Type == "CERTIFICATE REQUEST":
+		return "a certificate request"
+	case strings.HasSuffix(block.Type, labelCertificate):
+		return "a certificate"
+	case strings.HasSuffix(block.Type, labelPublic):
+		return "a public key"
+	}
+	return "a PEM block that is not a key"
+}
+
+// encrypted recognizes both ways of encryption: the headers of RFC 1421 and the PKCS#8 label.
+func encrypted(block *pem.Block) bool {
+	return block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED")
+}
+
+// The labels of one kind of block differ in front ("RSA PUBLIC KEY", "TRUSTED CERTIFICATE") and end alike.
+const (
+	labelPublic      = "PUBLIC KEY"
+	labelCertificate = "CERTIFICATE"
+)
+
+func meantPublic(block *pem.Block) bool {
+	return strings.HasSuffix(block.Type, labelPublic) || strings.HasSuffix(block.Type, labelCertificate)
+}
+
+func meantPrivate(block *pem.Block) bool {
+	return strings.HasSuffix(block.Type, "PRIVATE KEY")
+}

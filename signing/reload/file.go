@@ -1,0 +1,118 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	defaultPoll   = 10 * time.Second
+	defaultSettle = 500 * time.Millisecond
+
+	// maxUnsettled bounds how many different readings in a row are waited out, so that a file which is written to without
+	// a pause is taken as it is in the end.
+	maxUnsettled = 8
+)
+
+// Options tune the watch. The zero value is right outside tests.
+type Options struct {
+	// Poll is how often the file is read when no notification arrives. 0 means 10 s.
+	Poll time.Duration
+	// Settle is the time between the two readings that must agree before a change counts. It hides the moment in which a
+	// file is truncated and not yet written. 0 means 500 ms. A change is acted upon after Poll + 8*Settle at the latest.
+	Settle time.Duration
+
+	// newNotifier replaces fsnotify in tests.
+	newNotifier func(path string) notifier
+}
+
+// File is a file whose parsed content follows the file. The value is replaced, never changed: it is the same one for as long as
+// the content is the same.
+type File[T any] struct {
+	path    string
+	parse   func([]byte) (T, error)
+	options Options
+	current atomic.Pointer[parsed[T]]
+}
+
+// parsed is a value with the digest of the content it came from.
+type parsed[T any] struct {
+	value T
+	sum   [sha256.Size]byte
+}
+
+// Open reads and parses the file at path. The error names the path and what is wrong, and wraps the error of the file system
+// or of parse. parse may be called again by Watch and must not keep the slice.
+func Open[T any](path string, parse func([]byte) (T, error), options Options) (*File[T], error) {
+	if options.Poll <= 0 {
+		options.Poll = defaultPoll
+	}
+	if options.Settle <= 0 {
+		options.Settle = defaultSettle
+	}
+	if options.newNotifier == nil {
+		options.newNotifier = newDirNotifier
+	}
+	file := &File[T]{path: path, parse: parse, options: options}
+	seen := look(path)
+	if seen.err != nil {
+		return nil, seen.err
+	}
+	value, err := parse(seen.data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	file.current.Store(&parsed[T]{value: value, sum: seen.sum})
+	return file, nil
+}
+
+// Path is the path given to Open.
+func (f *File[T]) Path() string { return f.path }
+
+// Get returns the value of the last good content. It does not block.
+func (f *File[T]) Get() T { return f.current.Load().value }
+
+// Watch follows the file until ctx ends. accepted is called with each new value, after Get returns it. refused is called once
+// for each bad content in a row of readings, and once when the file goes missing or cannot be read; its error names the path.
+// That the file went back to the content in use is not told at all.
+func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(error)) {
+	notify := f.options.newNotifier(f.path)
+	defer notify.close()
+	poll := time.NewTicker(f.options.Poll)
+	defer poll.Stop()
+
+	// What happened between Open and now has sent no notification.
+	settled := time.NewTimer(0)
+	defer settled.Stop()
+	follow := &follower[T]{file: f, accepted: accepted, refused: refused}
+	waiting := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-notify.changes():
+			// A timer that runs already is left alone: a busy directory must not put off the reading for ever.
+			if waiting {
+				continue
+			}
+			settled.Reset(f.options.Settle)
+			waiting = true
+			continue
+		case <-poll.C:
+			notify.renew()
+			if waiting {
+				continue
+			}
+		case <-settled.C:
+		}
+		if waiting = follow.read(); waiting {
+			settled.Reset(f.options.Settle)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// These tests prove that notifications alone are enough: the poll is an hour away. The files are real.
+var notified = Options{Poll: time.Hour, Settle: 20 * time.Millisecond}
+
+// expect waits for the next thing told. What has not come after the time an operator is promised is lost.
+func (w *watched) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-w.told:
+		if got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatalf("not told %q within 15 s", want)
+	}
+}
+
+func TestWatchSeesTheWaysFilesChange(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(t *testing.T, path string)
+	}{
+		"rewritten": {"shell redirection, cp", func(t *testing.T, path string) { write(t, path, "two") }},
+		"renamed over": {"editors, atomic writers", func(t *testing.T, path string) {
+			write(t, path+".tmp", "two")
+			must(t, os.Rename(path+".tmp", path))
+		}},
+		"removed and made again": {"configuration management", func(t *testing.T, path string) {
+			must(t, os.Remove(path))
+			write(t, path, "two")
+		}},
+		"moved aside": {"vim with a backup copy", func(t *testing.T, path string) {
+			must(t, os.Rename(path, path+"~"))
+			write(t, path, "two")
+		}},
+		"replaced by a link": {"ln -sf", func(t *testing.T, path string) {
+			write(t, path+".v2", "two")
+			must(t, os.Symlink(path+".v2", path+".link"))
+			must(t, os.Rename(path+".link", path))
+		}},
+		"hard link": {"ln -f", func(t *testing.T, path string) {
+			write(t, path+".v2", "two")
+			must(t, os.Remove(path))
+			must(t, os.Link(path+".v2", path))
+		}},
+		"same time stamp and size": {"the content decides, not the inode", func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			must(t, err)
+			write(t, path, "two")
+			must(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newFile(t, "one")
+			w := watch(t, path, notified)
+			tc.change(t, path)
+			w.expect(t, "+two")
+			if got := *w.Get(); got != "two" {
+				t.Errorf("%s: Get returns %q", tc.reason, got)
+			}
+		})
+	}
+}
+
+// TestWatchSecretVolume changes a file the way kubelet updates a Secret volume: the file is a link through ..data, and ..data is
+// a link that is renamed over (k8s.io/kubernetes pkg/volume/util/atomic_writer.go).
+func TestWatchSecretVolume(t *testing.T) {
+	t.Parallel()
+	volume := t.TempDir()
+	publish := func(version, content string) {
+		dir := filepath.Join(volume, "..2026_01_01."+version)
+		must(t, os.Mkdir(dir, 0o700))
+		write(t, filepath.Join(dir, "sa.key"), content)
+		must(t, os.Symlink(filepath.Base(dir), filepath.Join(volume, "..data_tmp")))
+		must(t, os.Rename(filepath.Join(volume, "..data_tmp"), filepath.Join(volume, "..data")))
+	}
+	publish("1", "one")
+	path := filepath.Join(volume, "sa.key")
+	must(t, os.Symlink(filepath.Join("..data", "sa.key"), path))
+	w := watch(t, path, notified)
+
+	publish("2", "two")
+	must(t, os.RemoveAll(filepath.Join(volume, "..2026_01_01.1")))
+	w.expect(t, "+two")
+	publish("3", "three")
+	w.expect(t, "+three")
+}
+
+func TestWatchDeletionAndReturn(t *testing.T) {
+	t.Parallel()
+	path := newFile(t, "one")
+	w := watch(t, path, notified)
+	before := w.Get()
+
+	must(t, os.Remove(path))
+	w.expect(t, "-read PATH: no such file or directory")
+	if w.Get() != before {
+		t.Error("the value was lost with the file")
+	}
+	write(t, path, "one")
+	write(t, path+".other", "wakes the watch once more")
+	write(t, path, "two")
+	w.expect(t, "+two") // the return of "one" is not told
+}
+
+func TestWatchUnreadable(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root reads files of mode 000")
+	}
+	path := newFile(t, "one")
+	w := watch(t, path, notified)
+	must(t, os.Chmod(path, 0))
+	w.expect(t, "-read PATH: permission denied")
+	must(t, os.Chmod(path, 0o600))
+	write(t, path, "two")
+	w.expect(t, "+two")
+}
+
+// TestNotifierRenew replaces the directory itself, which takes the watch away with it.
+func TestNotifierRenew(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "keys")
+	must(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "sa.key")
+	n := newDirNotifier(path)
+	defer n.close()
+
+	must(t, os.Rename(dir, dir+".old"))
+	must(t, os.Mkdir(dir, 0o700))
+	n.renew()
+	drain(n)
+	write(t, path, "two")
+	select {
+	case <-n.changes():
+	case <-time.After(15 * time.Second):
+		t.Error("no notification from the new directory")
+	}
+}
+
+// drain waits until the notifications of the past have come.
+func drain(n notifier) {
+	for {
+		select {
+		case <-n.changes():
+		case <-time.After(200 * time.Millisecond):
+			return
+		}
+	}
+}
+
+func TestNotifierWithoutDirectory(t *testing.T) {
+	t.Parallel()
+	n := newDirNotifier(filepath.Join(t.TempDir(), "not", "there"))
+	n.renew()
+	n.close()
+	(&dirNotifier{}).close() // fsnotify could not be set up
+}

@@ -1,0 +1,77 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	path := newFile(t, "one")
+	file, err := Open(path, parseText, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *file.Get() != "one" || file.Get() != file.Get() {
+		t.Errorf("Get returns %q, and not the same value each time", *file.Get())
+	}
+	if file.Path() != path {
+		t.Errorf("Path returns %q", file.Path())
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	errParse := errors.New("boom")
+	cases := map[string]struct {
+		reason string
+		make   func(t *testing.T, path string)
+		want   string
+		is     error
+	}{
+		"missing":   {"names the path", func(*testing.T, string) {}, "read PATH: no such file or directory", fs.ErrNotExist},
+		"directory": {"a directory has no content", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, "read PATH: is a directory, not a file", nil},
+		"socket": {"opening it would block or fail oddly", func(t *testing.T, path string) {
+			listener, err := net.Listen("unix", path)
+			must(t, err)
+			t.Cleanup(func() { _ = listener.Close() })
+		}, "read PATH: is not a regular file", nil},
+		"dangling link":  {"a volume that is not filled yet", func(t *testing.T, path string) { must(t, os.Symlink("gone", path)) }, "read PATH: no such file or directory", fs.ErrNotExist},
+		"link to itself": {"no endless loop", func(t *testing.T, path string) { must(t, os.Symlink("f", path)) }, "read PATH: too many levels of symbolic links", nil},
+		"too large":      {"1 MiB and a byte", func(t *testing.T, path string) { write(t, path, strings.Repeat("x", maxSize+1)) }, "read PATH: is larger than 1048576 bytes", nil},
+		"bad content":    {"the error of parse", func(t *testing.T, path string) { write(t, path, "bad secret") }, "PATH: boom", errParse},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "f")
+			tc.make(t, path)
+			file, err := Open(path, func([]byte) (*string, error) { return nil, errParse }, Options{})
+			if err == nil || file != nil {
+				t.Fatalf("%s: Open returned %v, %v", tc.reason, file, err)
+			}
+			if got := strings.ReplaceAll(err.Error(), path, "PATH"); got != tc.want {
+				t.Errorf("%s: error is %q, want %q", tc.reason, got, tc.want)
+			}
+			if tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%s: error %v does not wrap %v", tc.reason, err, tc.is)
+			}
+		})
+	}
+}
+
+func TestOpenLargestFile(t *testing.T) {
+	t.Parallel()
+	path := newFile(t, strings.Repeat("x", maxSize))
+	if _, err := Open(path, parseText, Options{}); err != nil {
+		t.Errorf("a file of exactly 1 MiB is refused: %v", err)
+	}
+}

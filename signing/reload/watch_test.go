@@ -1,0 +1,216 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// These tests run on a false clock, with notifications sent by hand or none at all, so each moment between two writes can be
+// hit. The files are real.
+
+// manual is a notifier that the test rings.
+type manual struct{ signal chan struct{} }
+
+func (m manual) changes() <-chan struct{} { return m.signal }
+func (m manual) renew()                   {}
+func (m manual) close()                   {}
+
+// deaf stands for a machine where fsnotify cannot be set up.
+func deaf(string) notifier { return manual{} }
+
+// all returns everything told so far.
+func (w *watched) all() []string {
+	synctest.Wait()
+	told := []string{}
+	for {
+		select {
+		case one := <-w.told:
+			told = append(told, one)
+		default:
+			return told
+		}
+	}
+}
+
+func (w *watched) expectAll(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), w.all()); diff != "" {
+		t.Errorf("%s: told -want +got:\n%s", when, diff)
+	}
+}
+
+const promised = 15 * time.Second // any change is seen within this time
+
+func TestPollAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		w := watch(t, path, Options{newNotifier: deaf})
+		defer w.stop()
+		for i := range 5 {
+			// Each change comes at another moment of the poll's period.
+			time.Sleep(time.Duration(i)*2100*time.Millisecond + time.Minute)
+			content := fmt.Sprint("version ", i)
+			write(t, path, content)
+			time.Sleep(promised)
+			w.expectAll(t, content, "+"+content)
+		}
+	})
+}
+
+func TestRefusedOncePerContent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		w := watch(t, path, Options{newNotifier: deaf})
+		defer w.stop()
+		first := w.Get()
+		remove := func() { must(t, os.Remove(path)) }
+		steps := []struct {
+			name string
+			do   func()
+			want []string
+		}{
+			{"touched", func() { write(t, path, "one") }, nil},
+			{"bad", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
+			{"another bad one", func() { write(t, path, "bad 2") }, []string{"-PATH: not good"}},
+			{"missing", remove, []string{"-read PATH: no such file or directory"}},
+			{"a directory", func() { must(t, os.Mkdir(path, 0o700)) }, []string{"-read PATH: is a directory, not a file"}},
+			{"missing again", remove, []string{"-read PATH: no such file or directory"}},
+			{"back to the good one", func() { write(t, path, "one") }, nil},
+			{"the first bad one again", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
+			{"too large", func() { must(t, os.Truncate(path, maxSize+1)) }, []string{"-read PATH: is larger than 1048576 bytes"}},
+			{"empty", func() { must(t, os.Truncate(path, 0)) }, []string{"-PATH: nothing there"}},
+			{"back again", func() { write(t, path, "one") }, nil},
+		}
+		for _, step := range steps {
+			step.do()
+			time.Sleep(5 * time.Minute) // many polls
+			w.expectAll(t, step.name, step.want...)
+			if w.Get() != first {
+				t.Errorf("%s: the value is not the one it was", step.name)
+			}
+		}
+		write(t, path, "two")
+		time.Sleep(promised)
+		w.expectAll(t, "good", "+two")
+	})
+}
+
+// TestHalfWritten looks at a file while it is rewritten slowly, with a notification for every write, as inotify sends them.
+func TestHalfWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		bell := manual{make(chan struct{})}
+		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
+		defer w.stop()
+		time.Sleep(time.Second)
+
+		must(t, os.Truncate(path, 0))
+		bell.signal <- struct{}{}
+		time.Sleep(defaultSettle + time.Millisecond) // it is seen empty once
+		write(t, path, "tw")
+		bell.signal <- struct{}{}
+		time.Sleep(defaultSettle + time.Millisecond) // it is seen half written once
+		write(t, path, "two")
+		bell.signal <- struct{}{}
+		w.expectAll(t, "while it is written")
+		time.Sleep(2 * defaultSettle)
+		w.expectAll(t, "when it is written", "+two")
+	})
+}
+
+// TestThereAndBack makes a change and takes it back before it has settled.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		bell := manual{make(chan struct{})}
+		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
+		defer w.stop()
+		time.Sleep(time.Second)
+		before := w.Get()
+		write(t, path, "two")
+		bell.signal <- struct{}{}
+		time.Sleep(defaultSettle + time.Millisecond)
+		write(t, path, "one")
+		bell.signal <- struct{}{}
+		time.Sleep(time.Minute)
+		w.expectAll(t, "afterwards")
+		if w.Get() != before {
+			t.Error("the value is not the one it was")
+		}
+	})
+}
+
+// TestNeverQuiet writes to the file without a pause, and to its directory more often than it settles. Neither may keep the
+// change from being seen in the promised time.
+func TestNeverQuiet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		bell := manual{make(chan struct{})}
+		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
+		defer w.stop()
+		for i := range 300 {
+			write(t, path, fmt.Sprint("version ", i))
+			bell.signal <- struct{}{}
+			time.Sleep(promised / 300)
+		}
+		synctest.Wait()
+		if len(w.told) == 0 {
+			t.Error("nothing was told of a file that changes all the time")
+		}
+	})
+}
+
+// TestChangeBeforeWatch changes the file after Open has read it and before Watch begins.
+func TestChangeBeforeWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		file, err := Open(path, func(data []byte) (*string, error) {
+			defer write(t, path, "two")
+			return parseText(data)
+		}, Options{newNotifier: deaf})
+		must(t, err)
+		if got := *file.Get(); got != "one" {
+			t.Fatalf("Open returned %q", got)
+		}
+		told := make(chan string, 1)
+		go file.Watch(t.Context(), func(value *string) { told <- *value }, func(err error) { t.Error(err) })
+		time.Sleep(2 * defaultSettle)
+		synctest.Wait()
+		select {
+		case got := <-told:
+			if got != "two" {
+				t.Errorf("told %q", got)
+			}
+		default:
+			t.Error("the change before Watch was not told within a second")
+		}
+	})
+}
+
+func TestWatchEndsWithContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newFile(t, "one")
+		w := watch(t, path, Options{newNotifier: deaf})
+		time.Sleep(time.Minute)
+		began := time.Now()
+		w.stop()
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("Watch went on for %v", waited)
+		}
+	})
+}

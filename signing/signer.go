@@ -1,0 +1,160 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// HeaderStyle selects the members of the protected header.
+type HeaderStyle int
+
+const (
+	// LegacyHeader is {"alg","kid"}: what kube-controller-manager writes into token Secrets.
+	LegacyHeader HeaderStyle = iota
+	// JWTHeader adds typ "JWT", which KEP-740 demands of an external signer.
+	JWTHeader
+)
+
+// Signer signs the payload of a token. It is the shape of the Sign call of KEP-740: whoever implements it decides on key,
+// algorithm and header, and learns nothing of the claims but their encoded form.
+type Signer interface {
+	// Sign returns the header and signature segments that go around payload, so that header.payload.signature is a JWS in
+	// compact form. payload, header and signature are unpadded base64url segments. It may block on a remote signer until ctx
+	// ends. Errors contain neither payload nor key material.
+	Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error)
+}
+
+// PrivateKey is a signing key. It is immutable and may sign for several goroutines at once.
+//
+// The key itself lives in a closure, where neither a format verb nor reflection reaches it.
+type PrivateKey struct {
+	public  PublicKey
+	headers [2]string // by HeaderStyle, encoded: they never change for a key
+	sign    func(signingString string) ([]byte, error)
+}
+
+var _ Signer = (*PrivateKey)(nil)
+
+// NewPrivateKey wraps a key that the table in algorithm.go knows. Only *rsa.PrivateKey and *ecdsa.PrivateKey are taken,
+// because golang-jwt signs with nothing else.
+func NewPrivateKey(key crypto.Signer) (*PrivateKey, error) {
+	if err := inMemory(key); err != nil {
+		return nil, err
+	}
+	public, err := NewPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	method, err := methodFor(public.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &PrivateKey{
+		public:  public,
+		headers: [2]string{LegacyHeader: encodeHeader(public, ""), JWTHeader: encodeHeader(public, "JWT")},
+		sign:    func(signingString string) ([]byte, error) { return method.Sign(signingString, key) },
+	}, nil
+}
+
+// inMemory refuses signers of other types than the two above, and typed nils, whose Public would panic.
+func inMemory(key crypto.Signer) error {
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		if k != nil {
+			return nil
+		}
+	case *ecdsa.PrivateKey:
+		if k != nil {
+			return nil
+		}
+	case ed25519.PrivateKey:
+		_, err := methodFor(k.Public())
+		return err
+	case nil:
+	default:
+		return fmt.Errorf("found %s that cannot be read from memory; accepted is %s", describeKey(key.Public()), acceptedKeys)
+	}
+	return fmt.Errorf("found no key; accepted is %s", acceptedKeys)
+}
+
+// encodeHeader renders the protected header. Its members stand in alphabetical order and without white space, as go-jose
+// writes them: that is half of what makes our RS256 tokens the same bytes as kube-controller-manager's.
+func encodeHeader(key PublicKey, typ string) string {
+	header, err := json.Marshal(struct {
+		Algorithm string `json:"alg"`
+		KeyID     string `json:"kid"`
+		Type      string `json:"typ,omitempty"`
+	}{key.Algorithm, key.ID, typ})
+	if err != nil {
+		panic(err) // three strings always have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(header)
+}
+
+// ID is the key ID that tokens signed by this key bear in their header.
+func (k *PrivateKey) ID() string { return k.public.ID }
+
+// Public is the verification key that goes with this signing key.
+func (k *PrivateKey) Public() PublicKey { return k.public }
+
+// Sign implements Signer. It refuses a payload that is not a base64url segment, so that it can sign tokens only and not be
+// used as an oracle for messages of another protocol.
+func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
+	if err := ctx.Err(); err != nil {
+		return "", "", err
+	}
+	if style != LegacyHeader && style != JWTHeader {
+		return "", "", fmt.Errorf("sign with key %s: unknown header style %d", k.ID(), style)
+	}
+	if payload == "" || strings.IndexFunc(payload, notBase64URL) >= 0 {
+		return "", "", fmt.Errorf("sign with key %s: payload is not a base64url segment", k.ID())
+	}
+	header = k.headers[style]
+	sig, err := k.sign(header + "." + payload)
+	if err != nil {
+		return "", "", fmt.Errorf("sign with key %s: %w", k.ID(), err)
+	}
+	return header, base64.RawURLEncoding.EncodeToString(sig), nil
+}
+
+func notBase64URL(r rune) bool {
+	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+}
+
+// String names the key by algorithm and ID; so do all the formats below, whatever the verb or encoder.
+func (k *PrivateKey) String() string {
+	if k == nil {
+		return "no signing key"
+	}
+	return fmt.Sprintf("%s signing key %s", k.public.Algorithm, k.public.ID)
+}
+
+// GoString keeps %#v from printing fields.
+func (k *PrivateKey) GoString() string { return k.String() }
+
+// Format keeps every other verb, such as %x, from printing fields.
+func (k *PrivateKey) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, k.String()) }
+
+// MarshalJSON keeps structured loggers and debug endpoints from printing fields.
+func (k *PrivateKey) MarshalJSON() ([]byte, error) { return json.Marshal(k.String()) }
+
+// LogValue does the same for log/slog.
+func (k *PrivateKey) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+var (
+	_ fmt.Formatter  = (*PrivateKey)(nil)
+	_ json.Marshaler = (*PrivateKey)(nil)
+	_ slog.LogValuer = (*PrivateKey)(nil)
+)

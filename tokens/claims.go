@@ -1,0 +1,105 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// LegacyIssuer is the iss claim of every legacy token (k8s.io/kubernetes pkg/serviceaccount/legacy.go). The apiserver tells
+// legacy tokens from bound ones by it.
+const LegacyIssuer = "kubernetes/serviceaccount"
+
+// Names of the claims of a legacy token, as k8s.io/kubernetes pkg/serviceaccount/legacy.go has them.
+const (
+	claimIssuer      = "iss"
+	claimSubject     = "sub"
+	claimNamespace   = "kubernetes.io/serviceaccount/namespace"
+	claimSecretName  = "kubernetes.io/serviceaccount/secret.name" //nolint:gosec // G101: a claim name, no credential
+	claimAccountName = "kubernetes.io/serviceaccount/service-account.name"
+	claimAccountUID  = "kubernetes.io/serviceaccount/service-account.uid"
+	claimIssuedAt    = "iat"
+	claimTokenID     = "jti"
+)
+
+// ClaimStyle selects the claims of legacy tokens.
+type ClaimStyle string
+
+const (
+	// CompatClaims are exactly kube-controller-manager's. They hold nothing that varies, so with an RSA key the token of a
+	// Secret that was deleted and made again under the same name, for the same account UID, is the same token.
+	CompatClaims ClaimStyle = "compat"
+	// UniqueClaims adds iat and jti, so that no two tokens are alike and deleting a Secret revokes its token for good. The
+	// apiserver ignores both claims in a legacy token.
+	UniqueClaims ClaimStyle = "unique"
+)
+
+// Account names a ServiceAccount of the API. The UID tells it from an account of the same name before or after it.
+type Account struct{ Namespace, Name, UID string }
+
+// Subject is the sub claim: the user name that the apiserver gives to who presents the token.
+func (a Account) Subject() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
+
+// check refuses an account that no valid token can be made for. A colon would make the subject ambiguous; the API allows none.
+func (a Account) check() error {
+	for _, part := range []struct{ name, value string }{
+		{"namespace", a.Namespace}, {"service account name", a.Name}, {"service account UID", a.UID},
+	} {
+		if part.value == "" {
+			return fmt.Errorf("the %s is empty", part.name)
+		}
+	}
+	if strings.Contains(a.Namespace, ":") || strings.Contains(a.Name, ":") {
+		return fmt.Errorf("namespace %q or service account name %q contains a colon", a.Namespace, a.Name)
+	}
+	return nil
+}
+
+// legacyClaims are the claims of a legacy token in their compat form.
+func legacyClaims(account Account, secretName string) map[string]any {
+	return map[string]any{
+		claimIssuer:      LegacyIssuer,
+		claimSubject:     account.Subject(),
+		claimNamespace:   account.Namespace,
+		claimSecretName:  secretName,
+		claimAccountName: account.Name,
+		claimAccountUID:  account.UID,
+	}
+}
+
+// boundClaims are the claims of a token bound to nothing but its account, as k8s.io/kubernetes pkg/serviceaccount/claims.go
+// makes them for a TokenRequest without a bound object. Times are whole seconds since the epoch, rounded down.
+func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string]any {
+	return map[string]any{
+		claimIssuer:   request.Issuer,
+		claimSubject:  request.Account.Subject(),
+		claimIssuedAt: now.Unix(),
+		claimTokenID:  tokenID,
+		"aud":         request.Audiences,
+		"nbf":         now.Unix(),
+		"exp":         now.Add(request.Lifetime).Unix(),
+		"kubernetes.io": map[string]any{
+			"namespace": request.Account.Namespace,
+			"serviceaccount": map[string]string{
+				"name": request.Account.Name,
+				"uid":  request.Account.UID,
+			},
+		},
+	}
+}
+
+// encodePayload renders claims as a payload segment: JSON with sorted members, no white space and <, > and & escaped, in
+// unpadded base64url. go-jose marshals a map the same way, which is the other half of what makes our RS256 tokens the same
+// bytes as kube-controller-manager's.
+func encodePayload(claims map[string]any) (string, error) {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", fmt.Errorf("encode claims: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(payload), nil
+}

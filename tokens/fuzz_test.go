@@ -1,0 +1,98 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+func addTokens(f *testing.F) {
+	f.Helper()
+	for _, token := range sortedTokens(f) {
+		f.Add(token)
+	}
+	for _, kind := range []string{"legacy", "bound"} {
+		for _, v := range vectors(f, kind) {
+			f.Add(v.Token)
+		}
+	}
+	f.Add(unsigned(`{"alg":"RS256"}`, legacyPayload))
+	f.Add(unsigned(`{"alg":"RS256","kid":"a","kid":"b"}`, `{"\u0073ub":1}`))
+	f.Add(strings.Repeat(".", 100))
+	f.Add("..")
+}
+
+// FuzzInspect: no panic, errors of one kind and a fixed few words, and for what is accepted the same reading as encoding/json's.
+func FuzzInspect(f *testing.F) {
+	addTokens(f)
+	f.Fuzz(func(t *testing.T, token string) {
+		got, err := tokens.Inspect(token)
+		_ = got.Mismatch(account, secretName)
+		if err != nil {
+			if !errors.Is(err, tokens.ErrMalformed) || len(err.Error()) > 120 || got != (tokens.Token{}) {
+				t.Fatalf("Inspect returned %v, %v", got, err)
+			}
+			return
+		}
+		header, payload := decoded(t, token)
+		var wantHeader, wantPayload map[string]any
+		if err := errors.Join(json.Unmarshal([]byte(header), &wantHeader), json.Unmarshal([]byte(payload), &wantPayload)); err != nil {
+			t.Fatalf("accepted a token that is not two JSON objects: %v", err)
+		}
+		str := func(value any) string { text, _ := value.(string); return text }
+		want := tokens.Token{
+			KeyID: str(wantHeader["kid"]), Algorithm: str(wantHeader["alg"]),
+			Issuer: str(wantPayload["iss"]), Subject: str(wantPayload["sub"]),
+			Namespace:   str(wantPayload["kubernetes.io/serviceaccount/namespace"]),
+			SecretName:  str(wantPayload["kubernetes.io/serviceaccount/secret.name"]),
+			AccountName: str(wantPayload["kubernetes.io/serviceaccount/service-account.name"]),
+			AccountUID:  str(wantPayload["kubernetes.io/serviceaccount/service-account.uid"]),
+		}
+		if got != want {
+			t.Fatalf("Inspect returned %v, encoding/json reads %v", got, want)
+		}
+	})
+}
+
+// FuzzVerifyLegacy looks for a forgery. Nobody can make a signature by chance, so a token that verifies must bear the header and
+// payload of one that the keys signed: one of the golden tokens, or one that the seeds were cut from.
+func FuzzVerifyLegacy(f *testing.F) {
+	addTokens(f)
+	signed := map[string]bool{}
+	for _, v := range vectors(f, "legacy") {
+		signed[v.Token[:strings.LastIndex(v.Token, ".")]] = true
+	}
+	for _, key := range []*signing.PrivateKey{signingKey(f, testkeys.RSA2048()), signingKey(f, testkeys.P256())} {
+		token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(token)
+		signed[token[:strings.LastIndex(token, ".")]] = true
+	}
+	keys := ring(f)
+	f.Fuzz(func(t *testing.T, token string) {
+		got, err := tokens.VerifyLegacy(token, keys)
+		if err == nil {
+			if !signed[token[:strings.LastIndex(token, ".")]] {
+				t.Fatal("a forged token verifies")
+			}
+			return
+		}
+		known := false
+		for _, sentinel := range []error{tokens.ErrMalformed, tokens.ErrUnknownKey, tokens.ErrBadSignature, tokens.ErrNotLegacy} {
+			known = known || errors.Is(err, sentinel)
+		}
+		if !known || len(err.Error()) > 120 || got != (tokens.Token{}) {
+			t.Fatalf("VerifyLegacy returned %v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+// TestLegacyMatchesUpstream: for the same key, account and Secret the token is the one that kube-controller-manager writes. With
+// RSA that means the same bytes; an ECDSA signature is different each time, so there header and payload are the same bytes.
+func TestLegacyMatchesUpstream(t *testing.T) {
+	t.Parallel()
+	keys := namedKeys(t)
+	for _, v := range vectors(t, "legacy") {
+		t.Run(v.Key+" "+v.Name, func(t *testing.T) {
+			t.Parallel()
+			key := keys[v.Key]
+			token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), v.account(), v.Secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := token, v.Token
+			if key.Public().Algorithm != "RS256" {
+				got, want = got[:strings.LastIndex(got, ".")], want[:strings.LastIndex(want, ".")]
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-upstream +ours:\n%s", diff)
+			}
+			for whose, token := range map[string]string{"ours": token, "upstream's": v.Token} {
+				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(key))
+				if err != nil {
+					t.Errorf("%s does not verify: %v", whose, err)
+				}
+				if mismatch := verified.Mismatch(v.account(), v.Secret); mismatch != "" {
+					t.Errorf("%s: %s", whose, mismatch)
+				}
+			}
+		})
+	}
+}
+
+// TestBoundMatchesUpstream: the payload is the bytes that kube-apiserver signs for a TokenRequest at the same moment. The header
+// differs in typ alone.
+func TestBoundMatchesUpstream(t *testing.T) {
+	t.Parallel()
+	keys := namedKeys(t)
+	for _, v := range vectors(t, "bound") {
+		t.Run(v.Key+" "+v.Name, func(t *testing.T) {
+			t.Parallel()
+			wantHeader, wantPayload := decoded(t, v.Token)
+			var varying struct {
+				IssuedAt int64  `json:"iat"`
+				ID       string `json:"jti"`
+			}
+			if err := json.Unmarshal([]byte(wantPayload), &varying); err != nil {
+				t.Fatal(err)
+			}
+			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims,
+				tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))),
+				tokens.WithTokenIDs(func() string { return varying.ID }))
+			token, err := issuer.Bound(t.Context(), tokens.BoundRequest{
+				Issuer:    v.Issuer,
+				Account:   v.account(),
+				Audiences: v.Audiences,
+				Lifetime:  time.Duration(v.LifetimeSeconds) * time.Second,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			gotHeader, gotPayload := decoded(t, token)
+			if diff := cmp.Diff(wantPayload, gotPayload); diff != "" {
+				t.Errorf("payload: -upstream +ours:\n%s", diff)
+			}
+			wantHeader = strings.TrimSuffix(wantHeader, "}") + `,"typ":"JWT"}`
+			if diff := cmp.Diff(wantHeader, gotHeader); diff != "" {
+				t.Errorf("header: -upstream with typ +ours:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,301 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens_test
+
+import (
+	"crypto"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+// forge makes a token with any header and any signature over it.
+func forge(t testing.TB, header map[string]any, payload string, sign func(text string) []byte) string {
+	t.Helper()
+	encoded, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := segment(string(encoded)) + "." + segment(payload)
+	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
+}
+
+// with signs with a golang-jwt method and the standard library's key, so that a forger's choices are all open.
+func with(t testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
+	return func(text string) []byte {
+		t.Helper()
+		signature, err := method.Sign(text, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signature
+	}
+}
+
+// rawKey returns a test key as the standard library has it.
+func rawKey(t testing.TB, data []byte) crypto.Signer {
+	t.Helper()
+	block, _ := pem.Decode(data)
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key
+	}
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// attacks are tokens that must not verify with a ring of RSA2048 (active), P256 and P384, each with the error it gets.
+func attacks(t testing.TB) map[string]struct {
+	token string
+	want  error
+} {
+	t.Helper()
+	rsaKey, ecKey := signingKey(t, testkeys.RSA2048()), signingKey(t, testkeys.P256())
+	rawRSA, rawEC, stranger := rawKey(t, testkeys.RSA2048()), rawKey(t, testkeys.P256()), rawKey(t, testkeys.RSA2048Other())
+	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hmacWith := func(secret []byte) func(string) []byte {
+		return func(text string) []byte {
+			mac := hmac.New(sha256.New, secret)
+			mac.Write([]byte(text))
+			return mac.Sum(nil)
+		}
+	}
+	none := func(string) []byte { return nil }
+	header := func(alg, kid string, more ...any) map[string]any {
+		h := map[string]any{"alg": alg, "kid": kid}
+		for i := 0; i < len(more); i += 2 {
+			h[more[i].(string)] = more[i+1]
+		}
+		return h
+	}
+	byRSA := with(t, jwt.SigningMethodRS256, rawRSA)
+	byStranger := with(t, jwt.SigningMethodRS256, stranger)
+	good := forge(t, header("RS256", rsaKey.ID()), legacyPayload, byRSA)
+	body, signature := good[:strings.LastIndex(good, ".")], good[strings.LastIndex(good, "."):]
+	altered := strings.Replace(legacyPayload, "demo", "prod", 1)
+	return map[string]struct {
+		token string
+		want  error
+	}{
+		"alg none":                  {forge(t, header("none", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
+		"alg None":                  {forge(t, header("None", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
+		"alg none, no key ID":       {forge(t, map[string]any{"alg": "none"}, legacyPayload, none), tokens.ErrBadSignature},
+		"no alg":                    {forge(t, map[string]any{"kid": rsaKey.ID()}, legacyPayload, byRSA), tokens.ErrBadSignature},
+		"unknown alg":               {forge(t, header("XX999", rsaKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
+		"HS256 with the public DER": {forge(t, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(publicDER)), tokens.ErrBadSignature},
+		"HS256 with the public PEM": {forge(t, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}))), tokens.ErrBadSignature},
+		"HS256 with nothing":        {forge(t, header("HS256", ecKey.ID()), legacyPayload, hmacWith(nil)), tokens.ErrBadSignature},
+		"PS256 by the key itself":   {forge(t, header("PS256", rsaKey.ID()), legacyPayload, with(t, jwt.SigningMethodPS256, rawRSA)), tokens.ErrBadSignature},
+		"RS512 by the key itself":   {forge(t, header("RS512", rsaKey.ID()), legacyPayload, with(t, jwt.SigningMethodRS512, rawRSA)), tokens.ErrBadSignature},
+		"ES256 said of an RSA key":  {forge(t, header("ES256", rsaKey.ID()), legacyPayload, with(t, jwt.SigningMethodES256, rawEC)), tokens.ErrBadSignature},
+		"RS256 said of an EC key":   {forge(t, header("RS256", ecKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
+		"ES384 said of a P-256 key": {forge(t, header("ES384", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 96) }), tokens.ErrBadSignature},
+		"another key's signature":   {forge(t, header("RS256", rsaKey.ID()), legacyPayload, byStranger), tokens.ErrBadSignature},
+		"a stranger, no key ID":     {forge(t, map[string]any{"alg": "RS256"}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"a stranger, empty key ID":  {forge(t, header("RS256", ""), legacyPayload, byStranger), tokens.ErrBadSignature},
+		"embedded jwk":              {forge(t, header("RS256", rsaKey.ID(), "jwk", jwk(t, stranger)), legacyPayload, byStranger), tokens.ErrBadSignature},
+		"embedded jwk, no key ID":   {forge(t, map[string]any{"alg": "RS256", "jwk": jwk(t, stranger)}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"jku":                       {forge(t, header("RS256", "stranger", "jku", "https://127.0.0.1:1/jwks"), legacyPayload, byStranger), tokens.ErrUnknownKey},
+		"x5u":                       {forge(t, header("RS256", "stranger", "x5u", "https://127.0.0.1:1/cert"), legacyPayload, byStranger), tokens.ErrUnknownKey},
+		"x5c":                       {forge(t, header("RS256", rsaKey.ID(), "x5c", []string{"MIIC"}), legacyPayload, byStranger), tokens.ErrBadSignature},
+		"key ID of a path":          {forge(t, header("HS256", "../../../../dev/null"), legacyPayload, hmacWith(nil)), tokens.ErrUnknownKey},
+		"key ID with NUL":           {forge(t, header("RS256", rsaKey.ID()+"\x00"), legacyPayload, byRSA), tokens.ErrUnknownKey},
+		"key ID in lower case":      {forge(t, header("RS256", strings.ToLower(rsaKey.ID())), legacyPayload, byRSA), tokens.ErrUnknownKey},
+		"unknown key ID":            {forge(t, header("RS256", "CANARY"), legacyPayload, byRSA), tokens.ErrUnknownKey},
+		"key ID under another case": {forge(t, map[string]any{"alg": "RS256", "KID": rsaKey.ID()}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"altered payload":           {strings.Split(good, ".")[0] + "." + segment(altered) + signature, tokens.ErrBadSignature},
+		"altered header":            {segment(fmt.Sprintf(`{"alg":"RS256","kid":%q} `, rsaKey.ID())) + strings.TrimPrefix(good, strings.Split(good, ".")[0]), tokens.ErrBadSignature},
+		"no signature":              {body + ".", tokens.ErrBadSignature},
+		"short signature":           {body + ".AAAA", tokens.ErrBadSignature},
+		"all-zero EC signature":     {forge(t, header("ES256", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 64) }), tokens.ErrBadSignature},
+		"ASN.1 EC signature":        {forge(t, header("ES256", ecKey.ID()), legacyPayload, asn1Signature(t, rawEC)), tokens.ErrBadSignature},
+		"crit":                      {forge(t, header("RS256", rsaKey.ID(), "crit", []string{"exp"}), legacyPayload, byRSA), tokens.ErrMalformed},
+		"b64":                       {forge(t, header("RS256", rsaKey.ID(), "b64", false), legacyPayload, byRSA), tokens.ErrMalformed},
+		"number as key ID":          {forge(t, map[string]any{"alg": "RS256", "kid": 1}, legacyPayload, byRSA), tokens.ErrMalformed},
+		"final line feed":           {good + "\n", tokens.ErrMalformed},
+		"another token glued to it": {good + good, tokens.ErrMalformed},
+		"bound token":               {forge(t, header("RS256", rsaKey.ID()), `{"iss":"https://CANARY","sub":"system:serviceaccount:demo:builder"}`, byRSA), tokens.ErrNotLegacy},
+		"no issuer":                 {forge(t, header("RS256", rsaKey.ID()), `{}`, byRSA), tokens.ErrNotLegacy},
+		"text":                      {"CANARY", tokens.ErrMalformed},
+		"empty":                     {"", tokens.ErrMalformed},
+	}
+}
+
+// jwk is the public key of an RSA key as a header can carry it.
+func jwk(t testing.TB, key crypto.Signer) map[string]any {
+	t.Helper()
+	modulus := key.Public().(*rsa.PublicKey).N.Bytes()
+	return map[string]any{"kty": "RSA", "alg": "RS256", "n": base64.RawURLEncoding.EncodeToString(modulus), "e": "AQAB"}
+}
+
+// asn1Signature makes a good ECDSA signature in the form that JWS does not use.
+func asn1Signature(t testing.TB, key crypto.Signer) func(string) []byte {
+	return func(text string) []byte {
+		t.Helper()
+		digest := sha256.Sum256([]byte(text))
+		signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signature
+	}
+}
+
+func ring(t testing.TB) *signing.Keyring {
+	return signing.NewKeyring(signingKey(t, testkeys.RSA2048()),
+		signingKey(t, testkeys.P256()).Public(), signingKey(t, testkeys.P384()).Public())
+}
+
+func TestVerifyLegacyRefuses(t *testing.T) {
+	t.Parallel()
+	keys := ring(t)
+	for name, attack := range attacks(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tokens.VerifyLegacy(attack.token, keys)
+			if !errors.Is(err, attack.want) {
+				t.Fatalf("error is %v, want %v", err, attack.want)
+			}
+			if got != (tokens.Token{}) {
+				t.Errorf("claims of a token that nobody vouches for were returned: %v", got)
+			}
+			if strings.Contains(err.Error(), "CANARY") {
+				t.Errorf("error %q quotes the token", err)
+			}
+		})
+	}
+}
+
+func TestVerifyLegacy(t *testing.T) {
+	t.Parallel()
+	rawRSA := rawKey(t, testkeys.RSA2048())
+	issue := func(key []byte) string {
+		token, err := tokens.NewIssuer(signingKey(t, key), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	id := signingKey(t, testkeys.RSA2048()).ID()
+	expired := fmt.Sprintf(`%s,"exp":%d,"nbf":%d}`, strings.TrimSuffix(legacyPayload, "}"),
+		time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix())
+	cases := map[string]struct {
+		reason string
+		token  string
+		key    []byte
+	}{
+		"active key":      {"RS256", issue(testkeys.RSA2048()), testkeys.RSA2048()},
+		"verify-only key": {"ES256", issue(testkeys.P256()), testkeys.P256()},
+		"another curve":   {"ES384", issue(testkeys.P384()), testkeys.P384()},
+		"no key ID": {"every key is tried", forge(t, map[string]any{"alg": "RS256"}, legacyPayload,
+			with(t, jwt.SigningMethodRS256, rawRSA)), nil},
+		"no key ID, EC": {"every key is tried", forge(t, map[string]any{"alg": "ES384"}, legacyPayload,
+			with(t, jwt.SigningMethodES384, rawKey(t, testkeys.P384()))), nil},
+		"typ": {"an external signer writes it", forge(t, map[string]any{"alg": "RS256", "kid": id, "typ": "JWT"}, legacyPayload,
+			with(t, jwt.SigningMethodRS256, rawRSA)), testkeys.RSA2048()},
+		"expired": {"the apiserver does not check it in a legacy token", forge(t, map[string]any{"alg": "RS256", "kid": id}, expired,
+			with(t, jwt.SigningMethodRS256, rawRSA)), testkeys.RSA2048()},
+	}
+	keys := ring(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tokens.VerifyLegacy(tc.token, keys)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			want := ""
+			if tc.key != nil {
+				want = signingKey(t, tc.key).ID()
+			}
+			if diff := cmp.Diff(want, got.KeyID); diff != "" {
+				t.Errorf("%s: key ID -want +got:\n%s", tc.reason, diff)
+			}
+			if mismatch := got.Mismatch(account, secretName); mismatch != "" {
+				t.Errorf("%s: %s", tc.reason, mismatch)
+			}
+		})
+	}
+}
+
+// TestVerifyLegacyTrustsKeysNotLabels gives a key another name and algorithm than its own.
+func TestVerifyLegacyTrustsKeysNotLabels(t *testing.T) {
+	t.Parallel()
+	secret := []byte("a secret")
+	for name, key := range map[string]signing.PublicKey{
+		"symmetric key":      {ID: "k", Algorithm: "HS256", Key: secret},
+		"wrong algorithm":    {ID: "k", Algorithm: "HS256", Key: rawKey(t, testkeys.RSA2048()).Public()},
+		"weak key":           {ID: "k", Algorithm: "RS256", Key: rawKey(t, testkeys.RSA1024()).Public()},
+		"none, no key":       {ID: "k", Algorithm: "none"},
+		"none, magic value":  {ID: "k", Algorithm: "none", Key: jwt.UnsafeAllowNoneSignatureType},
+		"none, named method": {ID: "k", Algorithm: "none", Key: jwt.SigningMethodNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := fixedKeys{signing.NewKeySet(key)}
+			for alg, sign := range map[string]func(string) []byte{
+				"HS256": with(t, jwt.SigningMethodHS256, secret),
+				"none":  func(string) []byte { return nil },
+				"RS256": with(t, jwt.SigningMethodRS256, rawKey(t, testkeys.RSA1024())),
+			} {
+				for _, header := range []map[string]any{{"alg": alg, "kid": "k"}, {"alg": alg}} {
+					if _, err := tokens.VerifyLegacy(forge(t, header, legacyPayload, sign), source); !errors.Is(err, tokens.ErrBadSignature) {
+						t.Errorf("alg %s: error is %v", alg, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+type fixedKeys struct{ set *signing.KeySet }
+
+func (k fixedKeys) Keys() *signing.KeySet { return k.set }
+
+func TestVerifyLegacyWithoutKeys(t *testing.T) {
+	t.Parallel()
+	token := forge(t, map[string]any{"alg": "none"}, legacyPayload, func(string) []byte { return nil })
+	for name, source := range map[string]signing.KeySource{
+		"empty ring": signing.NewKeyring(nil),
+		"nil set":    fixedKeys{},
+	} {
+		if _, err := tokens.VerifyLegacy(token, source); !errors.Is(err, tokens.ErrUnknownKey) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+// sortedTokens gives fuzz seeds a fixed order.
+func sortedTokens(t testing.TB) []string {
+	all := attacks(t)
+	var seeds []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		seeds = append(seeds, all[name].token)
+	}
+	return seeds
+}

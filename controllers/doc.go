@@ -1,0 +1,21 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllers is the root of the control loops. It holds no code; this
+// comment says which loops exist and which object fields each one owns.
+//
+//   - serviceaccount creates the named ServiceAccounts in every Active namespace
+//     and owns nothing of them afterwards.
+//   - tokensecret owns data.token, data["ca.crt"], data.namespace and the two
+//     kubernetes.io/service-account.* annotations of token Secrets, the life of
+//     orphaned ones, and those entries of a ServiceAccount's secrets list that a
+//     token controller wrote.
+//   - keyactivation owns which loaded private key signs; it writes no object.
+//
+// They share three helpers: loop runs a sync function over a queue of keys, view
+// is the process's trimmed picture of the cluster, and events records what an
+// operator asks about.
+//
+// Data flows one way: watch -> handler (computes a key, nothing else) -> queue ->
+// loop -> sync -> view -> plan (pure) -> one write.
+package controllers

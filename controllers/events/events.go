@@ -1,0 +1,105 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package events records what an operator asks about as Events of
+// events.k8s.io/v1: what was deleted, what was refused and why. Success is not an
+// Event; metrics count it.
+//
+// A Recorder never blocks its caller and never loses the caller's work: Events are
+// dropped rather than awaited. Each object has a budget, so that one misbehaving
+// object cannot flood the apiserver, and a note is not repeated while it is
+// fresh. No note may contain a token or a key. A Recorder is safe for concurrent
+// use.
+package events
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// Every object may have a burst of Events at once and one more each interval.
+	burst    = 5
+	interval = 5 * time.Minute
+
+	// repeatAfter is how long a note stays fresh: a standing problem is told again
+	// each hour, as often as the apiserver forgets Events by default.
+	repeatAfter = time.Hour
+
+	// rememberedObjects bounds the memory of both rules; the least recently seen
+	// object is forgotten first.
+	rememberedObjects = 4096
+
+	// noteLimit is the longest note the API accepts, in bytes
+	// (pkg/apis/core/validation/events.go, NoteLengthLimit).
+	noteLimit = 1024
+)
+
+// Event is one thing to tell. Regarding must carry what identifies the object;
+// Reason and Action are CamelCase words that people filter by.
+type Event struct {
+	Regarding *corev1.ObjectReference
+	Type      string
+	Reason    string
+	Action    string
+	Note      string
+}
+
+// Recorder sends Events. The zero value is not usable; a nil Recorder drops all.
+type Recorder struct {
+	broadcaster events.EventBroadcaster
+	sink        events.EventRecorder
+	limiter     *limiter
+}
+
+// NewRecorder reports under the name component.
+func NewRecorder(client kubernetes.Interface, component string) *Recorder {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	recorder := NewRecorderTo(broadcaster.NewRecorder(scheme.Scheme, component), clock.RealClock{})
+	recorder.broadcaster = broadcaster
+	return recorder
+}
+
+// NewRecorderTo reports to sink, for tests that look at what is recorded. Such a
+// Recorder has nothing to Run.
+func NewRecorderTo(sink events.EventRecorder, clock clock.PassiveClock) *Recorder {
+	return &Recorder{sink: sink, limiter: newLimiter(clock)}
+}
+
+// Run sends what is recorded until ctx ends. What was recorded before is kept.
+func (r *Recorder) Run(ctx context.Context) error {
+	if err := r.broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("start the event recorder: %w", err)
+	}
+	<-ctx.Done()
+	r.broadcaster.Shutdown()
+	return nil
+}
+
+// Warn tells that something was refused or could not be done.
+func (r *Recorder) Warn(regarding *corev1.ObjectReference, reason, action, note string) {
+	r.record(Event{regarding, corev1.EventTypeWarning, reason, action, note})
+}
+
+// Tell tells that something was done which somebody may wonder about.
+func (r *Recorder) Tell(regarding *corev1.ObjectReference, reason, action, note string) {
+	r.record(Event{regarding, corev1.EventTypeNormal, reason, action, note})
+}
+
+func (r *Recorder) record(event Event) {
+	if r == nil || !r.limiter.allow(event) {
+		return
+	}
+	note := event.Note
+	if len(note) > noteLimit {
+		note = note[:noteLimit-3] + "..."
+	}
+	r.sink.Eventf(event.Regarding, nil, event.Type, event.Reason, event.Action, "%s", note)
+}

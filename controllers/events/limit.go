@@ -1,0 +1,62 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package events
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+// limiter decides which Events are told: each object has a budget, and a note
+// that is still fresh is not told again.
+type limiter struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	seen  *lru.Cache // object key -> *memory
+}
+
+// memory is what is remembered of one object. Its notes are as few as its budget
+// allows in repeatAfter.
+type memory struct {
+	budget *rate.Limiter
+	told   map[string]time.Time
+}
+
+func newLimiter(clock clock.PassiveClock) *limiter {
+	return &limiter{clock: clock, seen: lru.New(rememberedObjects)}
+}
+
+func (l *limiter) allow(event Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	object := l.recall(objectKey(event.Regarding))
+	maps.DeleteFunc(object.told, func(_ string, at time.Time) bool { return now.Sub(at) >= repeatAfter })
+
+	note := event.Reason + "\x00" + event.Note
+	if _, fresh := object.told[note]; fresh || !object.budget.AllowN(now, 1) {
+		return false
+	}
+	object.told[note] = now
+	return true
+}
+
+func (l *limiter) recall(key string) *memory {
+	if object, ok := l.seen.Get(key); ok {
+		return object.(*memory)
+	}
+	object := &memory{budget: rate.NewLimiter(rate.Every(interval), burst), told: map[string]time.Time{}}
+	l.seen.Add(key, object)
+	return object
+}
+
+func objectKey(ref *corev1.ObjectReference) string {
+	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name + "/" + string(ref.UID)
+}

@@ -1,0 +1,193 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keyactivation decides when a private key that was read from a changed
+// file may sign.
+//
+// kube-apiserver reads its --service-account-key-file once, at its start. A token
+// signed with a key that it has not read is dead, so a changed file must not sign
+// at once: its key is a candidate, and the former key goes on signing, until the
+// apiserver itself has accepted a token signed with the candidate. The key that
+// signs from the start is proved the same way, but only to warn about it.
+//
+// The proof is a TokenReview of a short bound token for a live account, addressed
+// to an audience of our own, so that nobody could use it for anything else. A
+// legacy token would prove nothing: without its Secret it is refused anyway.
+package keyactivation
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/signing"
+)
+
+const (
+	firstBackoff = time.Second
+	maxBackoff   = 30 * time.Second
+)
+
+// Config is what an Activator needs. Clock may be nil.
+type Config struct {
+	Client kubernetes.Interface
+	View   *view.View
+	Ring   *signing.Keyring
+	// Issuer is the apiserver's --service-account-issuer; "" has it looked up in
+	// the apiserver's OIDC discovery document.
+	Issuer string
+	// Immediate lets a candidate sign without proof.
+	Immediate bool
+	Recorder  *events.Recorder
+	// Process is the object that Events about this process regard.
+	Process *corev1.ObjectReference
+	Metrics *Metrics
+	Clock   clock.WithTicker
+}
+
+// Activator proves keys. Build it with New before the view is started. Offer and
+// Status may be called from any goroutine.
+type Activator struct {
+	Config
+	accounts corev1listers.ServiceAccountLister
+	offered  chan struct{}
+	status   atomic.Pointer[string]
+}
+
+// New builds an activator that does not run yet.
+func New(config Config) *Activator {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	a := &Activator{Config: config, offered: make(chan struct{}, 1)}
+	a.accounts, _ = config.View.Accounts()
+	a.show("")
+	return a
+}
+
+// Offer takes a key that was read from the changed key file. Offering the key that
+// signs already withdraws the candidate.
+func (a *Activator) Offer(ctx context.Context, key *signing.PrivateKey) {
+	a.Ring.Offer(key)
+	candidate := a.Ring.Candidate()
+	switch {
+	case candidate == nil:
+		klog.FromContext(ctx).Info("The key file holds the key that signs already", "keyID", key.ID())
+	case a.Immediate:
+		a.activate(ctx, candidate)
+	default:
+		klog.FromContext(ctx).Info("Read a new signing key, it will sign once the apiserver accepts it", "keyID", key.ID())
+	}
+	a.show("")
+	select {
+	case a.offered <- struct{}{}:
+	default: // a look is due anyway
+	}
+}
+
+// Status says in a few words which key signs and what keeps the candidate waiting.
+func (a *Activator) Status() string { return *a.status.Load() }
+
+// Run proves the signing key and every candidate until ctx ends. The view must be
+// synced.
+func (a *Activator) Run(ctx context.Context) {
+	proven, told, backoff := "", "", firstBackoff
+	for {
+		key, isCandidate := a.unproven(proven)
+		if key == nil {
+			told, backoff = "", firstBackoff
+			if !a.await(ctx, nil) {
+				return
+			}
+			continue
+		}
+		err := a.prove(ctx, key)
+		if ctx.Err() != nil {
+			return
+		}
+		a.Metrics.probed(err)
+		if err == nil {
+			proven = key.ID()
+			if isCandidate {
+				a.activate(ctx, key)
+			}
+			a.show("")
+			continue
+		}
+		if reason := key.ID() + err.Error(); reason != told {
+			told, backoff = reason, firstBackoff
+			a.report(ctx, key, isCandidate, err)
+		}
+		retry := a.Clock.NewTimer(backoff)
+		backoff = min(2*backoff, maxBackoff)
+		if !a.await(ctx, retry.C()) {
+			return
+		}
+		retry.Stop()
+	}
+}
+
+// unproven is the key to prove next: a candidate first, then the signing key.
+func (a *Activator) unproven(proven string) (key *signing.PrivateKey, isCandidate bool) {
+	if candidate := a.Ring.Candidate(); candidate != nil {
+		return candidate, true
+	}
+	if active := a.Ring.Active(); active.ID() != proven {
+		return active, false
+	}
+	return nil, false
+}
+
+// await waits for an offer, for retry or for the end, and tells whether to go on.
+func (a *Activator) await(ctx context.Context, retry <-chan time.Time) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.offered:
+	case <-retry:
+	}
+	return true
+}
+
+func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
+	if !a.Ring.Activate(key.ID()) {
+		return // another file content has replaced the candidate meanwhile
+	}
+	klog.FromContext(ctx).Info("A new key signs", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
+	a.Recorder.Tell(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
+}
+
+// report says once why a key is not proven.
+func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isCandidate bool, err error) {
+	logger := klog.FromContext(ctx)
+	if isCandidate {
+		a.show(fmt.Sprintf("the new key %s waits: %v", key.ID(), err))
+		logger.Info("The new key does not sign yet, the former one goes on", "keyID", key.ID(), "reason", err.Error())
+		a.Recorder.Warn(a.Process, "SigningKeyWaits", "Activate", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
+		return
+	}
+	a.show(fmt.Sprintf("not confirmed by the apiserver: %v", err))
+	logger.Info("The apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
+	if isRefusal(err) {
+		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
+			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
+	}
+}
+
+func (a *Activator) show(trouble string) {
+	status := "key " + a.Ring.Active().ID() + " signs"
+	if trouble != "" {
+		status += "; " + trouble
+	}
+	a.status.Store(&status)
+	a.Metrics.keys(a.Ring)
+}

@@ -1,0 +1,111 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyactivation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// probeAudience is nobody's audience but ours: a probe that leaked could not
+	// be used against the apiserver or anything else.
+	probeAudience = "sa-controller-manager/key-probe"
+	probeLifetime = 2 * time.Minute
+
+	discoveryPath = "/.well-known/openid-configuration"
+)
+
+// refusal is the apiserver's own verdict, as opposed to not having been able to ask.
+type refusal struct{ verdict string }
+
+func (r refusal) Error() string { return "the apiserver refuses its tokens: " + r.verdict }
+
+func isRefusal(err error) bool {
+	var r refusal
+	return errors.As(err, &r)
+}
+
+// prove is nil once the apiserver has accepted a token signed with key.
+func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
+	account, err := a.anyAccount()
+	if err != nil {
+		return err
+	}
+	issuer, err := a.issuer(ctx)
+	if err != nil {
+		return err
+	}
+	probe, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(ctx, tokens.BoundRequest{
+		Issuer:    issuer,
+		Account:   tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)},
+		Audiences: []string{probeAudience},
+		Lifetime:  probeLifetime,
+	})
+	if err != nil {
+		return fmt.Errorf("sign a token to prove key %s: %w", key.ID(), err)
+	}
+	return a.review(ctx, probe)
+}
+
+func (a *Activator) review(ctx context.Context, token string) error {
+	review, err := a.Client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{probeAudience}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("ask the apiserver for a token review: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return refusal{review.Status.Error}
+	}
+	return nil
+}
+
+// anyAccount is a live account to issue the probe for; kube-system's default if it
+// is there.
+func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
+	if account, err := a.accounts.ServiceAccounts(metav1.NamespaceSystem).Get("default"); err == nil && account.DeletionTimestamp == nil {
+		return account, nil
+	}
+	accounts, err := a.accounts.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list cached service accounts: %w", err)
+	}
+	for _, account := range accounts {
+		if account.DeletionTimestamp == nil {
+			return account, nil
+		}
+	}
+	return nil, errors.New("there is no service account yet to prove it with")
+}
+
+// issuer is what the apiserver expects in the iss claim of bound tokens (OpenID
+// Connect Discovery 1.0, section 3: the document's member issuer).
+func (a *Activator) issuer(ctx context.Context) (string, error) {
+	if a.Issuer != "" {
+		return a.Issuer, nil
+	}
+	body, err := a.Client.Discovery().RESTClient().Get().AbsPath(discoveryPath).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
+	}
+	var document struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil || document.Issuer == "" {
+		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", discoveryPath)
+	}
+	return document.Issuer, nil
+}

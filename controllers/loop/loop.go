@@ -1,0 +1,156 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package loop runs a sync function over a queue of keys. It is the only loop of
+// the controllers: workers, retries and draining are decided here once.
+//
+// A key is never given up. A sync that returns an error is tried again after a
+// back-off that doubles up to a cap; a key that has failed often is counted as
+// stuck in a metric until it succeeds. Keys are compared by value, and one key is
+// never in two workers at a time.
+package loop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// The first retry comes at once for a person and late enough for a busy
+	// apiserver; the cap keeps a broken key visible without a second's load.
+	firstBackoff = 20 * time.Millisecond
+	maxBackoff   = time.Minute
+
+	// stuckAfter failures in a row take about ten seconds to collect: longer
+	// than a conflict or a leader change of the apiserver, shorter than an outage.
+	stuckAfter = 10
+
+	// drainTimeout bounds a sync that is under way when the loop is told to stop.
+	drainTimeout = 5 * time.Second
+)
+
+// Config describes one loop. Name is the queue's name in workqueue metrics.
+type Config[K comparable] struct {
+	Name    string
+	Workers int
+	Sync    func(context.Context, K) error
+	Metrics *Metrics
+	// Clock is the real one if nil.
+	Clock clock.WithTicker
+}
+
+// Loop is a rate-limited queue and the workers that empty it. Add and AddAfter
+// may be called from any goroutine, also before Run; Run is called once.
+type Loop[K comparable] struct {
+	Config[K]
+	queue workqueue.TypedRateLimitingInterface[K]
+	stuck stuckKeys[K]
+}
+
+// New builds a loop that does not run yet.
+func New[K comparable](config Config[K]) *Loop[K] {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	return &Loop[K]{
+		Config: config,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, maxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Name: config.Name, Clock: config.Clock},
+		),
+		stuck: stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},
+	}
+}
+
+// Add queues key for a sync. Adding a key that waits already changes nothing;
+// adding one that is being worked on makes it be worked on once more.
+func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
+
+// AddAfter queues key once delay has passed. It does not count as a failure.
+func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.queue.AddAfter(key, delay) }
+
+// Run works until ctx ends. After that no sync begins; those under way may finish
+// within drainTimeout and are cancelled then. Run returns when all workers have.
+func (l *Loop[K]) Run(ctx context.Context) {
+	syncCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+
+	var workers sync.WaitGroup
+	for range l.Workers {
+		workers.Go(func() {
+			for l.next(ctx, syncCtx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	l.queue.ShutDown()
+	expired := time.AfterFunc(drainTimeout, cancel)
+	defer expired.Stop()
+	workers.Wait()
+}
+
+// next works on one key and tells whether to go on.
+func (l *Loop[K]) next(ctx, syncCtx context.Context) bool {
+	key, shutdown := l.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer l.queue.Done(key)
+	// The queue hands out what it still holds after ShutDown; that is not to begin.
+	if ctx.Err() != nil {
+		return false
+	}
+	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", l.Name, "key", key)
+	err := l.Sync(klog.NewContext(syncCtx, logger), key)
+	if err == nil {
+		l.queue.Forget(key)
+		l.stuck.remove(key)
+		return true
+	}
+	l.retry(logger, key, err)
+	return true
+}
+
+func (l *Loop[K]) retry(logger klog.Logger, key K, err error) {
+	failures := l.queue.NumRequeues(key) + 1
+	switch {
+	case failures == stuckAfter:
+		l.stuck.add(key)
+		logger.Error(err, "Key is stuck, retries go on", "failures", failures)
+	case apierrors.IsConflict(err) || failures > 1:
+		logger.V(4).Info("Sync will be retried", "failures", failures, "err", err)
+	default:
+		logger.Error(err, "Sync will be retried")
+	}
+	l.queue.AddRateLimited(key)
+}
+
+// stuckKeys is the set of keys that have failed stuckAfter times in a row.
+type stuckKeys[K comparable] struct {
+	report func(int)
+	mu     sync.Mutex
+	keys   map[K]struct{}
+}
+
+func (s *stuckKeys[K]) add(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[key] = struct{}{}
+	s.report(len(s.keys))
+}
+
+func (s *stuckKeys[K]) remove(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.keys[key]; !ok {
+		return
+	}
+	delete(s.keys, key)
+	s.report(len(s.keys))
+}

@@ -1,0 +1,79 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rootca holds the root CA bundle that clients inside the cluster verify
+// kube-apiserver with. One Source feeds every consumer, so that token Secrets and
+// ConfigMaps can never disagree about it. A Source never holds an empty or an
+// invalid bundle; it is safe for concurrent use.
+package rootca
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/util/cert"
+)
+
+// Bundle is a validated PEM bundle of one or more certificates. It is immutable.
+type Bundle struct {
+	pem  []byte
+	hash [sha256.Size]byte
+}
+
+// ParseBundle accepts PEM that holds at least one certificate and nothing that is
+// broken, as kube-controller-manager does for --root-ca-file
+// (cmd/kube-controller-manager/app/core.go, readCA). The bytes are kept as given,
+// comments included, because that is what upstream publishes.
+func ParseBundle(pem []byte) (*Bundle, error) {
+	if len(pem) == 0 {
+		return nil, errors.New("is empty, want PEM with at least one certificate")
+	}
+	if _, err := cert.ParseCertsPEM(pem); err != nil {
+		return nil, fmt.Errorf("want PEM with at least one certificate: %v", err)
+	}
+	return &Bundle{pem: pem, hash: sha256.Sum256(pem)}, nil
+}
+
+// PEM is the bundle's text. Callers must not modify it.
+func (b *Bundle) PEM() []byte { return b.pem }
+
+// Hash is the SHA-256 of PEM.
+func (b *Bundle) Hash() [sha256.Size]byte { return b.hash }
+
+// Source is the current bundle and who wants to know when it changes.
+type Source struct {
+	current atomic.Pointer[Bundle]
+	mu      sync.Mutex
+	changed []func()
+}
+
+// NewSource starts with bundle, which is nil when there is no root CA to publish.
+func NewSource(bundle *Bundle) *Source {
+	s := &Source{}
+	s.current.Store(bundle)
+	return s
+}
+
+// Current is the bundle to use now; nil when there is none.
+func (s *Source) Current() *Bundle { return s.current.Load() }
+
+// Set replaces the bundle and then tells everybody who asked.
+func (s *Source) Set(bundle *Bundle) {
+	s.current.Store(bundle)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, notify := range s.changed {
+		notify()
+	}
+}
+
+// OnChange has notify called after every Set, on the caller's goroutine of Set.
+// It must not block.
+func (s *Source) OnChange(notify func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = append(s.changed, notify)
+}

@@ -1,0 +1,129 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serviceaccount ensures that the named ServiceAccounts exist in every
+// Active namespace. It creates them, again if they are deleted, and never touches
+// one that exists. Creating is idempotent, so that more than one process may do it.
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/view"
+)
+
+const (
+	// queueName is upstream's (pkg/controller/serviceaccount/serviceaccounts_controller.go).
+	queueName = "serviceaccount"
+
+	// workers is more than upstream's one, because all the work is to wait for
+	// the apiserver.
+	workers = 8
+)
+
+// Controller ensures accounts. Build it with New before the view is started.
+type Controller struct {
+	client kubernetes.Interface
+	names  []string
+
+	namespaces        corev1listers.NamespaceLister
+	accounts          corev1listers.ServiceAccountLister
+	namespaceInformer cache.SharedIndexInformer
+	accountInformer   cache.SharedIndexInformer
+	loop              *loop.Loop[string]
+}
+
+// New builds a controller that ensures the accounts called names.
+func New(client kubernetes.Interface, from *view.View, names []string, metrics *loop.Metrics) *Controller {
+	c := &Controller{client: client, names: names}
+	c.namespaces, c.namespaceInformer = from.Namespaces()
+	c.accounts, c.accountInformer = from.Accounts()
+	c.loop = loop.New(loop.Config[string]{Name: queueName, Workers: workers, Sync: c.sync, Metrics: metrics})
+	return c
+}
+
+// Run works until ctx ends and returns when no sync is under way any more. The
+// view must be synced. Registering the handlers replays the whole cache, so that
+// every namespace is looked at once at the start.
+func (c *Controller) Run(ctx context.Context) error {
+	namespaces, err := c.namespaceInformer.AddEventHandler(c.namespaceHandler())
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
+	if err != nil {
+		return fmt.Errorf("watch serviceaccounts: %w", err)
+	}
+	c.loop.Run(ctx)
+	return errors.Join(c.namespaceInformer.RemoveEventHandler(namespaces), c.accountInformer.RemoveEventHandler(accounts))
+}
+
+func (c *Controller) namespaceHandler() cache.ResourceEventHandler {
+	add := func(obj any) { c.loop.Add(obj.(*corev1.Namespace).Name) }
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    add,
+		UpdateFunc: func(_, obj any) { add(obj) },
+	}
+}
+
+func (c *Controller) accountHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(obj any) {
+			// The key is all that is needed, and a tombstone has it too.
+			name, err := cache.DeletionHandlingObjectToName(obj)
+			if err == nil && slices.Contains(c.names, name.Name) {
+				c.loop.Add(name.Namespace)
+			}
+		},
+	}
+}
+
+func (c *Controller) sync(ctx context.Context, name string) error {
+	namespace, err := c.namespaces.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up namespace %q: %w", name, err)
+	}
+	if namespace.Status.Phase != corev1.NamespaceActive {
+		return nil
+	}
+	var errs []error
+	for _, account := range c.names {
+		if _, err := c.accounts.ServiceAccounts(name).Get(account); apierrors.IsNotFound(err) {
+			errs = append(errs, c.Ensure(ctx, name, account))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ensure creates one account with a single request. That the account exists
+// already, or that the namespace is gone or going, is success: then nothing is
+// owed. It may be called on any replica, leader or not.
+func (c *Controller) Ensure(ctx context.Context, namespace, name string) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: view.FieldManager})
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).V(2).Info("Created service account", "serviceAccount", klog.KRef(namespace, name))
+		return nil
+	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err),
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	default:
+		return fmt.Errorf("create service account %s/%s: %w", namespace, name, err)
+	}
+}

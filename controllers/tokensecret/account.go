@@ -1,0 +1,176 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/view"
+)
+
+const (
+	suffixLength = 5
+
+	// cacheLag is how long the caches may take to show what was just written
+	// before the account is looked at without waiting for them any longer.
+	cacheLag = 10 * time.Second
+)
+
+// syncAccount has every Secret that names the account looked at and, with Auto,
+// sees to it that the account has one of its own.
+func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) error {
+	secrets := c.secrets.OfAccount(name)
+	for _, secret := range secrets {
+		c.secretLoop.Add(nameOf(secret))
+	}
+	account := c.account(name)
+	if account == nil || !c.Auto {
+		c.pending.forget(name)
+		return nil
+	}
+	plan := planAccount(account, secrets)
+	if made, ok := c.pending.get(name, account.UID); ok && !plan.satisfied {
+		return c.awaitCreated(ctx, account, made)
+	}
+	c.pending.forget(name)
+	return c.ensureOwn(ctx, account, plan)
+}
+
+// awaitCreated finishes what an earlier sync began and then gives the caches time
+// to show it, so that their lag does not make a second Secret.
+func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAccount, made creation) error {
+	if !made.referenced {
+		return c.reference(ctx, account, made.secret)
+	}
+	name := cache.MetaObjectToName(account)
+	if left := cacheLag - c.Clock.Since(made.at); left > 0 {
+		c.accountLoop.AddAfter(name, left)
+		return nil
+	}
+	c.pending.forget(name)
+	c.accountLoop.Add(name)
+	return nil
+}
+
+func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, plan accountPlan) error {
+	switch {
+	case plan.create:
+		return c.createOwn(ctx, account)
+	case plan.adopt != nil:
+		// What is surplus goes once the cache shows which one is referenced.
+		return c.reference(ctx, account, plan.adopt.Name)
+	case len(plan.surplus) > 0:
+		return c.prune(ctx, account, plan.surplus)
+	}
+	return nil
+}
+
+// createOwn creates a complete token Secret with one request and references it
+// with a second. The name is new every time: a legacy token is the same bytes
+// again for the same name and account, so a name used twice would bring a revoked
+// token back.
+func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccount) error {
+	secret, err := c.ownSecret(ctx, account)
+	if err != nil {
+		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: view.FieldManager})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
+		return nil // nothing is owed in a namespace that is going
+	}
+	if err != nil {
+		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
+	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))
+	c.pending.set(cache.MetaObjectToName(account), creation{accountUID: account.UID, secret: secret.Name, at: c.Clock.Now()})
+	return c.reference(ctx, account, secret.Name)
+}
+
+func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
+	name := ownPrefix(account.Name) + c.NewSuffix()
+	plan := secretPlan{token: true, ca: c.RootCA.Current() != nil, namespace: true}
+	data, err := c.data(ctx, name, account, plan)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: account.Namespace,
+			Name:      name,
+			Labels:    map[string]string{view.AutoCreatedLabel: "true"},
+			Annotations: map[string]string{
+				corev1.ServiceAccountNameKey: account.Name,
+				corev1.ServiceAccountUIDKey:  string(account.UID),
+			},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: data,
+	}, nil
+}
+
+// ownPrefix is the name of an auto-created Secret without its random end, cut
+// where the whole would be longer than a name may be.
+func ownPrefix(account string) string {
+	const middle = "-token-"
+	longest := validation.DNS1123SubdomainMaxLength - len(middle) - suffixLength
+	return account[:min(len(account), longest)] + middle
+}
+
+// reference adds the Secret to the account's list. If the account has changed, its
+// newer version comes by the watch and the next sync goes on from there.
+func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccount, secret string) error {
+	patch, err := addReference(account, secret)
+	if err != nil {
+		return err
+	}
+	err = c.patchAccount(ctx, account, patch)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
+	}
+	c.pending.set(cache.MetaObjectToName(account), creation{
+		accountUID: account.UID, secret: secret, referenced: true, at: c.Clock.Now(),
+	})
+	return nil
+}
+
+func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAccount, patch []byte) error {
+	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: view.FieldManager})
+	return err
+}
+
+// prune deletes what a crash between creating and referencing has left behind.
+// The apiserver is asked first, because the cache may lag behind a reference.
+func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*view.TokenSecret) error {
+	live, err := c.liveAccount(ctx, cache.MetaObjectToName(account))
+	if err != nil {
+		return err
+	}
+	if live == nil || live.UID != account.UID {
+		return nil // orphans now, which the secret keys see to
+	}
+	for _, secret := range surplus {
+		if references(live, secret.Name) || c.written.outdated(secret) {
+			continue
+		}
+		if _, err := c.delete(ctx, secret, deletedSurplus); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const (
+	createsOwn    = "create secrets app-token-abcde: ca.crt namespace token for app/uid-1, labels [sa-controller-manager/auto-created]"
+	referencesOwn = "patch serviceaccounts app [uid-1 10] add app-token-abcde"
+)
+
+func TestSyncAccountAuto(t *testing.T) {
+	t.Parallel()
+	own := func(name string, change ...func(*corev1.Secret)) *corev1.Secret {
+		return tokenSecret(name, append([]func(*corev1.Secret){filled(t), autoCreated}, change...)...)
+	}
+	tests := map[string]struct {
+		reason  string
+		account *corev1.ServiceAccount
+		secrets []*corev1.Secret
+		live    *corev1.ServiceAccount // as the apiserver has it, if not as the cache
+		want    []string
+	}{
+		"New": {
+			reason:  "two requests: a complete Secret and the reference",
+			account: account(),
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"Satisfied": {
+			reason:  "one is enough",
+			account: account(referencing("app-token-first")),
+			secrets: []*corev1.Secret{own("app-token-first")},
+		},
+		"SatisfiedByAUser": {
+			reason:  "a token Secret that a user made and referenced does as well",
+			account: account(referencing("mine")),
+			secrets: []*corev1.Secret{tokenSecret("mine", filled(t))},
+		},
+		"SatisfiedByOneToBeFilled": {
+			reason:  "it will be filled",
+			account: account(referencing("mine")),
+			secrets: []*corev1.Secret{tokenSecret("mine", boundTo(testUID))},
+		},
+		"ReferenceToMissingSecret": {
+			reason:  "a reference alone is no token",
+			account: account(referencing("gone", "opaque")),
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"ReferencedButTerminating": {
+			reason:  "a Secret that is going counts no more",
+			account: account(referencing("app-token-first")),
+			secrets: []*corev1.Secret{own("app-token-first", terminatingSecret)},
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"ReferencedButInvalid": {
+			reason:  "the cleaner has switched it off",
+			account: account(referencing("app-token-first")),
+			secrets: []*corev1.Secret{own("app-token-first", invalidSince)},
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"ReferencedOfEarlierAccount": {
+			reason:  "another UID is another account",
+			account: account(referencing("app-token-first")),
+			secrets: []*corev1.Secret{own("app-token-first", boundTo(otherUID))},
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"CrashedBeforeReferencing": {
+			reason:  "what was created is adopted: no duplicate, no orphan",
+			account: account(),
+			secrets: []*corev1.Secret{own("app-token-first")},
+			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-first"},
+		},
+		"CrashedTwice": {
+			reason:  "the oldest is adopted; the other goes once that shows",
+			account: account(),
+			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
+			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-old"},
+		},
+		"Surplus": {
+			reason:  "the apiserver is asked whether anything references it",
+			account: account(referencing("app-token-old")),
+			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
+			want:    []string{"get serviceaccounts app", "delete secrets app-token-young [uid-app-token-young 20]"},
+		},
+		"SurplusReferencedMeanwhile": {
+			reason:  "the cache lags behind a reference",
+			account: account(referencing("app-token-old")),
+			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
+			live:    account(referencing("app-token-old", "app-token-young")),
+			want:    []string{"get serviceaccounts app"},
+		},
+		"UnmarkedIsNotOurs": {
+			reason:  "only what bears our marker is adopted or deleted",
+			account: account(),
+			secrets: []*corev1.Secret{tokenSecret("app-token-users", filled(t))},
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"Terminating": {
+			reason:  "nothing for who is going",
+			account: account(terminatingAccount),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := tc.live
+			if live == nil {
+				live = tc.account
+			}
+			w := newWorld(t, live)
+			w.Auto = true
+			w.cacheObjects(t, tc.account)
+			for _, secret := range tc.secrets {
+				w.cacheObjects(t, secret)
+				if err := w.client.Tracker().Add(secret); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.syncAccount(t.Context(), named("app")); err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestSyncAccountManualWritesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.cacheObjects(t, account(), tokenSecret("app-token-first", filled(t), autoCreated))
+	if err := w.syncAccount(t.Context(), named("app")); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.actions(t); got != nil {
+		t.Errorf("only Secrets that users create are anybody's business: got %v", got)
+	}
+}
+
+// TestAutoWhileCachesLag goes through what one sync after another sees when the
+// watches are slow, one event at a time.
+func TestAutoWhileCachesLag(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.Auto = true
+	w.cacheObjects(t, account())
+	sync := func(reason string, want ...string) {
+		t.Helper()
+		if err := w.syncAccount(t.Context(), named("app")); err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+	first := tokenSecret("app-token-abcde", filled(t), autoCreated)
+
+	sync("a new account", createsOwn, referencesOwn)
+	sync("neither watch has shown anything yet")
+	w.cacheObjects(t, first)
+	sync("the Secret shows, the reference does not")
+	w.cacheObjects(t, account(referencing("app-token-abcde")))
+	sync("both show")
+
+	if err := w.secretInformer.GetIndexer().Delete(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, first.Name); err != nil {
+		t.Fatal(err)
+	}
+	w.NewSuffix = func() string { return "fresh" }
+	sync("a user deletes the Secret: a new name, so that the old token stays dead",
+		strings.ReplaceAll(createsOwn, "abcde", "fresh"), strings.ReplaceAll(referencesOwn, "abcde", "fresh"))
+
+	w.clock.Step(cacheLag)
+	w.NewSuffix = func() string { return "again" }
+	sync("the caches never show it: looked at anew later")
+	sync("and then taken at their word", strings.ReplaceAll(createsOwn, "abcde", "again"), strings.ReplaceAll(referencesOwn, "abcde", "again"))
+}
+
+func TestAutoReferenceConflict(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.Auto = true
+	w.cacheObjects(t, account())
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
+	refuse := true
+	w.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refuse, nil, conflict
+	})
+	if err := w.syncAccount(t.Context(), named("app")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{createsOwn, referencesOwn}, w.actions(t)); diff != "" {
+		t.Fatalf("first sync (-want +got):\n%s", diff)
+	}
+
+	refuse = false
+	w.cacheObjects(t, account(func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" }))
+	if err := w.syncAccount(t.Context(), named("app")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"patch serviceaccounts app [uid-1 11] add app-token-abcde"}
+	if diff := cmp.Diff(want, w.actions(t)); diff != "" {
+		t.Errorf("the newer account gets the reference to what exists, not another Secret (-want +got):\n%s", diff)
+	}
+}
+
+func TestCreateOwnRefused(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "app-token-abcde", boom)
+	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1Cause(corev1.NamespaceTerminatingCause))
+	tests := map[string]struct {
+		reason  string
+		answer  error
+		wantErr error
+	}{
+		"NamespaceTerminating": {reason: "nothing is owed there", answer: terminating},
+		"NamespaceGone":        {reason: "nothing is owed there", answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
+		"Other":                {reason: "tried again, with another name", answer: boom, wantErr: boom},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, account())
+			w.Auto = true
+			w.cacheObjects(t, account())
+			w.client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.wantErr) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
+			}
+			if got := w.actions(t); len(got) != 1 {
+				t.Errorf("%s: got %v, want the refused create alone", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestOwnPrefix(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{1, 241, 242, 253} {
+		name := ownPrefix(strings.Repeat("a", length)) + testSuffix
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("account name of %d characters: %v", length, problems)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tokensecret keeps the Secrets of type
+// kubernetes.io/service-account-token, legacy tokens, in order.
+//
+// It fills those that name a live ServiceAccount, deletes those whose account is
+// gone, and removes references to deleted ones from the account. With Auto it also
+// gives every account one token Secret of its own (Kubernetes <= 1.23).
+//
+// Three loops work on three kinds of key. An account key makes the account's
+// Secrets be looked at and, with Auto, its own one exist. A secret key fills or
+// deletes one Secret. A reference key removes one entry of an account's secrets
+// list. Every sync decides from the cache, by a pure plan function, and then
+// writes at most once with a precondition on what it has read; a conflict means
+// that the watch is about to bring something newer, which queues the key again.
+//
+// A token is issued only for a live account whose UID fits, into a live Secret of
+// the right type that names it. A token that is there is never overwritten. No
+// Secret is deleted on the cache's word alone.
+package tokensecret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+// Upstream calls both of its queues serviceaccount_tokens_service
+// (pkg/controller/serviceaccount/tokens_controller.go), which merges their series.
+const (
+	accountQueue   = "serviceaccount_tokens_service"
+	secretQueue    = "serviceaccount_tokens_secret"
+	referenceQueue = "serviceaccount_tokens_reference"
+)
+
+// Config is what a Controller needs. Clock and NewSuffix may be nil.
+type Config struct {
+	Client   kubernetes.Interface
+	View     *view.View
+	Issuer   *tokens.Issuer
+	Keys     signing.KeySource
+	RootCA   *rootca.Source
+	Recorder *events.Recorder
+	Metrics  *Metrics
+	Loops    *loop.Metrics
+
+	// Auto gives every account one signed, referenced token Secret.
+	Auto bool
+	// OrphanGrace is how long a Secret that has neither a UID annotation nor a
+	// token may wait for its account.
+	OrphanGrace time.Duration
+	// Workers is the number of workers of each loop.
+	Workers int
+
+	Clock clock.WithTicker
+	// NewSuffix makes the random end of an auto-created Secret's name.
+	NewSuffix func() string
+}
+
+// Controller is the Token controller. Build it with New before the view is started.
+type Controller struct {
+	Config
+
+	accounts        corev1listers.ServiceAccountLister
+	secrets         view.TokenSecretLister
+	accountInformer cache.SharedIndexInformer
+	secretInformer  cache.SharedIndexInformer
+
+	accountLoop   *loop.Loop[cache.ObjectName]
+	secretLoop    *loop.Loop[cache.ObjectName]
+	referenceLoop *loop.Loop[referenceKey]
+
+	written versions
+	waiting sightings
+	pending created
+}
+
+// New builds a controller that does not run yet.
+func New(config Config) *Controller {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if config.NewSuffix == nil {
+		config.NewSuffix = func() string { return rand.String(suffixLength) }
+	}
+	c := &Controller{Config: config}
+	c.accounts, c.accountInformer = config.View.Accounts()
+	c.secrets, c.secretInformer = config.View.TokenSecrets()
+	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
+	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
+	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
+	config.RootCA.OnChange(c.queueAllSecrets)
+	return c
+}
+
+func newLoop[K comparable](config Config, name string, sync func(context.Context, K) error) *loop.Loop[K] {
+	return loop.New(loop.Config[K]{Name: name, Workers: config.Workers, Sync: sync, Metrics: config.Loops, Clock: config.Clock})
+}
+
+// Run works until ctx ends and returns when no sync is under way any more. The
+// view must be synced. Registering the handlers replays the whole cache, so that
+// every account and every Secret is looked at once at the start.
+func (c *Controller) Run(ctx context.Context) error {
+	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
+	if err != nil {
+		return fmt.Errorf("watch serviceaccounts: %w", err)
+	}
+	secrets, err := c.secretInformer.AddEventHandler(c.secretHandler())
+	if err != nil {
+		return fmt.Errorf("watch token secrets: %w", err)
+	}
+	if err := c.queueDanglingReferences(); err != nil {
+		return err
+	}
+
+	var loops sync.WaitGroup
+	loops.Go(func() { c.accountLoop.Run(ctx) })
+	loops.Go(func() { c.secretLoop.Run(ctx) })
+	loops.Go(func() { c.referenceLoop.Run(ctx) })
+	loops.Wait()
+	return errors.Join(c.accountInformer.RemoveEventHandler(accounts), c.secretInformer.RemoveEventHandler(secrets))
+}
+
+func (c *Controller) queueAllSecrets() {
+	for _, name := range c.secrets.Names() {
+		c.secretLoop.Add(name)
+	}
+}
+
+func (c *Controller) accountHandler() cache.ResourceEventHandler {
+	add := func(obj any) {
+		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+			c.accountLoop.Add(name)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add}
+}
+
+func (c *Controller) secretHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { c.queueSecret(obj.(*view.TokenSecret)) },
+		UpdateFunc: func(old, obj any) {
+			c.queueSecret(obj.(*view.TokenSecret))
+			c.queueAccountOf(old.(*view.TokenSecret))
+		},
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj // the last state that was cached
+			}
+			if secret, ok := obj.(*view.TokenSecret); ok {
+				c.queueSecret(secret)
+				c.queueReference(secret)
+			}
+		},
+	}
+}
+
+func (c *Controller) queueSecret(secret *view.TokenSecret) {
+	c.secretLoop.Add(nameOf(secret))
+	c.queueAccountOf(secret)
+}
+
+// queueAccountOf has the account look whether it still has a token Secret of its
+// own, which is nobody's business without Auto.
+func (c *Controller) queueAccountOf(secret *view.TokenSecret) {
+	if c.Auto && secret.AccountName != "" {
+		c.accountLoop.Add(cache.NewObjectName(secret.Namespace, secret.AccountName))
+	}
+}
+
+// queueReference has the reference to a Secret that was seen to be deleted removed.
+func (c *Controller) queueReference(secret *view.TokenSecret) {
+	if secret.AccountName == "" {
+		return
+	}
+	c.referenceLoop.Add(referenceKey{
+		Secret: nameOf(secret), Account: secret.AccountName, AccountUID: secret.AccountUID, Observed: true,
+	})
+}
+
+func nameOf(secret *view.TokenSecret) cache.ObjectName {
+	return cache.NewObjectName(secret.Namespace, secret.Name)
+}
+
+// account is the cached account of that name, nil if there is none.
+func (c *Controller) account(name cache.ObjectName) *corev1.ServiceAccount {
+	account, err := c.accounts.ServiceAccounts(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil // a lister's only error is that there is none
+	}
+	return account
+}

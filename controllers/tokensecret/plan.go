@@ -1,0 +1,157 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/signing"
+)
+
+// Reasons of the Warning Events about a token Secret.
+const (
+	reasonImmutable    = "ImmutableTokenSecret"
+	reasonMismatch     = "TokenSecretMismatch"
+	reasonUnknownKey   = "UnknownSigningKey"
+	reasonInvalidSince = "TokenMarkedInvalid"
+	reasonBadAccount   = "InvalidServiceAccountName"
+)
+
+// shownKeyID is how much of a key ID of unknown origin is repeated in a note; ours
+// have 43 characters.
+const shownKeyID = 64
+
+// secretPlan is what a token Secret is owed: the parts to write, and a warning if
+// something is wrong that writing will not mend.
+type secretPlan struct {
+	token, ca, namespace, uid bool
+	warning                   warning
+}
+
+type warning struct{ reason, note string }
+
+func (p secretPlan) writes() bool { return p.token || p.ca || p.namespace || p.uid }
+
+// planSecret decides for a Secret that names account and contradicts neither its
+// name nor its UID. It writes only what is empty, apart from ca.crt, which follows
+// the root CA (upstream: secretUpdateNeeded in
+// pkg/controller/serviceaccount/tokens_controller.go).
+func planSecret(secret *view.TokenSecret, account *corev1.ServiceAccount, ca *rootca.Bundle, keys *signing.KeySet) secretPlan {
+	if secret.Terminating() || account.DeletionTimestamp != nil {
+		return secretPlan{}
+	}
+	plan := secretPlan{
+		token:     secret.Token == nil,
+		ca:        ca != nil && !(secret.HasCA && secret.CAHash == ca.Hash()),
+		namespace: !secret.HasNamespace,
+		uid:       secret.AccountUID == "",
+		warning:   examine(secret, account, keys),
+	}
+	if secret.Immutable && plan.writes() {
+		return secretPlan{warning: warning{reasonImmutable,
+			"the Secret is immutable, so it cannot be filled or kept current: delete it and create it without immutable: true"}}
+	}
+	if plan.token && secret.InvalidSince() {
+		plan.token = false
+		plan.warning = warning{reasonInvalidSince,
+			"no token is issued while the label " + view.InvalidSinceLabel + " says that it is invalid: remove the label first"}
+	}
+	return plan
+}
+
+// examine looks for what contradicts the Secret. Nothing of it is repaired: who
+// put a token there may be using it.
+func examine(secret *view.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
+	token := secret.Token
+	switch {
+	case secret.Finding != "":
+		return warning{reasonMismatch, secret.Finding}
+	case token == nil:
+		return warning{}
+	case token.AccountUID != account.UID:
+		return warning{reasonMismatch, fmt.Sprintf(
+			"data.token is for an earlier ServiceAccount %q: empty data.token to have it issued again", account.Name)}
+	case token.KeyID() == "":
+		return warning{} // issued before key IDs existed: nothing can be said
+	}
+	if _, known := keys.Lookup(token.KeyID()); !known {
+		return warning{reasonUnknownKey, fmt.Sprintf(
+			"data.token was signed with key %.*q, which is neither the signing key nor given with --service-account-key-file",
+			shownKeyID, token.KeyID())}
+	}
+	return warning{}
+}
+
+// owns tells whether secret belongs to account, going by the annotations.
+func owns(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
+	return account != nil && account.Name == secret.AccountName &&
+		(secret.AccountUID == "" || secret.AccountUID == account.UID)
+}
+
+// mayWait tells whether an orphan may be one that was applied before its account:
+// a Secret that never belonged to anybody has neither a UID nor a token.
+func mayWait(secret *view.TokenSecret) bool {
+	return secret.AccountUID == "" && secret.Token == nil
+}
+
+// accountPlan is what an account is owed with Auto.
+type accountPlan struct {
+	// satisfied: the account references a live token Secret of its own.
+	satisfied bool
+	// adopt is the Secret to reference, if there is one to adopt.
+	adopt *view.TokenSecret
+	// create: a new Secret is needed.
+	create bool
+	// surplus are Secrets of ours that nothing will ever reference.
+	surplus []*view.TokenSecret
+}
+
+// planAccount decides from the account's reference list and the token Secrets that
+// name it. An unreferenced Secret is taken for ours only if it bears our marker:
+// then a crash between creating and referencing has left it behind.
+func planAccount(account *corev1.ServiceAccount, secrets []*view.TokenSecret) accountPlan {
+	if account.DeletionTimestamp != nil {
+		return accountPlan{satisfied: true}
+	}
+	var plan accountPlan
+	var unreferenced []*view.TokenSecret
+	for _, secret := range secrets {
+		if secret.Terminating() || secret.InvalidSince() || secret.AccountUID != account.UID {
+			continue
+		}
+		switch {
+		case references(account, secret.Name):
+			plan.satisfied = true
+		case secret.AutoCreated():
+			unreferenced = append(unreferenced, secret)
+		}
+	}
+	slices.SortFunc(unreferenced, oldestFirst)
+	switch {
+	case plan.satisfied:
+		plan.surplus = unreferenced
+	case len(unreferenced) > 0:
+		plan.adopt, plan.surplus = unreferenced[0], unreferenced[1:]
+	default:
+		plan.create = true
+	}
+	return plan
+}
+
+func oldestFirst(a, b *view.TokenSecret) int {
+	if byAge := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); byAge != 0 {
+		return byAge
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+func references(account *corev1.ServiceAccount, secret string) bool {
+	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
+}

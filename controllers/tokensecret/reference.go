@@ -1,0 +1,137 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// referenceKey is an entry of an account's secrets list that may have to go.
+type referenceKey struct {
+	Secret  cache.ObjectName
+	Account string
+	// AccountUID is "" if the Secret did not say it.
+	AccountUID types.UID
+	// Observed: a watch has shown the Secret being deleted. Otherwise it was found
+	// missing at the start, which proves less.
+	Observed bool
+}
+
+// errAccountBehind: the reference was written so recently that the cached account
+// does not show it yet.
+var errAccountBehind = errors.New("the cached account does not show its newest token reference yet")
+
+// syncReference removes the reference if the Secret is gone and the entry is there.
+func (c *Controller) syncReference(ctx context.Context, key referenceKey) error {
+	if c.secrets.Get(key.Secret) != nil {
+		return nil // created again
+	}
+	name := cache.NewObjectName(key.Secret.Namespace, key.Account)
+	account := c.account(name)
+	if account == nil || (key.AccountUID != "" && key.AccountUID != account.UID) {
+		return nil
+	}
+	if !references(account, key.Secret.Name) {
+		if made, ok := c.pending.get(name, account.UID); ok && made.secret == key.Secret.Name {
+			return errAccountBehind
+		}
+		return nil
+	}
+	if !key.Observed {
+		if gone, err := c.confirmGone(ctx, key.Secret); err != nil || !gone {
+			return err
+		}
+	}
+	return c.dereference(ctx, account, key.Secret.Name)
+}
+
+func (c *Controller) confirmGone(ctx context.Context, secret cache.ObjectName) (bool, error) {
+	_, err := c.Client.CoreV1().Secrets(secret.Namespace).Get(ctx, secret.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up secret %s: %w", secret, err)
+	}
+	return false, nil
+}
+
+// dereference removes one entry. A conflict is an error here, so that it is tried
+// again: no later event would queue this key.
+func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAccount, secret string) error {
+	patch, err := removeReference(account, secret)
+	if err != nil {
+		return err
+	}
+	err = c.patchAccount(ctx, account, patch)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove reference to token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
+	}
+	c.Metrics.dereferenced.Inc()
+	klog.FromContext(ctx).V(2).Info("Removed token reference", "serviceAccount", klog.KObj(account), "secret", secret)
+	c.Recorder.Tell(referenceTo(account), "TokenReferenceRemoved", "RemoveReference",
+		fmt.Sprintf("removed the reference to token Secret %q, which is deleted", secret))
+	return nil
+}
+
+// queueDanglingReferences finds the references to Secrets that were deleted while
+// nobody watched. A secrets list also names Secrets of other types and some that
+// are not created yet: only what a token controller provably wrote is touched.
+func (c *Controller) queueDanglingReferences() error {
+	accounts, err := c.accounts.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list cached service accounts: %w", err)
+	}
+	for _, account := range accounts {
+		for _, key := range c.dangling(account) {
+			c.referenceLoop.Add(key)
+		}
+	}
+	return nil
+}
+
+// dangling are the account's references that seem to have lost their Secret.
+func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
+	var keys []referenceKey
+	for _, ref := range account.Secrets {
+		secret := cache.NewObjectName(account.Namespace, ref.Name)
+		if c.secrets.Get(secret) == nil && isTokenReference(account, ref.Name) {
+			keys = append(keys, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
+		}
+	}
+	return keys
+}
+
+// ownSuffix is what token controllers put behind the prefix of a Secret they make.
+var ownSuffix = regexp.MustCompile(fmt.Sprintf(`^[a-z0-9]{%d}$`, suffixLength))
+
+// isTokenReference tells whether an entry was provably written by a token
+// controller: its field manager says so, or the Secret is named as only they do.
+func isTokenReference(account *corev1.ServiceAccount, secret string) bool {
+	suffix, named := strings.CutPrefix(secret, ownPrefix(account.Name))
+	return named && ownSuffix.MatchString(suffix) || view.ReferenceWrittenByTokenController(account, secret)
+}
+
+func referenceTo(account *corev1.ServiceAccount) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name, UID: account.UID,
+	}
+}

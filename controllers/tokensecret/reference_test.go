@@ -1,0 +1,184 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/view"
+)
+
+func TestSyncReference(t *testing.T) {
+	t.Parallel()
+	observed := referenceKey{Secret: named("token"), Account: "app", AccountUID: testUID, Observed: true}
+	swept := referenceKey{Secret: named("token"), Account: "app", AccountUID: testUID}
+	removes := "patch serviceaccounts app [uid-1 10] delete token"
+	opaque := tokenSecret("token", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
+	tests := map[string]struct {
+		reason     string
+		key        referenceKey
+		account    *corev1.ServiceAccount
+		cached     *corev1.Secret
+		live       *corev1.Secret
+		want       []string
+		wantEvents []string
+	}{
+		"Observed": {
+			reason: "a delete that was seen needs no second look", key: observed,
+			account: account(referencing("first", "token", "last")),
+			want:    []string{removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+		},
+		"ObservedWithoutUID": {
+			reason: "a Secret that was never filled says no UID", key: referenceKey{Secret: named("token"), Account: "app", Observed: true},
+			account: account(referencing("token")),
+			want:    []string{removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+		},
+		"NotReferenced":    {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
+		"AccountGone":      {reason: "its references went with it", key: observed},
+		"AccountRecreated": {reason: "the new account's entry is for a Secret to come", key: observed, account: account(recreated, referencing("token"))},
+		"CreatedAgain":     {reason: "the reference is right again", key: observed, account: account(referencing("token")), cached: tokenSecret("token")},
+		"Swept": {
+			reason: "found missing at the start and confirmed", key: swept,
+			account: account(referencing("token")),
+			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+		},
+		"SweptButOfAnotherType": {
+			reason: "it was never in this cache", key: swept,
+			account: account(referencing("token")), live: opaque,
+			want: []string{"get secrets token"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if tc.account != nil {
+				w.cacheObjects(t, tc.account)
+				addLive(t, w, tc.account)
+			}
+			if tc.cached != nil {
+				w.cacheObjects(t, tc.cached)
+			}
+			if tc.live != nil {
+				addLive(t, w, tc.live)
+			}
+			if err := w.syncReference(t.Context(), tc.key); err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.wantEvents, w.events()); diff != "" {
+				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func addLive(t *testing.T, w *world, object runtime.Object) {
+	t.Helper()
+	if err := w.client.Tracker().Add(object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDereferenceConflictIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.cacheObjects(t, account(referencing("token")))
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
+	w.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+	err := w.syncReference(t.Context(), referenceKey{Secret: named("token"), Account: "app", Observed: true})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("no later event would queue this key: got %v, want the conflict", err)
+	}
+}
+
+func TestReferenceThatIsNotCachedYet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.Auto = true
+	w.cacheObjects(t, account())
+	if err := w.syncAccount(t.Context(), named("app")); err != nil {
+		t.Fatal(err)
+	}
+	err := w.syncReference(t.Context(), referenceKey{Secret: named("app-token-abcde"), Account: "app", Observed: true})
+	if !errors.Is(err, errAccountBehind) {
+		t.Errorf("our own reference does not show yet and would dangle for ever: got %v, want %v", err, errAccountBehind)
+	}
+}
+
+// TestSweep checks which references to missing Secrets are looked at when the
+// controller starts.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	wroteManaged := func(manager string) func(*corev1.ServiceAccount) {
+		return func(account *corev1.ServiceAccount) {
+			account.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:secrets":{".":{},"k:{\"name\":\"custom\"}":{}}}`)},
+			}}
+		}
+	}
+	tests := map[string]struct {
+		reason  string
+		account *corev1.ServiceAccount
+		cached  string
+		want    bool
+	}{
+		"Generated":        {reason: "named as only token controllers do", account: account(referencing("app-token-x7k2p")), want: true},
+		"GeneratedPresent": {reason: "not missing", account: account(referencing("app-token-x7k2p")), cached: "app-token-x7k2p"},
+		"OtherAccounts":    {reason: "named after another account", account: account(referencing("web-token-x7k2p"))},
+		"LongSuffix":       {reason: "five characters, no more", account: account(referencing("app-token-x7k2p9"))},
+		"OddSuffix":        {reason: "lower case letters and digits only", account: account(referencing("app-token-x7.2p"))},
+		"UsersOwn":         {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
+		"WrittenByUs":      {reason: "managedFields prove it", account: account(referencing("custom"), wroteManaged("sa-controller-manager")), want: true},
+		"WrittenByKCM":     {reason: "managedFields prove it", account: account(referencing("custom"), wroteManaged("kube-controller-manager")), want: true},
+		"WrittenByKubectl": {reason: "managedFields prove the contrary", account: account(referencing("custom"), wroteManaged("kubectl-edit"))},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.cacheObjects(t, tc.account)
+			if tc.cached != "" {
+				w.cacheObjects(t, tokenSecret(tc.cached))
+			}
+			got := len(w.dangling(tc.account)) > 0
+			if got != tc.want {
+				t.Errorf("%s: looked at: %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSecretHandlerOnTombstone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.cacheObjects(t, account(referencing("token")))
+	last := tokenSecret("token", filled(t))
+	observed := view.ObserveTokenSecret(last)
+	w.secretHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: named("token").String(), Obj: observed})
+
+	ctx := t.Context()
+	removed := make(chan struct{})
+	w.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(removed)
+		return false, nil, nil
+	})
+	go w.referenceLoop.Run(ctx)
+	<-removed
+}
+
+func metav1Cause(cause metav1.CauseType) metav1.StatusCause { return metav1.StatusCause{Type: cause} }

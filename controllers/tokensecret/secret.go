@@ -1,0 +1,113 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/tokens"
+)
+
+// syncSecret fills the Secret if its account lives and treats it as an orphan if not.
+func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) error {
+	secret := c.secrets.Get(name)
+	if secret == nil {
+		c.written.forget(name)
+		c.waiting.forget(name)
+		return nil
+	}
+	if secret.Terminating() || c.written.outdated(secret) {
+		return nil
+	}
+	if secret.AccountName == "" {
+		c.Recorder.Warn(secret.Reference(), reasonBadAccount, "Fill",
+			"the annotation "+corev1.ServiceAccountNameKey+" holds nothing that a ServiceAccount can be called; the Secret is left alone")
+		return nil
+	}
+	account := c.account(cache.NewObjectName(name.Namespace, secret.AccountName))
+	if !owns(account, secret) {
+		return c.syncOrphan(ctx, secret)
+	}
+	c.waiting.forget(name)
+	return c.fill(ctx, secret, account)
+}
+
+// fill writes what the Secret lacks, with one request and none before it.
+func (c *Controller) fill(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount) error {
+	plan := planSecret(secret, account, c.RootCA.Current(), c.Keys.Keys())
+	if plan.warning.reason != "" {
+		c.Recorder.Warn(secret.Reference(), plan.warning.reason, "Fill", plan.warning.note)
+	}
+	if !plan.writes() {
+		return nil
+	}
+	patch, err := c.fillPatch(ctx, secret, account, plan)
+	if err != nil {
+		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: view.FieldManager})
+	logger := klog.FromContext(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	c.written.wrote(secret)
+	logger.V(2).Info("Filled token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca)
+	if plan.token {
+		c.Metrics.issued.WithLabelValues(issuedFilled).Inc()
+	}
+	return nil
+}
+
+// fillPatch renders plan as a JSON merge patch (RFC 7386) that applies only to the
+// version of the Secret that plan was made from.
+func (c *Controller) fillPatch(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
+	patch := secretPatch{Metadata: precondition(secret)}
+	// Both annotations are written whenever anything is: together they say whose
+	// token this is.
+	patch.Metadata.Annotations = map[string]string{
+		corev1.ServiceAccountNameKey: account.Name,
+		corev1.ServiceAccountUIDKey:  string(account.UID),
+	}
+	data, err := c.data(ctx, secret.Name, account, plan)
+	if err != nil {
+		return nil, err
+	}
+	patch.Data = data
+	return patch.encode()
+}
+
+// data is the part of a token Secret's data that plan asks for.
+func (c *Controller) data(ctx context.Context, secret string, account *corev1.ServiceAccount, plan secretPlan) (map[string][]byte, error) {
+	data := map[string][]byte{}
+	if plan.token {
+		token, err := c.Issuer.Legacy(ctx, tokens.Account{
+			Namespace: account.Namespace, Name: account.Name, UID: string(account.UID),
+		}, secret)
+		if err != nil {
+			return nil, err
+		}
+		data[corev1.ServiceAccountTokenKey] = []byte(token)
+	}
+	if plan.ca {
+		data[corev1.ServiceAccountRootCAKey] = c.RootCA.Current().PEM()
+	}
+	if plan.namespace {
+		data[corev1.ServiceAccountNamespaceKey] = []byte(account.Namespace)
+	}
+	return data, nil
+}

@@ -1,0 +1,288 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	testNamespace = "ns"
+	testUID       = "uid-1"
+	otherUID      = "uid-2"
+	testGrace     = 30 * time.Second
+	testSuffix    = "abcde"
+)
+
+var (
+	//go:embed testdata/ca.crt
+	testCA string
+	//go:embed testdata/other-ca.crt
+	otherCA string
+)
+
+// world is a controller whose caches hold what a test puts there, in front of an
+// API that holds what the test says is live.
+type world struct {
+	*Controller
+	client   *fake.Clientset
+	ring     *signing.Keyring
+	clock    *clocktesting.FakeClock
+	recorded *clientevents.FakeRecorder
+}
+
+func newWorld(t *testing.T, live ...runtime.Object) *world {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(testkeys.P256())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		client:   fake.NewClientset(live...),
+		ring:     signing.NewKeyring(key),
+		clock:    clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		recorded: clientevents.NewFakeRecorder(100),
+	}
+	w.Controller = New(Config{
+		Client:      w.client,
+		View:        view.New(w.client, 0),
+		Issuer:      tokens.NewIssuer(w.ring, tokens.CompatClaims),
+		Keys:        w.ring,
+		RootCA:      rootca.NewSource(testBundle(t)),
+		Recorder:    events.NewRecorderTo(w.recorded, w.clock),
+		Metrics:     NewMetrics(metrics.NewKubeRegistry().MustRegister),
+		OrphanGrace: testGrace,
+		Workers:     1,
+		Clock:       w.clock,
+		NewSuffix:   func() string { return testSuffix },
+	})
+	return w
+}
+
+// cacheObjects puts objects into the caches as the informers would.
+func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		var err error
+		switch object := object.(type) {
+		case *corev1.ServiceAccount:
+			err = w.accountInformer.GetIndexer().Add(object)
+		case *corev1.Secret:
+			err = w.secretInformer.GetIndexer().Add(view.ObserveTokenSecret(object))
+		default:
+			t.Fatalf("no cache for %T", object)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// actions says what was asked of the API, a line each, with every precondition.
+func (w *world) actions(t *testing.T) []string {
+	t.Helper()
+	var lines []string
+	for _, action := range w.client.Actions() {
+		lines = append(lines, describe(t, action))
+	}
+	w.client.ClearActions()
+	return lines
+}
+
+func describe(t *testing.T, action clienttesting.Action) string {
+	t.Helper()
+	what := action.GetVerb() + " " + action.GetResource().Resource + " "
+	switch action := action.(type) {
+	case clienttesting.PatchActionImpl:
+		return what + action.Name + describePatch(t, action)
+	case clienttesting.DeleteActionImpl:
+		only := action.DeleteOptions.Preconditions
+		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
+	case clienttesting.GetActionImpl:
+		return what + action.Name
+	case clienttesting.CreateActionImpl:
+		secret := action.Object.(*corev1.Secret)
+		return fmt.Sprintf("%s%s: %s for %s/%s, labels %v", what, secret.Name, strings.Join(sortedKeys(secret.Data), " "),
+			secret.Annotations[corev1.ServiceAccountNameKey], secret.Annotations[corev1.ServiceAccountUIDKey], sortedKeys(secret.Labels))
+	}
+	t.Fatalf("unexpected action %#v", action)
+	return ""
+}
+
+func describePatch(t *testing.T, action clienttesting.PatchActionImpl) string {
+	t.Helper()
+	var patch struct {
+		Metadata patchMetadata     `json:"metadata"`
+		Data     map[string][]byte `json:"data"`
+		Secrets  []entryPatch      `json:"secrets"`
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(action.Patch)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&patch); err != nil {
+		t.Fatalf("patch %s: %v", action.Name, err)
+	}
+	said := fmt.Sprintf(" [%s %s]", patch.Metadata.UID, patch.Metadata.ResourceVersion)
+	if len(patch.Metadata.Annotations) > 0 {
+		said += " for " + patch.Metadata.Annotations[corev1.ServiceAccountNameKey] + "/" + patch.Metadata.Annotations[corev1.ServiceAccountUIDKey]
+	}
+	if len(patch.Data) > 0 {
+		said += ": " + strings.Join(sortedKeys(patch.Data), " ")
+	}
+	for _, entry := range patch.Secrets {
+		said += " " + cmp.Or(entry.Directive, "add") + " " + entry.Name
+	}
+	return said
+}
+
+// events are the Events recorded so far, as "Type Reason".
+func (w *world) events() []string {
+	var reasons []string
+	for {
+		select {
+		case event := <-w.recorded.Events:
+			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
+		default:
+			return reasons
+		}
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func testBundle(t *testing.T) *rootca.Bundle {
+	t.Helper()
+	bundle, err := rootca.ParseBundle([]byte(testCA))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle
+}
+
+// account is ServiceAccount ns/app with the UID and resourceVersion that the
+// tests take for granted.
+func account(change ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: testNamespace, Name: "app", UID: testUID, ResourceVersion: "10",
+	}}
+	for _, apply := range change {
+		apply(account)
+	}
+	return account
+}
+
+func recreated(account *corev1.ServiceAccount) { account.UID = otherUID }
+
+func terminatingAccount(account *corev1.ServiceAccount) {
+	account.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	account.Finalizers = []string{"example.com/wait"}
+}
+
+func referencing(names ...string) func(*corev1.ServiceAccount) {
+	return func(account *corev1.ServiceAccount) {
+		for _, name := range names {
+			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
+		}
+	}
+}
+
+// tokenSecret is a token Secret as a user creates it: it names account app and
+// holds nothing.
+func tokenSecret(name string, change ...func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: testNamespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "20",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "app"},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{},
+	}
+	for _, apply := range change {
+		apply(secret)
+	}
+	return secret
+}
+
+func boundTo(uid string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountUIDKey] = uid }
+}
+
+func withData(key, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Data[key] = []byte(value) }
+}
+
+// filled makes the Secret one that lacks nothing.
+func filled(t *testing.T) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		boundTo(testUID)(secret)
+		withData(corev1.ServiceAccountTokenKey, tokenFor(t, secret.Name, testUID))(secret)
+		withData(corev1.ServiceAccountRootCAKey, testCA)(secret)
+		withData(corev1.ServiceAccountNamespaceKey, testNamespace)(secret)
+	}
+}
+
+func tokenFor(t *testing.T, secret, uid string) string {
+	t.Helper()
+	return tokenSignedBy(t, testkeys.P256(), secret, uid)
+}
+
+func tokenSignedBy(t *testing.T, pem []byte, secret, uid string) string {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: testNamespace, Name: "app", UID: uid}, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func immutable(secret *corev1.Secret) { secret.Immutable = new(true) }
+
+func autoCreated(secret *corev1.Secret) {
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, view.AutoCreatedLabel, "true")
+}
+
+func invalidSince(secret *corev1.Secret) {
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, view.InvalidSinceLabel, "2026-01-01")
+}
+
+func terminatingSecret(secret *corev1.Secret) {
+	secret.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	secret.Finalizers = []string{"example.com/wait"}
+}
+
+func createdAt(second int64) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.Unix(second, 0) }
+}
+
+func named(name string) cache.ObjectName { return cache.NewObjectName(testNamespace, name) }

@@ -1,0 +1,149 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// AutoCreatedLabel marks the token Secrets that this program creates by itself.
+	AutoCreatedLabel = "sa-controller-manager/auto-created"
+
+	// InvalidSinceLabel is put on a token Secret that the legacy token cleaner has
+	// switched off; kube-apiserver refuses its token (pkg/serviceaccount/legacy.go).
+	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
+)
+
+// keptLabels are the labels of a token Secret that decisions depend on.
+var keptLabels = []string{AutoCreatedLabel, InvalidSinceLabel}
+
+// TokenSecret is what is kept of a Secret of type
+// kubernetes.io/service-account-token. Of the metadata that is identity, times
+// and the labels that decisions depend on.
+type TokenSecret struct {
+	metav1.ObjectMeta
+
+	// AccountName and AccountUID are the annotations that say whose token this is.
+	// Anybody who may write Secrets can set them to anything. AccountName is "" if
+	// no ServiceAccount can have the name that is written there.
+	AccountName string
+	AccountUID  types.UID
+
+	Immutable    bool
+	HasCA        bool
+	CAHash       [sha256.Size]byte
+	HasNamespace bool
+	// Token is nil while data.token is empty.
+	Token *Token
+
+	// Finding is "" or says in a few words what the data contradicts: the token's
+	// claims or the namespace the Secret's own metadata.
+	Finding string
+}
+
+// Token is what is kept of a token. Neither field has been verified.
+type Token struct {
+	keyID unique.Handle[string]
+	// AccountUID is the UID that the token claims.
+	AccountUID types.UID
+}
+
+// KeyID is the key ID in the token's header, "" if it has none.
+func (t *Token) KeyID() string { return t.keyID.Value() }
+
+// Terminating tells whether the Secret is being deleted.
+func (s *TokenSecret) Terminating() bool { return s.DeletionTimestamp != nil }
+
+// InvalidSince tells whether the cleaner has switched the token off.
+func (s *TokenSecret) InvalidSince() bool { return s.Labels[InvalidSinceLabel] != "" }
+
+// AutoCreated tells whether the Secret bears our marker.
+func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
+
+// Reference identifies the Secret in an Event.
+func (s *TokenSecret) Reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+}
+
+// observeTokenSecret is the informer's transform. It must accept what it has
+// returned before, because a resync passes through it again.
+func observeTokenSecret(obj any) (any, error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return obj, nil
+	}
+	return ObserveTokenSecret(secret), nil
+}
+
+// ObserveTokenSecret reduces a Secret to what is kept of it.
+func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
+	observed := &TokenSecret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         secret.Namespace,
+			Name:              secret.Name,
+			UID:               secret.UID,
+			ResourceVersion:   secret.ResourceVersion,
+			CreationTimestamp: secret.CreationTimestamp,
+			DeletionTimestamp: secret.DeletionTimestamp,
+			Labels:            keepLabels(secret.Labels),
+		},
+		AccountUID:   types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]),
+		Immutable:    secret.Immutable != nil && *secret.Immutable,
+		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
+	}
+	if name := secret.Annotations[corev1.ServiceAccountNameKey]; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		observed.AccountName = name
+	}
+	if ca := secret.Data[corev1.ServiceAccountRootCAKey]; len(ca) > 0 {
+		observed.HasCA, observed.CAHash = true, sha256.Sum256(ca)
+	}
+	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
+		observed.Finding = "data.namespace does not name the namespace of the Secret"
+	}
+	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	return observed
+}
+
+func (s *TokenSecret) observeToken(data string) {
+	if data == "" {
+		return
+	}
+	s.Token = &Token{keyID: unique.Make("")}
+	token, err := tokens.Inspect(data)
+	if err != nil {
+		s.Finding = fmt.Sprintf("data.token is not a service account token: %v", err)
+		return
+	}
+	s.Token.keyID = unique.Make(token.KeyID)
+	s.Token.AccountUID = types.UID(token.AccountUID)
+	if s.Token.AccountUID == s.AccountUID {
+		s.Token.AccountUID = s.AccountUID // one string in memory instead of two
+	}
+	// The UID is compared with the live account's later; here with itself.
+	account := tokens.Account{Namespace: s.Namespace, Name: s.AccountName, UID: token.AccountUID}
+	if mismatch := token.Mismatch(account, s.Name); mismatch != "" {
+		s.Finding = "data.token is not for this Secret: " + mismatch
+	}
+}
+
+func keepLabels(labels map[string]string) map[string]string {
+	kept := maps.Clone(labels)
+	maps.DeleteFunc(kept, func(name, _ string) bool { return !slices.Contains(keptLabels, name) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}

@@ -1,0 +1,178 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app is the command line of sa-controller-manager: it turns flags into
+// Options, checks them, and hands them to Run.
+//
+// The data path is Main -> command -> Options -> Validate -> Run. A mistake in
+// the command line is reported before anything is logged, opened or started,
+// all mistakes at once. Nothing here talks to the API server or reads a key.
+//
+// Logging is process-wide state and is set up exactly once, after validation;
+// a process calls Main once. Flag values are printed at log level 1: they are
+// paths and names, and no flag may ever carry a secret.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/klog/v2"
+)
+
+// programName is the name of the binary, of its Lease and of its user agent.
+const programName = "sa-controller-manager"
+
+const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
+tokens: it makes sure that every namespace has its ServiceAccounts, and it signs
+and fills the token Secrets that belong to them. It does this in place of the
+ServiceAccount controllers of kube-controller-manager; all other controllers
+stay there, and the two run side by side.
+
+Flags that kube-controller-manager has too mean the same here.`
+
+const examples = `  # Beside the kube-controller-manager of a kind or kubeadm control plane, on the node.
+  # Start that one with --service-account-private-key-file= and
+  # --controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller
+  sa-controller-manager \
+    --kubeconfig=/etc/kubernetes/sa-controller-manager.conf \
+    --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
+    --root-ca-file=/etc/kubernetes/pki/ca.crt \
+    --token-secrets=manual
+
+  # On its own, beside any kube-apiserver: one token Secret for every ServiceAccount.
+  sa-controller-manager --kubeconfig=admin.kubeconfig --leader-elect=false \
+    --service-account-private-key-file=sa.key
+
+  # Without admission webhooks: only fill the token Secrets that users create, and run nothing else.
+  sa-controller-manager --kubeconfig=admin.kubeconfig \
+    --service-account-private-key-file=sa.key \
+    --token-secrets=manual --controllers=serviceaccount-token-controller`
+
+// runFunc starts the manager and blocks until ctx ends.
+type runFunc func(ctx context.Context, o *Options) error
+
+// errReported marks an error that is in the log already.
+var errReported = errors.New("reported")
+
+// Main runs the command line args and returns the exit code of the process: 0,
+// or 1 for bad flags and for failures at run time, as every Kubernetes
+// component does. It returns when ctx ends and the manager has stopped. Errors
+// go to stderr or, once logging is set up, to the log, and only once.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return execute(ctx, Run, args, stdout, stderr)
+}
+
+func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.Writer) int {
+	defer klog.Flush()
+	cmd := newCommand(run, stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if !errors.Is(err, errReported) {
+		fmt.Fprintf(stderr, "Error: %v\n", err)
+	}
+	if usage := (*usageError)(nil); errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", usage.command)
+	}
+	return 1
+}
+
+// newCommand builds the root command and its sub-commands.
+func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
+	o := NewOptions()
+	cmd := &cobra.Command{
+		Use:     programName,
+		Short:   "Keeps the ServiceAccounts of a cluster and signs their tokens",
+		Long:    longDescription,
+		Example: examples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runManager(cmd, o, run)
+		},
+		// execute prints errors, once, and without the usage.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// Cobra's own default, which it sets only where it words the error.
+		SuggestionsMinimumDistance: 2,
+	}
+	// First of all: cobra's completion command keeps the writer it finds.
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err: err, command: cmd.CommandPath()}
+	})
+
+	sets := o.Flags()
+	addGlobalFlags(sets.FlagSet("global"))
+	for _, name := range sets.Order {
+		cmd.Flags().AddFlagSet(sets.FlagSets[name])
+	}
+	// Underscores are taken for hyphens, as in every Kubernetes component.
+	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+	addChoiceCompletions(cmd)
+
+	cmd.AddCommand(newVersionCommand(), newDocsCommand())
+	setHelp(cmd, sets)
+	return cmd
+}
+
+// runManager is the root command's action.
+func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
+	if asked, err := cmd.Flags().GetBool("version"); err != nil || asked {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", programName, buildInfo().GitVersion)
+		return err
+	}
+	if err := invalidFlags(cmd.CommandPath(), o.Validate()); err != nil {
+		return err
+	}
+	if err := o.Logs.apply(); err != nil {
+		return fmt.Errorf("set up logging: %w", err)
+	}
+	cliflag.PrintFlags(cmd.Flags())
+
+	ctx := cmd.Context()
+	if err := run(ctx, o); err != nil {
+		klog.FromContext(ctx).Error(err, "Command failed")
+		return errReported
+	}
+	return nil
+}
+
+// noArguments refuses positional arguments in KCM's words. Empty ones pass, as
+// there: they are what an unset variable in a manifest becomes.
+func noArguments(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg == "" {
+			continue
+		}
+		err := fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
+		if similar := cmd.SuggestionsFor(arg); len(similar) > 0 {
+			err = fmt.Errorf("%w; did you mean '%s %s'?", err, cmd.CommandPath(), strings.Join(similar, "' or '"))
+		}
+		return &usageError{err: err, command: cmd.CommandPath()}
+	}
+	return nil
+}
+
+// setHelp gives the root command a help with the flags by concern. The
+// sub-commands keep cobra's: it is inherited otherwise.
+func setHelp(root *cobra.Command, sets cliflag.NamedFlagSets) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	help, usage := root.HelpFunc(), root.UsageFunc()
+	for _, sub := range root.Commands() {
+		sub.SetHelpFunc(help)
+		sub.SetUsageFunc(usage)
+	}
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		printHelp(cmd.OutOrStdout(), cmd, sets, terminalWidth(cmd.OutOrStdout()))
+	})
+}

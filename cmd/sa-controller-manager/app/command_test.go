@@ -1,0 +1,238 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+)
+
+// outcome is what a person sees of a run.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs args; run must not be reached.
+func command(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return commandWith(t.Context(), func(context.Context, *Options) error {
+		t.Errorf("%q started the manager", args)
+		return nil
+	}, args...)
+}
+
+func commandWith(ctx context.Context, run runFunc, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := execute(ctx, run, args, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+const seeHelp = "See 'sa-controller-manager --help' for usage.\n"
+
+func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"UnknownFlag":      {args: []string{"--foo"}, want: "Error: unknown flag: --foo\n" + seeHelp},
+		"UnknownShorthand": {args: []string{"-x"}, want: "Error: unknown shorthand flag: 'x' in -x\n" + seeHelp},
+		"Argument": {
+			reason: "the words are KCM's",
+			args:   []string{"foo", "bar"},
+			want:   "Error: \"sa-controller-manager\" does not take any arguments, got [\"foo\" \"bar\"]\n" + seeHelp,
+		},
+		"MistypedCommand": {
+			args: []string{"verison"},
+			want: "Error: \"sa-controller-manager\" does not take any arguments, got [\"verison\"]; did you mean 'sa-controller-manager version'?\n" + seeHelp,
+		},
+		"NotANumber": {
+			args: []string{"--secure-port=x"},
+			want: "Error: invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax\n" + seeHelp,
+		},
+		"NotAnAddress": {
+			args: []string{"--bind-address=localhost"},
+			want: "Error: invalid argument \"localhost\" for \"--bind-address\" flag: failed to parse IP: \"localhost\"\n" + seeHelp,
+		},
+		"OneProblem": {
+			args: []string{"--secure-port=-1"},
+			want: "Error: --secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off\n" + seeHelp,
+		},
+		"TwoProblems": {
+			args: []string{"--secure-port=-1", "--token-secrets=maybe"},
+			want: "Error: 2 problems with the flags:\n" +
+				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
+				"  --secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off\n" + seeHelp,
+		},
+		"VersionFormat": {
+			args: []string{"version", "-o", "xml"},
+			want: "Error: --output \"xml\" must be one of \"text\", \"json\", \"yaml\"\n" +
+				"See 'sa-controller-manager version --help' for usage.\n",
+		},
+		"VersionArgument": {
+			args: []string{"version", "1"},
+			want: "Error: \"sa-controller-manager version\" does not take any arguments, got [\"1\"]\n" +
+				"See 'sa-controller-manager version --help' for usage.\n",
+		},
+		"FlagOfAnotherCommand": {
+			args: []string{"version", "--secure-port=1"},
+			want: "Error: unknown flag: --secure-port\nSee 'sa-controller-manager version --help' for usage.\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := outcome{code: 1, stderr: tc.want}
+			if diff := cmp.Diff(want, command(t, tc.args...), cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Setting up logging changes the process, so this test and its cases have it to
+// themselves: they run before the parallel ones.
+func TestCommandRuns(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		args     []string
+		fails    error
+		wantCode int
+		wantLog  string
+	}{
+		"Flags":       {args: []string{"--token-secrets=manual"}},
+		"EmptyString": {reason: "an unset variable in a manifest is no argument", args: []string{"", "--token-secrets=manual"}},
+		"Underscores": {reason: "every Kubernetes component takes them", args: []string{"--token_secrets=manual"}},
+		"Fails": {
+			reason:   "the log has it, so stderr must not have it again",
+			args:     []string{"--token-secrets=manual"},
+			fails:    errors.New("boom"),
+			wantCode: 1,
+			wantLog:  `"msg"="Command failed" "error"="boom"`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if err := logsapi.ResetForTest(nil); err != nil {
+					t.Error(err)
+				}
+			})
+			var log []string
+			logger := funcr.New(func(_, line string) { log = append(log, line) }, funcr.Options{})
+			var mode TokenSecretsMode
+			got := commandWith(klog.NewContext(t.Context(), logger), func(_ context.Context, o *Options) error {
+				mode = o.Tokens.TokenSecrets
+				return tc.fails
+			}, tc.args...)
+
+			if diff := cmp.Diff(outcome{code: tc.wantCode}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
+			}
+			if mode != TokenSecretsManual {
+				t.Errorf("%s\nthe manager got --token-secrets=%q, want manual", tc.reason, mode)
+			}
+			if got := strings.Join(log, "\n"); got != tc.wantLog {
+				t.Errorf("%s\nlogged %q, want %q", tc.reason, got, tc.wantLog)
+			}
+		})
+	}
+}
+
+func TestCommandPrints(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"VersionFlag":       {[]string{"--version"}, "sa-controller-manager v"},
+		"VersionBeforeAll":  {[]string{"--version", "--secure-port=-1"}, "sa-controller-manager v"},
+		"Version":           {[]string{"version"}, "sa-controller-manager v"},
+		"VersionHelp":       {[]string{"version", "-h"}, "Print the version\n\nUsage:\n  sa-controller-manager version [flags]\n"},
+		"Help":              {[]string{"--help"}, "sa-controller-manager keeps the ServiceAccounts"},
+		"HelpShorthand":     {[]string{"-h"}, "sa-controller-manager keeps the ServiceAccounts"},
+		"HelpCommand":       {[]string{"help"}, "sa-controller-manager keeps the ServiceAccounts"},
+		"HelpBeforeMistake": {[]string{"-h", "--secure-port=-1"}, "sa-controller-manager keeps the ServiceAccounts"},
+		"Completion":        {[]string{"completion", "bash"}, "# bash completion V2 for sa-controller-manager"},
+		"CompleteCommand":   {[]string{"__complete", "vers"}, "version\tPrint the version\n"},
+		"CompleteChoice":    {[]string{"__complete", "--token-secrets", "m"}, "manual\n"},
+		"CompleteClaims":    {[]string{"__complete", "--legacy-token-claims", "u"}, "unique\n"},
+		"CompleteKeys":      {[]string{"__complete", "--service-account-key-activation", "i"}, "immediate\n"},
+		"CompleteFormat":    {[]string{"__complete", "--logging-format", "j"}, "json\n"},
+		"Docs":              {[]string{"docs"}, "Generate documentation"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, tc.args...)
+			if got.code != 0 || !strings.HasPrefix(got.stdout, tc.want) {
+				t.Errorf("exit code %d and %.100q, want 0 and %q at first; stderr: %q", got.code, got.stdout, tc.want, got.stderr)
+			}
+		})
+	}
+}
+
+// The golden file has no flags: docs/flags.md has them, and another test.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/help.txt"
+	flagLines := regexp.MustCompile(`(?m)^(      --|  -[a-z],).*\n`)
+	got := flagLines.ReplaceAllString(command(t, "--help").stdout, "")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("help; 'go test ./cmd/sa-controller-manager/app -update' accepts it (-want +got):\n%s", diff)
+	}
+}
+
+func TestHelpFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	printHelp(&b, newCommand(nil, &b, &b), documentedFlags(), 100)
+	_, flags, _ := strings.Cut(b.String(), "Connection flags:")
+	for line := range strings.Lines(flags) {
+		if len(line) > 101 {
+			t.Errorf("%d columns, want 100 at most: %s", len(line), line)
+		}
+	}
+}
+
+// An example that the program itself refuses is worse than none.
+func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
+	text := strings.ReplaceAll(examples, "\\\n", " ")
+	found := 0
+	for line := range strings.Lines(text) {
+		args := strings.Fields(line)
+		if len(args) == 0 || args[0] != programName {
+			continue
+		}
+		found++
+		if problems := parse(t, args[1:]...).Validate(); len(problems) > 0 {
+			t.Errorf("%q is refused: %v", args, problems)
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d examples, want 3", found)
+	}
+}

@@ -1,0 +1,99 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+var errLeaseLost = errors.New("leader election: the lease is lost, another process may lead now")
+
+// process is the object that Events about this process regard: the Lease that its
+// replicas share or, without one, the namespace that everything of ours is in.
+func (o *LeaderElectionOptions) process() *corev1.ObjectReference {
+	if !o.LeaderElect {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem}
+	}
+	return &corev1.ObjectReference{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.ResourceNamespace, Name: o.ResourceName,
+	}
+}
+
+// lead has work run while this process is the leader. It returns when work has
+// returned after ctx ended, and only then gives the lease away, so that no two
+// processes work at a time. If the lease is lost it returns an error at once: the
+// process must end, because nothing else stops what it has under way.
+func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
+	lock, err := o.lock(ctx, client)
+	if err != nil {
+		return err
+	}
+	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+
+	var leading atomic.Bool
+	worked := make(chan error, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: programName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
+		LeaseDuration: o.LeaseDuration.Duration, RenewDeadline: o.RenewDeadline.Duration, RetryPeriod: o.RetryPeriod.Duration,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(lease context.Context) {
+				leading.Store(true)
+				working, stop := context.WithCancel(lease)
+				defer context.AfterFunc(ctx, stop)()
+				worked <- work(working)
+				giveUp()
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	watchdog.SetLeaderElection(elector)
+	// A process that waits for the lease has nothing to finish first.
+	defer context.AfterFunc(ctx, func() {
+		if !leading.Load() {
+			giveUp()
+		}
+	})()
+	elector.Run(election)
+	if election.Err() == nil {
+		return errLeaseLost
+	}
+	select {
+	case err := <-worked:
+		return err
+	default:
+		return nil // stopped before it led
+	}
+}
+
+func (o *LeaderElectionOptions) lock(ctx context.Context, client kubernetes.Interface) (resourcelock.Interface, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	// The same host may run several of us, so its name alone is no identity.
+	identity := host + "_" + string(uuid.NewUUID())
+	lock, err := resourcelock.New(o.ResourceLock, o.ResourceNamespace, o.ResourceName,
+		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	klog.FromContext(ctx).V(2).Info("Waiting to become the leader", "identity", identity, "lease", klog.KRef(o.ResourceNamespace, o.ResourceName))
+	return lock, nil
+}

@@ -1,0 +1,141 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/reload"
+)
+
+// files are the key and certificate files that are followed while we run. A field
+// is nil if its flag is not given.
+type files struct {
+	privateKey *reload.File[*signing.PrivateKey]
+	verifyKeys []*reload.File[[]signing.PublicKey]
+	rootCA     *reload.File[*rootca.Bundle]
+
+	// What a changed file is reported to.
+	recorder *events.Recorder
+	process  *corev1.ObjectReference
+	metrics  *fileMetrics
+}
+
+// openFiles reads every file once; whatever is wrong with one is a start-up error
+// that names its flag.
+func openFiles(o *KeyOptions, config *rest.Config) (*files, error) {
+	f := &files{}
+	var err error
+	if f.privateKey, err = open("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey); err != nil {
+		return nil, err
+	}
+	for _, path := range o.VerifyKeyFiles {
+		keys, err := open("service-account-key-file", path, signing.ParsePublicKeys)
+		if err != nil {
+			return nil, err
+		}
+		f.verifyKeys = append(f.verifyKeys, keys)
+	}
+	// As in KCM, the CA that we trust ourselves is what others are to trust,
+	// unless a flag says otherwise. Upstream forgets the CA that is given by path.
+	path := o.RootCAFile
+	if path == "" && len(config.CAData) == 0 {
+		path = config.CAFile
+	}
+	f.rootCA, err = open("root-ca-file", path, rootca.ParseBundle)
+	return f, err
+}
+
+func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := reload.Open(path, parse, reload.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return file, nil
+}
+
+// bundle is the root CA to begin with, nil if there is none.
+func (f *files) bundle(config *rest.Config) (*rootca.Bundle, error) {
+	if f.rootCA != nil {
+		return f.rootCA.Get(), nil
+	}
+	if len(config.CAData) == 0 {
+		return nil, nil
+	}
+	bundle, err := rootca.ParseBundle(config.CAData)
+	if err != nil {
+		return nil, fmt.Errorf("certificate-authority-data of the kubeconfig: %w", err)
+	}
+	return bundle, nil
+}
+
+func (f *files) publicKeys() []signing.PublicKey {
+	var keys []signing.PublicKey
+	for _, file := range f.verifyKeys {
+		keys = append(keys, file.Get()...)
+	}
+	return keys
+}
+
+// watch follows every file until ctx ends. ring is nil when nothing signs; then
+// nothing is verified either.
+func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), ring *signing.Keyring, source *rootca.Source) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	if f.privateKey != nil {
+		watching.Go(func() { follow(ctx, f, "service-account-private-key-file", f.privateKey, newKey) })
+	}
+	for _, file := range f.verifyKeys {
+		if ring == nil {
+			break
+		}
+		watching.Go(func() {
+			follow(ctx, f, "service-account-key-file", file, func([]signing.PublicKey) { ring.SetVerifyOnly(f.publicKeys()) })
+		})
+	}
+	if f.rootCA != nil {
+		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA, source.Set) })
+	}
+}
+
+func follow[T any](ctx context.Context, f *files, flag string, file *reload.File[T], accepted func(T)) {
+	logger := klog.FromContext(ctx).WithValues("flag", "--"+flag, "file", file.Path())
+	file.Watch(ctx, func(value T) {
+		f.metrics.reloads.WithLabelValues(flag, "accepted").Inc()
+		logger.Info("Read the changed file")
+		accepted(value)
+	}, func(err error) {
+		f.metrics.reloads.WithLabelValues(flag, "refused").Inc()
+		logger.Error(err, "Refused the changed file, its former content stays in use")
+		f.recorder.Warn(f.process, "FileReloadRefused", "Reload",
+			fmt.Sprintf("--%s: %v; the former content stays in use", flag, err))
+	})
+}
+
+type fileMetrics struct {
+	reloads *metrics.CounterVec
+}
+
+func newFileMetrics(mustRegister func(...metrics.Registerable)) *fileMetrics {
+	m := &fileMetrics{reloads: metrics.NewCounterVec(&metrics.CounterOpts{
+		Name:           "sacm_file_reloads_total",
+		Help:           "Changed contents of a watched file, by flag and result: accepted, or refused if the former content stays in use.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"flag", "result"})}
+	mustRegister(m.reloads)
+	return m
+}

@@ -1,0 +1,107 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// newDocsCommand generates what docs/ has about the command line. It is for
+// those who build the project, so it is hidden.
+func newDocsCommand() *cobra.Command {
+	docs := &cobra.Command{
+		Use:    "docs",
+		Short:  "Generate documentation",
+		Args:   noArguments,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	docs.AddCommand(&cobra.Command{
+		Use:   "flags",
+		Short: "Print docs/flags.md",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return writeFlagsDoc(cmd.OutOrStdout(), documentedFlags())
+		},
+	})
+	return docs
+}
+
+// documentedFlags is every flag of the root command with its default, whatever
+// the command line of this process says.
+func documentedFlags() cliflag.NamedFlagSets {
+	sets := NewOptions().Flags()
+	addGlobalFlags(sets.FlagSet("global"))
+	return sets
+}
+
+// writeFlagsDoc writes docs/flags.md: the introduction, a table per group in
+// the order of the help, and the hand-written sections. Its output depends on
+// nothing but the code.
+func writeFlagsDoc(w io.Writer, sets cliflag.NamedFlagSets) error {
+	var b strings.Builder
+	b.WriteString(flagsDocIntroduction)
+	for _, title := range sets.Order {
+		fmt.Fprintf(&b, "\n## %s flags\n\n", strings.ToUpper(title[:1])+title[1:])
+		b.WriteString("| Flag | Default | Meaning | Origin |\n|---|---|---|---|\n")
+		sets.FlagSets[title].VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				b.WriteString(flagRow(f))
+			}
+		})
+	}
+	b.WriteString(flagsDocSections)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("print documentation of flags: %w", err)
+	}
+	return nil
+}
+
+// flagRow is one line of a table.
+func flagRow(f *pflag.Flag) string {
+	kind, usage := pflag.UnquoteUsage(f)
+	name := "`--" + f.Name + "`"
+	if f.Shorthand != "" {
+		name = "`-" + f.Shorthand + "`, " + name
+	}
+	if kind != "" {
+		name += " " + escapeCell(kind)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, defaultCell(f), escapeCell(sentence(usage)), escapeCell(originOf(f)))
+}
+
+// defaultCell shows a default as it would be typed.
+func defaultCell(f *pflag.Flag) string {
+	value := f.DefValue
+	if strings.HasPrefix(value, "[") {
+		value = strings.TrimSuffix(strings.TrimPrefix(value, "["), "]")
+	}
+	if value == "" {
+		return ""
+	}
+	return "`" + value + "`"
+}
+
+// sentence evens out usage texts that come from libraries.
+func sentence(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return s
+	}
+	s = strings.ToUpper(s[:1]) + s[1:]
+	return strings.TrimSuffix(s, ".") + "."
+}
+
+// escapeCell keeps Markdown from reading anything into plain text in a table.
+func escapeCell(s string) string {
+	return strings.NewReplacer("|", "\\|", "*", "\\*", "<", "&lt;", "\n", " ").Replace(s)
+}

@@ -1,0 +1,151 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/klog/v2"
+)
+
+// Check is one named question about the health of the process.
+type Check struct {
+	// Name is what ?exclude= and the path below the endpoint take: lower case
+	// words joined by hyphens, unique within an endpoint.
+	Name string
+	// Probe answers at once and never blocks; it is called concurrently. The
+	// detail is shown to whoever asks for verbose output, whether the check
+	// passes or fails, and so is the error: health paths need no permission, so
+	// neither may carry a secret. An empty detail is left out.
+	Probe func() (detail string, err error)
+}
+
+// healthHandler serves one health endpoint in the format of Kubernetes: "ok",
+// or one line a check with ?verbose or when one fails. It also serves each
+// check on its own, at /<endpoint>/<check>.
+type healthHandler struct {
+	endpoint string
+	// failureStatus is the HTTP status when a check fails.
+	failureStatus int
+	checks        []Check
+}
+
+func (h *healthHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	if name := r.PathValue("check"); name != "" {
+		h.serveOne(w, r, name)
+		return
+	}
+	h.serveAll(w, r)
+}
+
+func (h *healthHandler) serveAll(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	rep := examine(h.checks, query["exclude"])
+	if len(rep.failed) > 0 {
+		klog.FromContext(r.Context()).V(2).Info("Health check failed", "endpoint", h.endpoint, "checks", rep.failed)
+		respond(w, h.failureStatus, rep.text()+h.endpoint+" check failed\n")
+		return
+	}
+	if !query.Has("verbose") {
+		respond(w, http.StatusOK, "ok")
+		return
+	}
+	respond(w, http.StatusOK, rep.text()+h.endpoint+" check passed\n")
+}
+
+func (h *healthHandler) serveOne(w http.ResponseWriter, r *http.Request, name string) {
+	i := slices.IndexFunc(h.checks, func(c Check) bool { return c.Name == name })
+	if i < 0 {
+		http.NotFound(w, r)
+		return
+	}
+	rep := examine(h.checks[i:i+1], nil)
+	if len(rep.failed) > 0 {
+		respond(w, h.failureStatus, rep.text())
+		return
+	}
+	if !r.URL.Query().Has("verbose") {
+		respond(w, http.StatusOK, "ok")
+		return
+	}
+	respond(w, http.StatusOK, rep.text())
+}
+
+func respond(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	// A client that went away is no news.
+	_, _ = io.WriteString(w, body)
+}
+
+// healthReport is the outcome of some checks.
+type healthReport struct {
+	// lines has one line a check, in their order, and perhaps a warning.
+	lines []string
+	// failed names the checks that failed.
+	failed []string
+}
+
+func (r healthReport) text() string {
+	return strings.Join(r.lines, "\n") + "\n"
+}
+
+// examine runs the checks that are not excluded.
+func examine(checks []Check, excluded []string) healthReport {
+	var rep healthReport
+	names := make([]string, 0, len(checks))
+	for _, c := range checks {
+		names = append(names, c.Name)
+		if slices.Contains(excluded, c.Name) {
+			rep.lines = append(rep.lines, fmt.Sprintf("[+]%s excluded: ok", c.Name))
+			continue
+		}
+		detail, err := c.Probe()
+		if err != nil {
+			rep.failed = append(rep.failed, c.Name)
+		}
+		rep.lines = append(rep.lines, checkLine(c.Name, detail, err))
+	}
+	if unknown := quoteMissing(excluded, names); len(unknown) > 0 {
+		rep.lines = append(rep.lines, "warn: some health checks cannot be excluded: no matches for "+strings.Join(unknown, ","))
+	}
+	return rep
+}
+
+// checkLine keeps to one line whatever a check says: scripts read these lines.
+func checkLine(name, detail string, err error) string {
+	line := fmt.Sprintf("[+]%s ok", name)
+	switch {
+	case err != nil && detail != "":
+		line = fmt.Sprintf("[-]%s failed: %v (%s)", name, err, detail)
+	case err != nil:
+		line = fmt.Sprintf("[-]%s failed: %v", name, err)
+	case detail != "":
+		line = fmt.Sprintf("[+]%s ok: %s", name, detail)
+	}
+	return strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\n", "; ")
+}
+
+// quoteMissing returns those of wanted that are not in have, quoted.
+func quoteMissing(wanted, have []string) []string {
+	var missing []string
+	for _, name := range wanted {
+		if !slices.Contains(have, name) {
+			missing = append(missing, strconv.Quote(name))
+		}
+	}
+	return missing
+}

@@ -1,0 +1,110 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func passing(name, detail string) Check {
+	return Check{Name: name, Probe: func() (string, error) { return detail, nil }}
+}
+
+func failing(name, detail, err string) Check {
+	return Check{Name: name, Probe: func() (string, error) { return detail, errors.New(err) }}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	live := []Check{passing("ping", "")}
+	ready := []Check{passing("caches", "4 synced"), failing("signing-key", "old key signs", "new key not accepted"), failing("leader", "", "lost\nand found\n")}
+	cases := map[string]struct {
+		reason      string
+		live, ready []Check
+		method      string
+		target      string
+		wantCode    int
+		wantBody    string
+	}{
+		"Quiet":       {live: live, target: "/livez", wantCode: 200, wantBody: "ok"},
+		"HealthzLive": {reason: "KCM's probes ask /healthz", live: live, ready: ready, target: "/healthz?verbose", wantCode: 200, wantBody: "[+]ping ok\nhealthz check passed\n"},
+		"Verbose": {
+			reason: "the detail of a check that passes is shown too",
+			ready:  ready[:1], target: "/readyz?verbose=true", wantCode: 200, wantBody: "[+]caches ok: 4 synced\nreadyz check passed\n",
+		},
+		"Failing": {
+			reason: "a failure prints all lines, asked or not, each on one line",
+			ready:  ready, target: "/readyz", wantCode: 503,
+			wantBody: "[+]caches ok: 4 synced\n" +
+				"[-]signing-key failed: new key not accepted (old key signs)\n" +
+				"[-]leader failed: lost; and found\n" +
+				"readyz check failed\n",
+		},
+		"FailingLive": {
+			reason: "as in every Kubernetes component",
+			live:   ready[2:], target: "/livez", wantCode: 500, wantBody: "[-]leader failed: lost; and found\nlivez check failed\n",
+		},
+		"Excluded": {
+			ready: ready, target: "/readyz?verbose&exclude=signing-key&exclude=leader", wantCode: 200,
+			wantBody: "[+]caches ok: 4 synced\n[+]signing-key excluded: ok\n[+]leader excluded: ok\nreadyz check passed\n",
+		},
+		"ExcludedUnknown": {
+			ready: ready[:1], target: "/readyz?verbose&exclude=nope&exclude=caches&exclude=nada", wantCode: 200,
+			wantBody: "[+]caches excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"nope\",\"nada\"\nreadyz check passed\n",
+		},
+		"NoChecks":   {target: "/readyz", wantCode: 200, wantBody: "ok"},
+		"One":        {ready: ready, target: "/readyz/caches", wantCode: 200, wantBody: "ok"},
+		"OneVerbose": {ready: ready, target: "/readyz/caches?verbose", wantCode: 200, wantBody: "[+]caches ok: 4 synced\n"},
+		"OneFailing": {ready: ready, target: "/readyz/leader", wantCode: 503, wantBody: "[-]leader failed: lost; and found\n"},
+		"OneUnknown": {ready: ready, target: "/readyz/nope", wantCode: 404, wantBody: "404 page not found\n"},
+		"Head":       {live: live, method: http.MethodHead, target: "/livez", wantCode: 200, wantBody: "ok"},
+		"Post":       {live: live, method: http.MethodPost, target: "/livez", wantCode: 405, wantBody: "method not allowed\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			method := tc.method
+			if method == "" {
+				method = http.MethodGet
+			}
+			answer := httptest.NewRecorder()
+			newHandler(tc.live, tc.ready, unprotected).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
+			if answer.Code != tc.wantCode {
+				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
+			}
+			if diff := cmp.Diff(tc.wantBody, answer.Body.String()); diff != "" {
+				t.Errorf("%s\nbody (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Delegated authentication will take protect's place. Probes carry no
+// credentials, so health must stay outside of it, and everything else inside.
+func TestOnlyHealthIsOpen(t *testing.T) {
+	t.Parallel()
+	refuse := func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	}
+	handler := newHandler([]Check{passing("ping", "")}, nil, refuse)
+	cases := map[string]int{
+		"/healthz": 200, "/livez": 200, "/readyz": 200, "/livez/ping": 200,
+		"/metrics": 403, "/": 403, "/healthz/": 403, "/livez/ping/more": 403, "/debug/pprof/": 403,
+	}
+	for target, want := range cases {
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, target, nil))
+			if answer.Code != want {
+				t.Errorf("status %d, want %d", answer.Code, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"math"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ConnectionOptions says which API server to talk to, and how.
+type ConnectionOptions struct {
+	// Kubeconfig and Master may both be empty: then the in-cluster
+	// configuration is used.
+	Kubeconfig string
+	Master     string
+	// QPS is the client-side limit in requests a second; negative means none.
+	QPS float32
+	// Burst is how many requests may exceed QPS for a moment.
+	Burst int32
+	// ContentType of request and response bodies; empty is client-go's default.
+	ContentType string
+}
+
+func newConnectionOptions() ConnectionOptions {
+	return ConnectionOptions{
+		QPS:         -1,
+		Burst:       30,
+		ContentType: runtime.ContentTypeProtobuf,
+	}
+}
+
+// AddFlags binds the group to fs.
+func (o *ConnectionOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"Path of the kubeconfig `file` that says which API server to use and as whom. "+
+			"With neither --kubeconfig nor --master, the in-cluster configuration is used.")
+	fs.StringVar(&o.Master, "master", o.Master,
+		"`URL` of the API server. Overrides the one in the kubeconfig.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
+		"Limit of requests a second to the API server, kept on this side. -1 means no limit: "+
+			"API priority and fairness in the API server already shares it out between clients, "+
+			"and a second limit here would only delay tokens when many are asked for at once. "+
+			"0 means client-go's own default of 5.")
+	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
+		"How many requests may exceed --kube-api-qps for a moment. Without effect when there is no limit. "+
+			"0 means client-go's own default of 10.")
+	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
+		"Content type of requests to the API server: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
+
+	setOrigin(fs, asKCM, "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
+	setOrigin(fs, asKCM+", where the default is 20", "kube-api-qps")
+}
+
+// Validate returns every problem of the group.
+func (o *ConnectionOptions) Validate() []error {
+	var p problems
+	if qps := float64(o.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
+		p.add("kube-api-qps", o.QPS, "must be a finite number; -1 means no limit")
+	}
+	if o.Burst < 0 {
+		p.add("kube-api-burst", o.Burst, "must not be negative")
+	}
+	// An empty value is what an unset variable in a template expands to; KCM
+	// takes it, and client-go then speaks JSON.
+	if o.ContentType != "" {
+		p.oneOf("kube-api-content-type", o.ContentType, runtime.ContentTypeProtobuf, runtime.ContentTypeJSON)
+	}
+	return p
+}

@@ -1,0 +1,126 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// KeyActivation says when a changed private key begins to sign.
+type KeyActivation string
+
+const (
+	// KeyActivationVerified waits until the API server has accepted a token
+	// signed by the new key.
+	KeyActivationVerified KeyActivation = "verified"
+	// KeyActivationImmediate signs with the new key as soon as it is read.
+	KeyActivationImmediate KeyActivation = "immediate"
+)
+
+// KeyOptions names the key material and what is trusted. The files are read,
+// checked and watched elsewhere.
+type KeyOptions struct {
+	// PrivateKeyFile is the PEM file of the signing key; empty means that no
+	// tokens are signed.
+	PrivateKeyFile string
+	// VerifyKeyFiles are PEM files of keys that verify and never sign.
+	VerifyKeyFiles []string
+	// Activation of a changed PrivateKeyFile.
+	Activation KeyActivation
+	// Issuers as kube-apiserver has them: the first one issues, all are
+	// accepted. Use Issuer for the first.
+	Issuers []string
+	// RootCAFile is the PEM bundle written as ca.crt; empty means that of the
+	// kubeconfig.
+	RootCAFile string
+}
+
+func newKeyOptions() KeyOptions {
+	return KeyOptions{Activation: KeyActivationVerified}
+}
+
+// Issuer is the one that issues tokens, or "" when the API server is to be asked.
+func (o *KeyOptions) Issuer() string {
+	if len(o.Issuers) == 0 {
+		return ""
+	}
+	return o.Issuers[0]
+}
+
+// AddFlags binds the group to fs.
+func (o *KeyOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.PrivateKeyFile, "service-account-private-key-file", o.PrivateKeyFile,
+		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
+			"Without it no tokens are signed: the token controller does not run. The file is read again when it changes.")
+	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
+		"PEM `file` with further RSA or ECDSA keys, public or private, that verify existing tokens and never sign. "+
+			"May hold several keys and may be given several times.")
+	fs.StringVar((*string)(&o.Activation), "service-account-key-activation", string(o.Activation),
+		"When a changed private key begins to sign: \"verified\" waits until the API server has accepted a token signed by it, "+
+			"\"immediate\" does not wait. At start the key of the file signs at once.")
+	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
+		"Issuer of the cluster's bound tokens, as kube-apiserver has it; used to ask the API server whether it accepts a key. "+
+			"Given several times, the first one counts. Without it the API server's OIDC discovery document is asked.")
+	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
+		"PEM `file` with the root CA bundle that every token Secret carries as ca.crt. Without it, the CA of the kubeconfig. "+
+			"The file is read again when it changes.")
+
+	setOrigin(fs, asKCM, "service-account-private-key-file", "root-ca-file")
+	setOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
+	setOrigin(fs, ours, "service-account-key-activation")
+}
+
+// Validate returns every problem of the group.
+func (o *KeyOptions) Validate() []error {
+	var p problems
+	for _, file := range o.VerifyKeyFiles {
+		if file == "" {
+			p.add("service-account-key-file", file, "must be the path of a PEM file; leave the flag out if there is none")
+		}
+	}
+	p.oneOf("service-account-key-activation", string(o.Activation),
+		string(KeyActivationVerified), string(KeyActivationImmediate))
+	return append(p, o.validateIssuers()...)
+}
+
+// validateIssuers follows kube-apiserver (pkg/kubeapiserver/options): a ':'
+// demands a URL, and neither an empty one nor the same twice makes sense in a
+// list. A single empty value means "not set", as for KCM's string flags.
+func (o *KeyOptions) validateIssuers() []error {
+	if len(o.Issuers) == 1 && o.Issuers[0] == "" {
+		return nil
+	}
+	var p problems
+	seen := map[string]bool{}
+	for _, issuer := range o.Issuers {
+		if want := issuerProblem(issuer); want != "" {
+			p.add("service-account-issuer", issuer, want)
+		}
+		if seen[issuer] {
+			p.add("service-account-issuer", issuer, "must not be given twice")
+		}
+		seen[issuer] = true
+	}
+	return p
+}
+
+// issuerProblem says what one issuer must be, or "" if it is that.
+func issuerProblem(issuer string) string {
+	switch {
+	case issuer == "":
+		return "must not be empty when it is given several times"
+	case strings.ContainsFunc(issuer, isSpace):
+		return "must not contain white space"
+	case !strings.Contains(issuer, ":"):
+		return ""
+	}
+	if _, err := url.Parse(issuer); err != nil {
+		return fmt.Sprintf("contains a ':' and so must be a valid URL: %v", err)
+	}
+	return ""
+}

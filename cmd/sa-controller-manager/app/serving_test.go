@@ -1,0 +1,251 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// serve runs a server on a free port of the loopback address until stop is
+// called, which waits for it.
+func serve(t *testing.T, live []Check) (server *Server, stop func()) {
+	t.Helper()
+	loopback := net.IPv4(127, 0, 0, 1)
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = newServer(listener, loopback, newHandler(live, nil, unprotected))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return server, stop
+}
+
+// urlOf is the address of a path on server.
+func urlOf(server *Server, path string) string {
+	return "https://" + server.Addr().String() + path
+}
+
+// client trusts whatever certificate it is shown: there is nothing to trust it by.
+func client(t *testing.T, change func(*http.Transport)) *http.Client {
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		ForceAttemptHTTP2: true,
+	}
+	change(transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+func get(t *testing.T, c *http.Client, url string) (*http.Response, string) {
+	t.Helper()
+	answer, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(body)
+}
+
+func TestServerSpeaks(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, []Check{passing("ping", "pong")})
+	cases := map[string]struct {
+		change func(*http.Transport)
+		want   string
+	}{
+		"HTTP2": {func(*http.Transport) {}, "HTTP/2.0"},
+		"HTTP1": {func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }, "HTTP/1.1"},
+		"TLS12": {func(tr *http.Transport) { tr.TLSClientConfig.MaxVersion = tls.VersionTLS12 }, "HTTP/2.0"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			answer, body := get(t, client(t, tc.change), urlOf(server, "/livez?verbose"))
+			if answer.Proto != tc.want || body != "[+]ping ok: pong\nlivez check passed\n" {
+				t.Errorf("%s with body %q, want %s and the checks", answer.Proto, body, tc.want)
+			}
+		})
+	}
+}
+
+func TestServerRefusesOldTLS(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, nil)
+	_, err := client(t, func(tr *http.Transport) {
+		tr.TLSClientConfig.MinVersion, tr.TLSClientConfig.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	}).Get(urlOf(server, "/livez"))
+	if err == nil || !strings.Contains(err.Error(), "protocol version") {
+		t.Errorf("TLS 1.1 got %v, want a refused protocol version", err)
+	}
+}
+
+func TestServerMetrics(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, nil)
+	answer, body := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/metrics"))
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("status %s", answer.Status)
+	}
+	for _, family := range []string{"kubernetes_build_info", "go_goroutines", "process_start_time_seconds"} {
+		if !strings.Contains(body, "\n"+family) {
+			t.Errorf("no %s among the metrics", family)
+		}
+	}
+}
+
+func TestServerLetsRequestsFinish(t *testing.T) {
+	t.Parallel()
+	asked, release, stopping := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	server, stop := serve(t, []Check{{Name: "slow", Probe: func() (string, error) {
+		close(asked)
+		<-release
+		return "", nil
+	}}})
+	server.http.RegisterOnShutdown(func() { close(stopping) })
+	c := client(t, func(*http.Transport) {})
+
+	var request, stopped sync.WaitGroup
+	request.Go(func() {
+		answer, err := c.Get(urlOf(server, "/livez"))
+		if err != nil {
+			t.Errorf("the request in flight: %v", err)
+			return
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("the request in flight got %s, want 200 OK", answer.Status)
+		}
+	})
+	<-asked
+	stopped.Go(stop)
+	<-stopping
+	refused(t, server)
+	close(release)
+	request.Wait()
+	stopped.Wait()
+}
+
+// refused wants nobody to listen where server did.
+func refused(t *testing.T, server *Server) {
+	t.Helper()
+	if conn, err := net.Dial("tcp", server.Addr().String()); err == nil {
+		conn.Close()
+		t.Errorf("%s is still served", server.Addr())
+	}
+}
+
+func TestServerFreesItsPort(t *testing.T) {
+	t.Parallel()
+	server, stop := serve(t, nil)
+	stop()
+	refused(t, server)
+}
+
+func TestNewServer(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	opts := SecureServingOptions{BindAddress: net.IPv4(127, 0, 0, 1), SecurePort: taken.Addr().(*net.TCPAddr).Port}
+
+	t.Run("PortTaken", func(t *testing.T) {
+		_, err := NewServer(opts, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), "--secure-port") || !strings.Contains(err.Error(), "--bind-address 127.0.0.1") {
+			t.Errorf("got %v, want an error that names the flags", err)
+		}
+	})
+	t.Run("Off", func(t *testing.T) {
+		server, err := NewServer(SecureServingOptions{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if server.Addr() != nil {
+			t.Errorf("serves on %s, want nothing", server.Addr())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := server.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Run("PortFree", func(t *testing.T) {
+		taken.Close()
+		server, err := NewServer(opts, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := server.Run(ctx); err != nil {
+			t.Errorf("Run after the end of its context: %v", err)
+		}
+		refused(t, server)
+	})
+}
+
+func TestSelfMadeCertificate(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cases := map[string]struct {
+		bind   net.IP
+		names  []string
+		others []string
+	}{
+		"Unspecified": {net.IPv4zero, []string{"localhost", "127.0.0.1", "::1"}, []string{"0.0.0.0", "example.com"}},
+		"None":        {nil, []string{"localhost"}, nil},
+		"Address":     {net.IPv4(192, 0, 2, 1), []string{"192.0.2.1", "127.0.0.1"}, []string{"192.0.2.2"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made, err := selfMadeCertificate(now, tc.bind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert, err := x509.ParseCertificate(made.Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, host := range tc.names {
+				if err := cert.VerifyHostname(host); err != nil {
+					t.Errorf("%s: %v", host, err)
+				}
+			}
+			for _, host := range tc.others {
+				if cert.VerifyHostname(host) == nil {
+					t.Errorf("valid for %s", host)
+				}
+			}
+			if !cert.NotBefore.Before(now) || !cert.NotAfter.After(now.Add(servingCertLifetime-time.Minute)) {
+				t.Errorf("valid from %v until %v, made at %v", cert.NotBefore, cert.NotAfter, now)
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/component-base/version"
+	"sigs.k8s.io/yaml"
+)
+
+// unstampedVersion begins the version of a build that no linker flag stamped.
+const unstampedVersion = "v0.0.0-master+"
+
+// buildInfo is the version that the linker stamped into
+// k8s.io/component-base/version, where the metrics find it too. A build that is
+// not stamped, such as one by "go run", answers with what Go itself knows.
+func buildInfo() apimachineryversion.Info {
+	info := version.Get()
+	if !strings.HasPrefix(info.GitVersion, unstampedVersion) {
+		return info
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		return unstamped(info, build)
+	}
+	return info
+}
+
+// unstamped replaces the placeholders of info by what Go noted in the binary.
+func unstamped(info apimachineryversion.Info, build *debug.BuildInfo) apimachineryversion.Info {
+	info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate = "v0.0.0-devel", "unknown", "unknown", "unknown"
+	if strings.HasPrefix(build.Main.Version, "v") {
+		info.GitVersion = build.Main.Version
+	}
+	for _, s := range build.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			info.GitCommit = s.Value
+		case "vcs.modified":
+			info.GitTreeState = map[string]string{"true": "dirty", "false": "clean"}[s.Value]
+		}
+	}
+	return info
+}
+
+// newVersionCommand prints the version for people or for programs.
+func newVersionCommand() *cobra.Command {
+	output := "text"
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var p problems
+			if p.oneOf("output", output, "text", "json", "yaml"); len(p) > 0 {
+				return invalidFlags(cmd.CommandPath(), p)
+			}
+			return printVersion(cmd.OutOrStdout(), output, buildInfo())
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", output, "Format: \"text\", \"json\" or \"yaml\".")
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func printVersion(w io.Writer, output string, info apimachineryversion.Info) error {
+	var text []byte
+	var err error
+	switch output {
+	case "json":
+		text, err = json.MarshalIndent(info, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(info)
+	default:
+		text = fmt.Appendf(nil, "%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
+			programName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)
+	}
+	if err != nil {
+		return fmt.Errorf("encode version as %s: %w", output, err)
+	}
+	if _, err := w.Write(text); err != nil {
+		return fmt.Errorf("print version: %w", err)
+	}
+	return nil
+}

@@ -12,27 +12,27 @@ import (
 )
 
 // private parses a test key that must be good.
-func private(t testing.TB, data []byte) *signing.PrivateKey {
-	t.Helper()
+func private(tb testing.TB, data []byte) *signing.PrivateKey {
+	tb.Helper()
 	key, err := signing.ParsePrivateKey(data)
 	if err != nil {
-		t.Fatalf("test key: %v", err)
+		tb.Fatalf("test key: %v", err)
 	}
 	return key
 }
 
 // rawPublic returns the public half as the standard library has it.
-func rawPublic(t testing.TB, data []byte) crypto.PublicKey {
-	t.Helper()
-	return private(t, data).Public().Key
+func rawPublic(tb testing.TB, data []byte) crypto.PublicKey {
+	tb.Helper()
+	return private(tb, data).Public().Key
 }
 
 // der returns the content of the first PEM block.
-func der(t testing.TB, data []byte) []byte {
-	t.Helper()
+func der(tb testing.TB, data []byte) []byte {
+	tb.Helper()
 	block, _ := pem.Decode(data)
 	if block == nil {
-		t.Fatal("test file has no PEM block")
+		tb.Fatal("test file has no PEM block")
 	}
 	return block.Bytes
 }

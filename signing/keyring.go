@@ -100,22 +100,12 @@ func (r *Keyring) Activate(id string) bool {
 		return false
 	}
 	if next.active != nil {
-		next.former = remember(next.former, next.active.Public())
+		// A key set, so that going to and fro between two keys does not pile them up.
+		next.former = NewKeySet(append([]PublicKey{next.active.Public()}, next.former...)...).All()
 	}
 	next.active, next.candidate = next.candidate, nil
 	r.store(next)
 	return true
-}
-
-// remember puts key in front of former, into a new slice: the old one belongs to the snapshot before.
-func remember(former []PublicKey, key PublicKey) []PublicKey {
-	kept := []PublicKey{key}
-	for _, old := range former {
-		if old.ID != key.ID {
-			kept = append(kept, old)
-		}
-	}
-	return kept
 }
 
 // SetVerifyOnly replaces the keys that were never active here, such as those of the verification key files.

@@ -18,11 +18,11 @@ import (
 )
 
 // file reads one of the files that openssl made.
-func file(t testing.TB, name string) []byte {
-	t.Helper()
+func file(tb testing.TB, name string) []byte {
+	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "pem", name+".pem"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return data
 }
@@ -109,7 +109,7 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 		"garbage PKCS#8":         {"no DER inside", block("PRIVATE KEY", []byte("garbage")), "a private key that is not valid PKCS#8"},
 		"empty block":            {"no DER inside", block("PRIVATE KEY", nil), "a private key that is not valid PKCS#8"},
 		"wrong label":            {"PKCS#8 under the PKCS#1 label", block("RSA PRIVATE KEY", pkcs8), "a private key that is not valid PKCS#1"},
-		"unknown label":          {"its name is not repeated", block("HUSH HUSH", pkcs8), "a PEM block that is not a key"},
+		"unknown label":          {"its name is not repeated", block("HUSH", pkcs8), "a PEM block that is not a key"},
 		"trailing junk, PKCS#8":  {"not clean", block("PRIVATE KEY", append(slices.Clone(pkcs8), 0)), "a private key with trailing bytes"},
 		"trailing junk, SEC 1":   {"not clean", block("EC PRIVATE KEY", append(slices.Clone(sec1), 0)), "a private key with trailing bytes"},
 		"trailing junk, PKCS#1":  {"not clean", block("RSA PRIVATE KEY", append(slices.Clone(pkcs1), 0)), "a private key that is not valid PKCS#1"},
@@ -131,13 +131,13 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 }
 
 // assertQuotesNothing looks for any longer piece of a file in an error.
-func assertQuotesNothing(t testing.TB, err error, data []byte) {
-	t.Helper()
+func assertQuotesNothing(tb testing.TB, err error, data []byte) {
+	tb.Helper()
 	const piece = 12
 	text := err.Error()
 	for i := range max(0, len(text)-piece+1) {
 		if quoted := text[i : i+piece]; bytes.Contains(data, []byte(quoted)) {
-			t.Errorf("error %q quotes the file: %q", text, quoted)
+			tb.Errorf("error %q quotes the file: %q", text, quoted)
 		}
 	}
 }
@@ -224,11 +224,11 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 	}
 }
 
-func mustPKCS1(t testing.TB, data []byte) any {
-	t.Helper()
-	key, err := x509.ParsePKCS1PrivateKey(der(t, data))
+func mustPKCS1(tb testing.TB, data []byte) any {
+	tb.Helper()
+	key, err := x509.ParsePKCS1PrivateKey(der(tb, data))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key.Public()
 }

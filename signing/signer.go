@@ -84,7 +84,7 @@ func inMemory(key crypto.Signer) error {
 		return err
 	case nil:
 	default:
-		return fmt.Errorf("found %s that cannot be read from memory; accepted is %s", describeKey(key.Public()), acceptedKeys)
+		return fmt.Errorf("found %s held outside this process; accepted is %s", describeKey(key.Public()), acceptedKeys)
 	}
 	return fmt.Errorf("found no key; accepted is %s", acceptedKeys)
 }

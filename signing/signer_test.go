@@ -82,32 +82,35 @@ func TestSign(t *testing.T) {
 func TestSignRefuses(t *testing.T) {
 	t.Parallel()
 	key := private(t, testkeys.P256())
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
 	cases := map[string]struct {
 		reason  string
-		ctx     context.Context
+		ended   bool
 		style   signing.HeaderStyle
 		payload string
 	}{
-		"ended context":  {"a stopping process signs no more", ended, signing.LegacyHeader, "e30"},
-		"unknown style":  {"no header to put", t.Context(), signing.JWTHeader + 1, "e30"},
-		"negative style": {"no panic", t.Context(), -1, "e30"},
-		"empty payload":  {"not a segment", t.Context(), signing.LegacyHeader, ""},
-		"two segments":   {"would sign another structure", t.Context(), signing.LegacyHeader, "e30.e30"},
-		"padding":        {"not canonical", t.Context(), signing.LegacyHeader, "e30="},
-		"standard base64": {"another alphabet", t.Context(), signing.LegacyHeader,
+		"ended context":  {"a stopping process signs no more", true, signing.LegacyHeader, "e30"},
+		"unknown style":  {"no header to put", false, signing.JWTHeader + 1, "e30"},
+		"negative style": {"no panic", false, -1, "e30"},
+		"empty payload":  {"not a segment", false, signing.LegacyHeader, ""},
+		"two segments":   {"would sign another structure", false, signing.LegacyHeader, "e30.e30"},
+		"padding":        {"not canonical", false, signing.LegacyHeader, "e30="},
+		"standard base64": {"another alphabet", false, signing.LegacyHeader,
 			base64.RawStdEncoding.EncodeToString([]byte{0xff, 0xff, 0xfe})},
-		"binary": {"no oracle for other protocols", t.Context(), signing.LegacyHeader, "\x30\x82"},
+		"binary": {"no oracle for other protocols", false, signing.LegacyHeader, "\x30\x82"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			header, signature, err := key.Sign(tc.ctx, tc.style, tc.payload)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.ended {
+				cancel()
+			}
+			header, signature, err := key.Sign(ctx, tc.style, tc.payload)
 			if err == nil || header != "" || signature != "" {
 				t.Errorf("%s: Sign returned %q, %q, %v", tc.reason, header, signature, err)
 			}
-			if tc.ctx.Err() != nil && !errors.Is(err, context.Canceled) {
+			if tc.ended && !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: error %v is not the context's", tc.reason, err)
 			}
 		})
@@ -127,7 +130,7 @@ func TestNewPrivateKeyRefuses(t *testing.T) {
 		"empty EC": {"no panic", &ecdsa.PrivateKey{}, "an unusable key"},
 		"Ed25519":  {"the apiserver takes no EdDSA", ed25519.NewKeyFromSeed(make([]byte, 32)), "an Ed25519 key"},
 		"other signer": {"golang-jwt signs with two concrete types only",
-			opaque{rawPublic(t, testkeys.RSA2048())}, "an RSA key of 2048 bits that cannot be read from memory"},
+			opaque{rawPublic(t, testkeys.RSA2048())}, "an RSA key of 2048 bits held outside this process"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +173,7 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	wrapped := wrapper{key, key, *key, ring} // a value has none of the methods
 
 	var printed strings.Builder
-	for _, verb := range strings.Fields("%v %+v %#v %s %q %d %x %X %o %b %t %e %c %U %p %T") {
+	for verb := range strings.FieldsSeq("%v %+v %#v %s %q %d %x %X %o %b %t %e %c %U %p %T") {
 		fmt.Fprintf(&printed, verb+" ", key)
 		fmt.Fprintf(&printed, verb+" ", *key)
 		fmt.Fprintf(&printed, verb+" ", wrapped)

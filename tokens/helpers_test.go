@@ -20,32 +20,38 @@ var account = tokens.Account{Namespace: "demo", Name: "builder", UID: "0e0a3f5c-
 const secretName = "builder-token-x7k2p"
 
 // signingKey parses a test key that must be good.
-func signingKey(t testing.TB, data []byte) *signing.PrivateKey {
-	t.Helper()
+func signingKey(tb testing.TB, data []byte) *signing.PrivateKey {
+	tb.Helper()
 	key, err := signing.ParsePrivateKey(data)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }
 
 // namedKeys are the keys that the golden tokens were signed with.
-func namedKeys(t testing.TB) map[string]*signing.PrivateKey {
+func namedKeys(tb testing.TB) map[string]*signing.PrivateKey {
 	return map[string]*signing.PrivateKey{
-		"rsa-2048": signingKey(t, testkeys.RSA2048()),
-		"rsa-3072": signingKey(t, testkeys.RSA3072()),
-		"p256":     signingKey(t, testkeys.P256()),
-		"p384":     signingKey(t, testkeys.P384()),
-		"p521":     signingKey(t, testkeys.P521()),
+		"rsa-2048": signingKey(tb, testkeys.RSA2048()),
+		"rsa-3072": signingKey(tb, testkeys.RSA3072()),
+		"p256":     signingKey(tb, testkeys.P256()),
+		"p384":     signingKey(tb, testkeys.P384()),
+		"p521":     signingKey(tb, testkeys.P521()),
 	}
 }
 
 // vector is a golden token with what went into it.
 type vector struct {
-	Kind, Key, Namespace, Name, UID, Secret, Issuer, Token string
-
-	Audiences       []string
-	LifetimeSeconds int64
+	Kind            string   `json:"kind"`
+	Key             string   `json:"key"`
+	Namespace       string   `json:"namespace"`
+	Name            string   `json:"name"`
+	UID             string   `json:"uid"`
+	Secret          string   `json:"secret"`
+	Issuer          string   `json:"issuer"`
+	Audiences       []string `json:"audiences"`
+	LifetimeSeconds int64    `json:"lifetimeSeconds"`
+	Token           string   `json:"token"`
 }
 
 func (v vector) account() tokens.Account {
@@ -53,15 +59,15 @@ func (v vector) account() tokens.Account {
 }
 
 // vectors returns the golden tokens of one kind.
-func vectors(t testing.TB, kind string) []vector {
-	t.Helper()
+func vectors(tb testing.TB, kind string) []vector {
+	tb.Helper()
 	data, err := os.ReadFile("testdata/upstream-tokens.json")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var all, chosen []vector
 	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, v := range all {
 		if v.Kind == kind {
@@ -69,23 +75,23 @@ func vectors(t testing.TB, kind string) []vector {
 		}
 	}
 	if len(chosen) == 0 {
-		t.Fatalf("no golden tokens of kind %s", kind)
+		tb.Fatalf("no golden tokens of kind %s", kind)
 	}
 	return chosen
 }
 
 // decoded returns header and payload of a token as JSON text.
-func decoded(t testing.TB, token string) (header, payload string) {
-	t.Helper()
+func decoded(tb testing.TB, token string) (header, payload string) {
+	tb.Helper()
 	segments := strings.Split(token, ".")
 	if len(segments) != 3 {
-		t.Fatalf("the token has %d segments", len(segments))
+		tb.Fatalf("the token has %d segments", len(segments))
 	}
 	var texts [2]string
 	for i := range texts {
 		text, err := base64.RawURLEncoding.Strict().DecodeString(segments[i])
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		texts[i] = string(text)
 	}

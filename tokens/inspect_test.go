@@ -96,7 +96,7 @@ func TestInspectRefuses(t *testing.T) {
 		"b64":                 {"RFC 7797", segment(`{"b64":false}`) + "." + object + "."},
 		"deep nesting":        {"no stack overflow", object + "." + segment(strings.Repeat(`{"a":`, 9_000)) + "."},
 		"deep and closed":     {"no stack overflow", object + "." + segment(strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)) + "."},
-		"too long":            {"64 KiB and a byte", object + "." + object + "." + strings.Repeat("A", 64<<10-7)},
+		"too long":            {"64 KiB and a byte", object + "." + segment("{} ") + "." + strings.Repeat("A", 64<<10-8)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,53 +30,53 @@ import (
 )
 
 // forge makes a token with any header and any signature over it.
-func forge(t testing.TB, header map[string]any, payload string, sign func(text string) []byte) string {
-	t.Helper()
+func forge(tb testing.TB, header map[string]any, payload string, sign func(text string) []byte) string {
+	tb.Helper()
 	encoded, err := json.Marshal(header)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	text := segment(string(encoded)) + "." + segment(payload)
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
 
 // with signs with a golang-jwt method and the standard library's key, so that a forger's choices are all open.
-func with(t testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
+func with(tb testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
 	return func(text string) []byte {
-		t.Helper()
+		tb.Helper()
 		signature, err := method.Sign(text, key)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return signature
 	}
 }
 
 // rawKey returns a test key as the standard library has it.
-func rawKey(t testing.TB, data []byte) crypto.Signer {
-	t.Helper()
+func rawKey(tb testing.TB, data []byte) crypto.Signer {
+	tb.Helper()
 	block, _ := pem.Decode(data)
 	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
 		return key
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }
 
 // attacks are tokens that must not verify with a ring of RSA2048 (active), P256 and P384, each with the error it gets.
-func attacks(t testing.TB) map[string]struct {
+func attacks(tb testing.TB) map[string]struct {
 	token string
 	want  error
 } {
-	t.Helper()
-	rsaKey, ecKey := signingKey(t, testkeys.RSA2048()), signingKey(t, testkeys.P256())
-	rawRSA, rawEC, stranger := rawKey(t, testkeys.RSA2048()), rawKey(t, testkeys.P256()), rawKey(t, testkeys.RSA2048Other())
+	tb.Helper()
+	rsaKey, ecKey := signingKey(tb, testkeys.RSA2048()), signingKey(tb, testkeys.P256())
+	rawRSA, rawEC, stranger := rawKey(tb, testkeys.RSA2048()), rawKey(tb, testkeys.P256()), rawKey(tb, testkeys.RSA2048Other())
 	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	hmacWith := func(secret []byte) func(string) []byte {
 		return func(text string) []byte {
@@ -86,89 +86,89 @@ func attacks(t testing.TB) map[string]struct {
 		}
 	}
 	none := func(string) []byte { return nil }
-	header := func(alg, kid string, more ...any) map[string]any {
-		h := map[string]any{"alg": alg, "kid": kid}
-		for i := 0; i < len(more); i += 2 {
-			h[more[i].(string)] = more[i+1]
-		}
-		return h
+	header := func(alg, kid string) map[string]any {
+		return map[string]any{"alg": alg, "kid": kid}
 	}
-	byRSA := with(t, jwt.SigningMethodRS256, rawRSA)
-	byStranger := with(t, jwt.SigningMethodRS256, stranger)
-	good := forge(t, header("RS256", rsaKey.ID()), legacyPayload, byRSA)
+	byRSA := with(tb, jwt.SigningMethodRS256, rawRSA)
+	byStranger := with(tb, jwt.SigningMethodRS256, stranger)
+	good := forge(tb, header("RS256", rsaKey.ID()), legacyPayload, byRSA)
 	body, signature := good[:strings.LastIndex(good, ".")], good[strings.LastIndex(good, "."):]
 	altered := strings.Replace(legacyPayload, "demo", "prod", 1)
 	return map[string]struct {
 		token string
 		want  error
 	}{
-		"alg none":                  {forge(t, header("none", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
-		"alg None":                  {forge(t, header("None", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
-		"alg none, no key ID":       {forge(t, map[string]any{"alg": "none"}, legacyPayload, none), tokens.ErrBadSignature},
-		"no alg":                    {forge(t, map[string]any{"kid": rsaKey.ID()}, legacyPayload, byRSA), tokens.ErrBadSignature},
-		"unknown alg":               {forge(t, header("XX999", rsaKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
-		"HS256 with the public DER": {forge(t, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(publicDER)), tokens.ErrBadSignature},
-		"HS256 with the public PEM": {forge(t, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}))), tokens.ErrBadSignature},
-		"HS256 with nothing":        {forge(t, header("HS256", ecKey.ID()), legacyPayload, hmacWith(nil)), tokens.ErrBadSignature},
-		"PS256 by the key itself":   {forge(t, header("PS256", rsaKey.ID()), legacyPayload, with(t, jwt.SigningMethodPS256, rawRSA)), tokens.ErrBadSignature},
-		"RS512 by the key itself":   {forge(t, header("RS512", rsaKey.ID()), legacyPayload, with(t, jwt.SigningMethodRS512, rawRSA)), tokens.ErrBadSignature},
-		"ES256 said of an RSA key":  {forge(t, header("ES256", rsaKey.ID()), legacyPayload, with(t, jwt.SigningMethodES256, rawEC)), tokens.ErrBadSignature},
-		"RS256 said of an EC key":   {forge(t, header("RS256", ecKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
-		"ES384 said of a P-256 key": {forge(t, header("ES384", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 96) }), tokens.ErrBadSignature},
-		"another key's signature":   {forge(t, header("RS256", rsaKey.ID()), legacyPayload, byStranger), tokens.ErrBadSignature},
-		"a stranger, no key ID":     {forge(t, map[string]any{"alg": "RS256"}, legacyPayload, byStranger), tokens.ErrBadSignature},
-		"a stranger, empty key ID":  {forge(t, header("RS256", ""), legacyPayload, byStranger), tokens.ErrBadSignature},
-		"embedded jwk":              {forge(t, header("RS256", rsaKey.ID(), "jwk", jwk(t, stranger)), legacyPayload, byStranger), tokens.ErrBadSignature},
-		"embedded jwk, no key ID":   {forge(t, map[string]any{"alg": "RS256", "jwk": jwk(t, stranger)}, legacyPayload, byStranger), tokens.ErrBadSignature},
-		"jku":                       {forge(t, header("RS256", "stranger", "jku", "https://127.0.0.1:1/jwks"), legacyPayload, byStranger), tokens.ErrUnknownKey},
-		"x5u":                       {forge(t, header("RS256", "stranger", "x5u", "https://127.0.0.1:1/cert"), legacyPayload, byStranger), tokens.ErrUnknownKey},
-		"x5c":                       {forge(t, header("RS256", rsaKey.ID(), "x5c", []string{"MIIC"}), legacyPayload, byStranger), tokens.ErrBadSignature},
-		"key ID of a path":          {forge(t, header("HS256", "../../../../dev/null"), legacyPayload, hmacWith(nil)), tokens.ErrUnknownKey},
-		"key ID with NUL":           {forge(t, header("RS256", rsaKey.ID()+"\x00"), legacyPayload, byRSA), tokens.ErrUnknownKey},
-		"key ID in lower case":      {forge(t, header("RS256", strings.ToLower(rsaKey.ID())), legacyPayload, byRSA), tokens.ErrUnknownKey},
-		"unknown key ID":            {forge(t, header("RS256", "CANARY"), legacyPayload, byRSA), tokens.ErrUnknownKey},
-		"key ID under another case": {forge(t, map[string]any{"alg": "RS256", "KID": rsaKey.ID()}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"alg none":                  {forge(tb, header("none", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
+		"alg None":                  {forge(tb, header("None", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
+		"alg none, no key ID":       {forge(tb, map[string]any{"alg": "none"}, legacyPayload, none), tokens.ErrBadSignature},
+		"no alg":                    {forge(tb, map[string]any{"kid": rsaKey.ID()}, legacyPayload, byRSA), tokens.ErrBadSignature},
+		"unknown alg":               {forge(tb, header("XX999", rsaKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
+		"HS256 with the public DER": {forge(tb, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(publicDER)), tokens.ErrBadSignature},
+		"HS256 with the public PEM": {forge(tb, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}))), tokens.ErrBadSignature},
+		"HS256 with nothing":        {forge(tb, header("HS256", ecKey.ID()), legacyPayload, hmacWith(nil)), tokens.ErrBadSignature},
+		"PS256 by the key itself":   {forge(tb, header("PS256", rsaKey.ID()), legacyPayload, with(tb, jwt.SigningMethodPS256, rawRSA)), tokens.ErrBadSignature},
+		"RS512 by the key itself":   {forge(tb, header("RS512", rsaKey.ID()), legacyPayload, with(tb, jwt.SigningMethodRS512, rawRSA)), tokens.ErrBadSignature},
+		"ES256 said of an RSA key":  {forge(tb, header("ES256", rsaKey.ID()), legacyPayload, with(tb, jwt.SigningMethodES256, rawEC)), tokens.ErrBadSignature},
+		"RS256 said of an EC key":   {forge(tb, header("RS256", ecKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
+		"ES384 said of a P-256 key": {forge(tb, header("ES384", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 96) }), tokens.ErrBadSignature},
+		"another key's signature":   {forge(tb, header("RS256", rsaKey.ID()), legacyPayload, byStranger), tokens.ErrBadSignature},
+		"a stranger, no key ID":     {forge(tb, map[string]any{"alg": "RS256"}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"a stranger, empty key ID":  {forge(tb, header("RS256", ""), legacyPayload, byStranger), tokens.ErrBadSignature},
+		"embedded jwk":              {forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "jwk": jwk(tb, stranger)}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"embedded jwk, no key ID":   {forge(tb, map[string]any{"alg": "RS256", "jwk": jwk(tb, stranger)}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"jku":                       {forge(tb, map[string]any{"alg": "RS256", "kid": "stranger", "jku": "https://127.0.0.1:1/jwks"}, legacyPayload, byStranger), tokens.ErrUnknownKey},
+		"x5u":                       {forge(tb, map[string]any{"alg": "RS256", "kid": "stranger", "x5u": "https://127.0.0.1:1/cert"}, legacyPayload, byStranger), tokens.ErrUnknownKey},
+		"x5c":                       {forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "x5c": []string{"MIIC"}}, legacyPayload, byStranger), tokens.ErrBadSignature},
+		"key ID of a path":          {forge(tb, header("HS256", "../../../../dev/null"), legacyPayload, hmacWith(nil)), tokens.ErrUnknownKey},
+		"key ID with NUL":           {forge(tb, header("RS256", rsaKey.ID()+"\x00"), legacyPayload, byRSA), tokens.ErrUnknownKey},
+		"key ID in lower case":      {forge(tb, header("RS256", strings.ToLower(rsaKey.ID())), legacyPayload, byRSA), tokens.ErrUnknownKey},
+		"unknown key ID":            {forge(tb, header("RS256", "CANARY"), legacyPayload, byRSA), tokens.ErrUnknownKey},
+		"key ID under another case": {forge(tb, map[string]any{"alg": "RS256", "KID": rsaKey.ID()}, legacyPayload, byStranger), tokens.ErrBadSignature},
 		"altered payload":           {strings.Split(good, ".")[0] + "." + segment(altered) + signature, tokens.ErrBadSignature},
 		"altered header":            {segment(fmt.Sprintf(`{"alg":"RS256","kid":%q} `, rsaKey.ID())) + strings.TrimPrefix(good, strings.Split(good, ".")[0]), tokens.ErrBadSignature},
 		"no signature":              {body + ".", tokens.ErrBadSignature},
 		"short signature":           {body + ".AAAA", tokens.ErrBadSignature},
-		"all-zero EC signature":     {forge(t, header("ES256", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 64) }), tokens.ErrBadSignature},
-		"ASN.1 EC signature":        {forge(t, header("ES256", ecKey.ID()), legacyPayload, asn1Signature(t, rawEC)), tokens.ErrBadSignature},
-		"crit":                      {forge(t, header("RS256", rsaKey.ID(), "crit", []string{"exp"}), legacyPayload, byRSA), tokens.ErrMalformed},
-		"b64":                       {forge(t, header("RS256", rsaKey.ID(), "b64", false), legacyPayload, byRSA), tokens.ErrMalformed},
-		"number as key ID":          {forge(t, map[string]any{"alg": "RS256", "kid": 1}, legacyPayload, byRSA), tokens.ErrMalformed},
+		"all-zero EC signature":     {forge(tb, header("ES256", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 64) }), tokens.ErrBadSignature},
+		"ASN.1 EC signature":        {forge(tb, header("ES256", ecKey.ID()), legacyPayload, asn1Signature(tb, rawEC)), tokens.ErrBadSignature},
+		"crit":                      {forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "crit": []string{"exp"}}, legacyPayload, byRSA), tokens.ErrMalformed},
+		"b64":                       {forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "b64": false}, legacyPayload, byRSA), tokens.ErrMalformed},
+		"number as key ID":          {forge(tb, map[string]any{"alg": "RS256", "kid": 1}, legacyPayload, byRSA), tokens.ErrMalformed},
 		"final line feed":           {good + "\n", tokens.ErrMalformed},
 		"another token glued to it": {good + good, tokens.ErrMalformed},
-		"bound token":               {forge(t, header("RS256", rsaKey.ID()), `{"iss":"https://CANARY","sub":"system:serviceaccount:demo:builder"}`, byRSA), tokens.ErrNotLegacy},
-		"no issuer":                 {forge(t, header("RS256", rsaKey.ID()), `{}`, byRSA), tokens.ErrNotLegacy},
+		"bound token":               {forge(tb, header("RS256", rsaKey.ID()), `{"iss":"https://CANARY","sub":"system:serviceaccount:demo:builder"}`, byRSA), tokens.ErrNotLegacy},
+		"no issuer":                 {forge(tb, header("RS256", rsaKey.ID()), `{}`, byRSA), tokens.ErrNotLegacy},
 		"text":                      {"CANARY", tokens.ErrMalformed},
 		"empty":                     {"", tokens.ErrMalformed},
 	}
 }
 
 // jwk is the public key of an RSA key as a header can carry it.
-func jwk(t testing.TB, key crypto.Signer) map[string]any {
-	t.Helper()
-	modulus := key.Public().(*rsa.PublicKey).N.Bytes()
+func jwk(tb testing.TB, key crypto.Signer) map[string]any {
+	tb.Helper()
+	public, ok := key.Public().(*rsa.PublicKey)
+	if !ok {
+		tb.Fatal("not an RSA key")
+	}
+	modulus := public.N.Bytes()
 	return map[string]any{"kty": "RSA", "alg": "RS256", "n": base64.RawURLEncoding.EncodeToString(modulus), "e": "AQAB"}
 }
 
 // asn1Signature makes a good ECDSA signature in the form that JWS does not use.
-func asn1Signature(t testing.TB, key crypto.Signer) func(string) []byte {
+func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 	return func(text string) []byte {
-		t.Helper()
+		tb.Helper()
 		digest := sha256.Sum256([]byte(text))
 		signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return signature
 	}
 }
 
-func ring(t testing.TB) *signing.Keyring {
-	return signing.NewKeyring(signingKey(t, testkeys.RSA2048()),
-		signingKey(t, testkeys.P256()).Public(), signingKey(t, testkeys.P384()).Public())
+func ring(tb testing.TB) *signing.Keyring {
+	return signing.NewKeyring(signingKey(tb, testkeys.RSA2048()),
+		signingKey(tb, testkeys.P256()).Public(), signingKey(tb, testkeys.P384()).Public())
 }
 
 func TestVerifyLegacyRefuses(t *testing.T) {
@@ -291,8 +291,8 @@ func TestVerifyLegacyWithoutKeys(t *testing.T) {
 }
 
 // sortedTokens gives fuzz seeds a fixed order.
-func sortedTokens(t testing.TB) []string {
-	all := attacks(t)
+func sortedTokens(tb testing.TB) []string {
+	all := attacks(tb)
 	var seeds []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		seeds = append(seeds, all[name].token)

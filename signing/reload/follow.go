@@ -24,7 +24,8 @@ func (f *follower[T]) read() (again bool) {
 		return false
 	}
 	stable := f.candidate != nil && f.candidate.same(seen)
-	if f.unsettled++; !stable && f.unsettled < maxUnsettled {
+	f.unsettled++
+	if !stable && f.unsettled < maxUnsettled {
 		f.candidate = &seen
 		return true
 	}

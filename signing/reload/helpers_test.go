@@ -32,6 +32,7 @@ func parseText(data []byte) (*string, error) {
 // watched is a file under Watch, with what the callbacks were told.
 type watched struct {
 	*File[*string]
+
 	told chan string // "+content" when accepted, "-error" when refused
 	stop func()
 }

@@ -4,6 +4,7 @@
 package reload
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,36 +31,46 @@ func TestWatchSeesTheWaysFilesChange(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		change func(t *testing.T, path string)
+		change func(path string) error
 	}{
-		"rewritten": {"shell redirection, cp", func(t *testing.T, path string) { write(t, path, "two") }},
-		"renamed over": {"editors, atomic writers", func(t *testing.T, path string) {
-			write(t, path+".tmp", "two")
-			must(t, os.Rename(path+".tmp", path))
+		"rewritten": {"shell redirection, cp", func(path string) error {
+			return os.WriteFile(path, []byte("two"), 0o600)
 		}},
-		"removed and made again": {"configuration management", func(t *testing.T, path string) {
-			must(t, os.Remove(path))
-			write(t, path, "two")
+		"renamed over": {"editors, atomic writers", func(path string) error {
+			return errors.Join(
+				os.WriteFile(path+".tmp", []byte("two"), 0o600),
+				os.Rename(path+".tmp", path))
 		}},
-		"moved aside": {"vim with a backup copy", func(t *testing.T, path string) {
-			must(t, os.Rename(path, path+"~"))
-			write(t, path, "two")
+		"removed and made again": {"configuration management", func(path string) error {
+			return errors.Join(
+				os.Remove(path),
+				os.WriteFile(path, []byte("two"), 0o600))
 		}},
-		"replaced by a link": {"ln -sf", func(t *testing.T, path string) {
-			write(t, path+".v2", "two")
-			must(t, os.Symlink(path+".v2", path+".link"))
-			must(t, os.Rename(path+".link", path))
+		"moved aside": {"vim with a backup copy", func(path string) error {
+			return errors.Join(
+				os.Rename(path, path+"~"),
+				os.WriteFile(path, []byte("two"), 0o600))
 		}},
-		"hard link": {"ln -f", func(t *testing.T, path string) {
-			write(t, path+".v2", "two")
-			must(t, os.Remove(path))
-			must(t, os.Link(path+".v2", path))
+		"replaced by a link": {"ln -sf", func(path string) error {
+			return errors.Join(
+				os.WriteFile(path+".v2", []byte("two"), 0o600),
+				os.Symlink(path+".v2", path+".link"),
+				os.Rename(path+".link", path))
 		}},
-		"same time stamp and size": {"the content decides, not the inode", func(t *testing.T, path string) {
+		"replaced by a hard link": {"ln -f", func(path string) error {
+			return errors.Join(
+				os.WriteFile(path+".v2", []byte("two"), 0o600),
+				os.Remove(path),
+				os.Link(path+".v2", path))
+		}},
+		"same time stamp and size": {"the content decides", func(path string) error {
 			info, err := os.Stat(path)
-			must(t, err)
-			write(t, path, "two")
-			must(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+			if err != nil {
+				return err
+			}
+			return errors.Join(
+				os.WriteFile(path, []byte("two"), 0o600),
+				os.Chtimes(path, info.ModTime(), info.ModTime()))
 		}},
 	}
 	for name, tc := range cases {
@@ -67,7 +78,7 @@ func TestWatchSeesTheWaysFilesChange(t *testing.T) {
 			t.Parallel()
 			path := newFile(t, "one")
 			w := watch(t, path, notified)
-			tc.change(t, path)
+			must(t, tc.change(path))
 			w.expect(t, "+two")
 			if got := *w.Get(); got != "two" {
 				t.Errorf("%s: Get returns %q", tc.reason, got)
@@ -82,6 +93,7 @@ func TestWatchSecretVolume(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()
 	publish := func(version, content string) {
+		t.Helper()
 		dir := filepath.Join(volume, "..2026_01_01."+version)
 		must(t, os.Mkdir(dir, 0o700))
 		write(t, filepath.Join(dir, "sa.key"), content)

@@ -6,10 +6,10 @@ package reload
 import (
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -20,8 +20,9 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *file.Get() != "one" || file.Get() != file.Get() {
-		t.Errorf("Get returns %q, and not the same value each time", *file.Get())
+	first, second := file.Get(), file.Get()
+	if *first != "one" || first != second {
+		t.Errorf("Get returns %q, and not the same value each time", *first)
 	}
 	if file.Path() != path {
 		t.Errorf("Path returns %q", file.Path())
@@ -31,29 +32,29 @@ func TestOpen(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	errParse := errors.New("boom")
+	nothing := func(string) error { return nil }
+	content := func(text string) func(string) error {
+		return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+	}
 	cases := map[string]struct {
 		reason string
-		make   func(t *testing.T, path string)
+		make   func(path string) error
 		want   string
 		is     error
 	}{
-		"missing":   {"names the path", func(*testing.T, string) {}, "read PATH: no such file or directory", fs.ErrNotExist},
-		"directory": {"a directory has no content", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, "read PATH: is a directory, not a file", nil},
-		"socket": {"opening it would block or fail oddly", func(t *testing.T, path string) {
-			listener, err := net.Listen("unix", path)
-			must(t, err)
-			t.Cleanup(func() { _ = listener.Close() })
-		}, "read PATH: is not a regular file", nil},
-		"dangling link":  {"a volume that is not filled yet", func(t *testing.T, path string) { must(t, os.Symlink("gone", path)) }, "read PATH: no such file or directory", fs.ErrNotExist},
-		"link to itself": {"no endless loop", func(t *testing.T, path string) { must(t, os.Symlink("f", path)) }, "read PATH: too many levels of symbolic links", nil},
-		"too large":      {"1 MiB and a byte", func(t *testing.T, path string) { write(t, path, strings.Repeat("x", maxSize+1)) }, "read PATH: is larger than 1048576 bytes", nil},
-		"bad content":    {"the error of parse", func(t *testing.T, path string) { write(t, path, "bad secret") }, "PATH: boom", errParse},
+		"missing":        {"names the path", nothing, "read PATH: no such file or directory", fs.ErrNotExist},
+		"directory":      {"it has no content", func(path string) error { return os.Mkdir(path, 0o700) }, "read PATH: is a directory, not a file", nil},
+		"pipe":           {"opening it would wait for a writer", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "read PATH: is not a regular file", nil},
+		"dangling link":  {"a volume that is not filled yet", func(path string) error { return os.Symlink("gone", path) }, "read PATH: no such file or directory", fs.ErrNotExist},
+		"link to itself": {"no endless loop", func(path string) error { return os.Symlink("f", path) }, "read PATH: too many levels of symbolic links", nil},
+		"too large":      {"1 MiB and a byte", content(strings.Repeat("x", maxSize+1)), "read PATH: is larger than 1048576 bytes", nil},
+		"bad content":    {"the error of parse", content("bad secret"), "PATH: boom", errParse},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "f")
-			tc.make(t, path)
+			must(t, tc.make(path))
 			file, err := Open(path, func([]byte) (*string, error) { return nil, errParse }, Options{})
 			if err == nil || file != nil {
 				t.Fatalf("%s: Open returned %v, %v", tc.reason, file, err)

@@ -47,6 +47,9 @@ func (w *watched) expectAll(t *testing.T, when string, want ...string) {
 	}
 }
 
+// pass lets the false clock run.
+func pass(d time.Duration) { <-time.After(d) }
+
 const promised = 15 * time.Second // any change is seen within this time
 
 func TestPollAlone(t *testing.T) {
@@ -57,10 +60,10 @@ func TestPollAlone(t *testing.T) {
 		defer w.stop()
 		for i := range 5 {
 			// Each change comes at another moment of the poll's period.
-			time.Sleep(time.Duration(i)*2100*time.Millisecond + time.Minute)
+			pass(time.Duration(i)*2100*time.Millisecond + time.Minute)
 			content := fmt.Sprint("version ", i)
 			write(t, path, content)
-			time.Sleep(promised)
+			pass(promised)
 			w.expectAll(t, content, "+"+content)
 		}
 	})
@@ -87,20 +90,22 @@ func TestRefusedOncePerContent(t *testing.T) {
 			{"missing again", remove, []string{"-read PATH: no such file or directory"}},
 			{"back to the good one", func() { write(t, path, "one") }, nil},
 			{"the first bad one again", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
+			{"the good one in between", func() { write(t, path, "one") }, nil},
+			{"and the bad one once more", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
 			{"too large", func() { must(t, os.Truncate(path, maxSize+1)) }, []string{"-read PATH: is larger than 1048576 bytes"}},
 			{"empty", func() { must(t, os.Truncate(path, 0)) }, []string{"-PATH: nothing there"}},
 			{"back again", func() { write(t, path, "one") }, nil},
 		}
 		for _, step := range steps {
 			step.do()
-			time.Sleep(5 * time.Minute) // many polls
+			pass(5 * time.Minute) // many polls
 			w.expectAll(t, step.name, step.want...)
 			if w.Get() != first {
 				t.Errorf("%s: the value is not the one it was", step.name)
 			}
 		}
 		write(t, path, "two")
-		time.Sleep(promised)
+		pass(promised)
 		w.expectAll(t, "good", "+two")
 	})
 }
@@ -113,18 +118,18 @@ func TestHalfWritten(t *testing.T) {
 		bell := manual{make(chan struct{})}
 		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
 		defer w.stop()
-		time.Sleep(time.Second)
+		pass(time.Second)
 
 		must(t, os.Truncate(path, 0))
 		bell.signal <- struct{}{}
-		time.Sleep(defaultSettle + time.Millisecond) // it is seen empty once
+		pass(defaultSettle + time.Millisecond) // it is seen empty once
 		write(t, path, "tw")
 		bell.signal <- struct{}{}
-		time.Sleep(defaultSettle + time.Millisecond) // it is seen half written once
+		pass(defaultSettle + time.Millisecond) // it is seen half written once
 		write(t, path, "two")
 		bell.signal <- struct{}{}
 		w.expectAll(t, "while it is written")
-		time.Sleep(2 * defaultSettle)
+		pass(2 * defaultSettle)
 		w.expectAll(t, "when it is written", "+two")
 	})
 }
@@ -137,14 +142,14 @@ func TestThereAndBack(t *testing.T) {
 		bell := manual{make(chan struct{})}
 		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
 		defer w.stop()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		before := w.Get()
 		write(t, path, "two")
 		bell.signal <- struct{}{}
-		time.Sleep(defaultSettle + time.Millisecond)
+		pass(defaultSettle + time.Millisecond)
 		write(t, path, "one")
 		bell.signal <- struct{}{}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		w.expectAll(t, "afterwards")
 		if w.Get() != before {
 			t.Error("the value is not the one it was")
@@ -162,9 +167,10 @@ func TestNeverQuiet(t *testing.T) {
 		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
 		defer w.stop()
 		for i := range 300 {
-			write(t, path, fmt.Sprint("version ", i))
+			write(t, path+".tmp", fmt.Sprint("version ", i))
+			must(t, os.Rename(path+".tmp", path)) // the watch may read at this very moment
 			bell.signal <- struct{}{}
-			time.Sleep(promised / 300)
+			pass(promised / 300)
 		}
 		synctest.Wait()
 		if len(w.told) == 0 {
@@ -188,7 +194,7 @@ func TestChangeBeforeWatch(t *testing.T) {
 		}
 		told := make(chan string, 1)
 		go file.Watch(t.Context(), func(value *string) { told <- *value }, func(err error) { t.Error(err) })
-		time.Sleep(2 * defaultSettle)
+		pass(2 * defaultSettle)
 		synctest.Wait()
 		select {
 		case got := <-told:
@@ -206,7 +212,7 @@ func TestWatchEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := newFile(t, "one")
 		w := watch(t, path, Options{newNotifier: deaf})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		began := time.Now()
 		w.stop()
 		if waited := time.Since(began); waited != 0 {

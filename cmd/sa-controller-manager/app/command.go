@@ -139,8 +139,10 @@ func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
 	cliflag.PrintFlags(cmd.Flags())
 
 	ctx := cmd.Context()
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting", "version", buildInfo().GitVersion)
 	if err := run(ctx, o); err != nil {
-		klog.FromContext(ctx).Error(err, "Command failed")
+		logger.Error(err, "Command failed")
 		return errReported
 	}
 	return nil

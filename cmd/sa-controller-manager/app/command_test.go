@@ -132,7 +132,11 @@ func TestCommandRuns(t *testing.T) {
 				}
 			})
 			var log []string
-			logger := funcr.New(func(_, line string) { log = append(log, line) }, funcr.Options{})
+			logger := funcr.New(func(_, line string) {
+				if strings.Contains(line, `"error"`) {
+					log = append(log, line)
+				}
+			}, funcr.Options{})
 			var mode TokenSecretsMode
 			got := commandWith(klog.NewContext(t.Context(), logger), func(_ context.Context, o *Options) error {
 				mode = o.Tokens.TokenSecrets
@@ -168,10 +172,10 @@ func TestCommandPrints(t *testing.T) {
 		"HelpBeforeMistake": {[]string{"-h", "--secure-port=-1"}, "sa-controller-manager keeps the ServiceAccounts"},
 		"Completion":        {[]string{"completion", "bash"}, "# bash completion V2 for sa-controller-manager"},
 		"CompleteCommand":   {[]string{"__complete", "vers"}, "version\tPrint the version\n"},
-		"CompleteChoice":    {[]string{"__complete", "--token-secrets", "m"}, "manual\n"},
-		"CompleteClaims":    {[]string{"__complete", "--legacy-token-claims", "u"}, "unique\n"},
-		"CompleteKeys":      {[]string{"__complete", "--service-account-key-activation", "i"}, "immediate\n"},
-		"CompleteFormat":    {[]string{"__complete", "--logging-format", "j"}, "json\n"},
+		"CompleteChoice":    {[]string{"__complete", "--token-secrets", ""}, "auto\nmanual\n:4\n"},
+		"CompleteClaims":    {[]string{"__complete", "--legacy-token-claims", ""}, "compat\nunique\n:4\n"},
+		"CompleteKeys":      {[]string{"__complete", "--service-account-key-activation", ""}, "verified\nimmediate\n:4\n"},
+		"CompleteFormat":    {[]string{"__complete", "--logging-format", ""}, "text\njson\n:4\n"},
 		"Docs":              {[]string{"docs"}, "Generate documentation"},
 	}
 	for name, tc := range cases {

@@ -24,11 +24,9 @@ type Server struct {
 	// listener is nil when serving is turned off.
 	listener net.Listener
 	http     *http.Server
+	// drainTimeout bounds the wait for requests in flight.
+	drainTimeout time.Duration
 }
-
-// drainTimeout bounds the wait for requests in flight. They take milliseconds,
-// and the whole process has 10 s to stop.
-const drainTimeout = 3 * time.Second
 
 // NewServer opens the port at once, so that one that is taken is an error of
 // the start-up. Port 0 makes a server that serves nothing. live answers /livez
@@ -54,7 +52,12 @@ func newServer(listener net.Listener, bind net.IP, handler http.Handler) (*Serve
 	if err != nil {
 		return nil, fmt.Errorf("make serving certificate: %w", err)
 	}
-	return &Server{listener: listener, http: newHTTPServer(cert, handler)}, nil
+	return &Server{
+		listener: listener,
+		http:     newHTTPServer(cert, handler),
+		// A request takes milliseconds, and the whole process has 10 s to stop.
+		drainTimeout: 3 * time.Second,
+	}, nil
 }
 
 // newHTTPServer bounds what one client can hold on to. HTTP/2 is negotiated by
@@ -135,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // drain stops the server: politely, then at once.
 func (s *Server) drain(ctx context.Context, stopped <-chan error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		klog.FromContext(ctx).V(2).Info("Closing connections that are still open", "reason", err.Error())

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 // serve runs a server on a free port of the loopback address until stop is
@@ -29,7 +31,7 @@ func serve(t *testing.T, live []Check) (server *Server, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
@@ -148,6 +150,31 @@ func TestServerLetsRequestsFinish(t *testing.T) {
 	close(release)
 	request.Wait()
 	stopped.Wait()
+}
+
+// One client that does not let go must not keep the process from stopping.
+func TestServerCutsRequestsThatHang(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}), make(chan struct{})
+	server, stop := serve(t, []Check{{Name: "stuck", Probe: func() (string, error) {
+		close(asked)
+		<-release
+		return "", nil
+	}}})
+	t.Cleanup(func() { close(release) })
+	server.drainTimeout = time.Millisecond
+	c := client(t, func(*http.Transport) {})
+
+	var request sync.WaitGroup
+	request.Go(func() {
+		if answer, err := c.Get(urlOf(server, "/livez")); err == nil {
+			answer.Body.Close()
+			t.Errorf("the hanging request got %s, want a cut connection", answer.Status)
+		}
+	})
+	<-asked
+	stop()
+	request.Wait()
 }
 
 // refused wants nobody to listen where server did.

@@ -44,6 +44,10 @@ func TestValidate(t *testing.T) {
 			change: func(o *Options) { o.Connection.ContentType = "text/html" },
 			want:   []string{`--kube-api-content-type "text/html" must be one of "application/vnd.kubernetes.protobuf", "application/json"`},
 		},
+		"UnknownController": {
+			change: func(o *Options) { o.Generic.Controllers = []string{"*", "foo"} },
+			want:   []string{"--controllers " + unknownControllersError([]string{"foo"}).Error()},
+		},
 		"NegativeResync": {
 			change: func(o *Options) { o.Generic.MinResyncPeriod = -time.Second },
 			want:   []string{"--min-resync-period -1s must not be negative"},

@@ -15,6 +15,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,7 +100,7 @@ func (r *Recorder) record(event Event) {
 	}
 	note := event.Note
 	if len(note) > noteLimit {
-		note = note[:noteLimit-3] + "..."
+		note = strings.ToValidUTF8(note[:noteLimit-3], "") + "..."
 	}
 	r.sink.Eventf(event.Regarding, nil, event.Type, event.Reason, event.Action, "%s", note)
 }

@@ -97,7 +97,7 @@ func (a *Activator) issuer(ctx context.Context) (string, error) {
 	if a.Issuer != "" {
 		return a.Issuer, nil
 	}
-	body, err := a.Client.Discovery().RESTClient().Get().AbsPath(discoveryPath).DoRaw(ctx)
+	body, err := a.Client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx).Raw()
 	if err != nil {
 		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
 	}

@@ -51,7 +51,7 @@ func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
 func serverVersion(ctx context.Context, client kubernetes.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	body, err := client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	body, err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
 		return "", err
 	}

@@ -2,19 +2,30 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds the real control plane that the tests run against (etcd, kube-apiserver,
-# kube-controller-manager, kubectl) from the Go modules pinned in go.mod, into
-# the directory given as $1. A binary that is there already is not built again,
-# so a warm call only looks; delete the directory to start afresh.
+# Builds the real control plane that the tests run against from the Go modules
+# pinned in go.mod:
+#
+#	build.sh DIRECTORY [NAME...]
+#
+# builds the named binaries, by default etcd, kube-apiserver and
+# kube-controller-manager, into DIRECTORY. A binary that was built from the same
+# pins is not built again, so a warm call only looks.
 set -euo pipefail
 
 out=$(mkdir -p "$1" && cd "$1" && pwd)
+shift
+names=("$@")
+[ ${#names[@]} -gt 0 ] || names=(etcd kube-apiserver kube-controller-manager)
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-binaries=(etcd kube-apiserver kube-controller-manager kubectl)
+# What a binary was built from stands beside it, because times of files say
+# nothing after a clone or in a restored cache.
+pins=$(cat go.mod go.sum build.sh | sha256sum)
 missing=()
-for name in "${binaries[@]}"; do
-	[ -x "$out/$name" ] || missing+=("$name")
+for name in "${names[@]}"; do
+	if ! [ -x "$out/$name" ] || [ "$(cat "$out/.$name.pins" 2>/dev/null)" != "$pins" ]; then
+		missing+=("$name")
+	fi
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
@@ -48,8 +59,9 @@ for name in "${missing[@]}"; do
 	[ "$name" = etcd ] && pkg=go.etcd.io/etcd/server/v3
 	started=$SECONDS
 	# Built under another name and renamed, so that an interrupted build leaves
-	# nothing that looks finished.
+	# nothing that looks finished and a running binary is not written to.
 	go build -v -trimpath -buildvcs=false -ldflags "$stamps" -o "$out/.$name.partial" "$pkg" 2>&1 | progress "$name"
 	mv "$out/.$name.partial" "$out/$name"
+	echo "$pins" >"$out/.$name.pins"
 	echo "  $name: ready in $((SECONDS - started)) s" >&2
 done

@@ -1,0 +1,172 @@
+# Copyright The sa-controller-manager Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Needs Linux, Go, git and make. What else is needed is built from Go modules
+# pinned in test/peers/go.mod (the control plane) and test/tools/go.mod (linters),
+# or, for the race detector, installed by the target deps.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+product := sa-controller-manager
+
+# One way to compile everything but the race-enabled builds, so that building,
+# vetting, linting and testing share what the others compiled.
+export CGO_ENABLED := 0
+export GOFLAGS += -trimpath
+
+# Where etcd and kube-apiserver are. A caller's own are taken as they are.
+ifeq ($(KUBEBUILDER_ASSETS),)
+control_plane := bin/control-plane
+endif
+
+# The version comes from the newest tag v*; without tags, or without git's
+# consent to read the clone, it still has the form v0.0.0-* that
+# k8s.io/component-base insists on. Evaluated only by the targets that build.
+version = $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo "v0.0.0-$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)")
+commit = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+tree_state = $(shell test -z "$$(git status --porcelain 2>&1)" && echo clean || echo dirty)
+# The date of the commit and not of the build, so that equal sources give equal
+# binaries.
+date = $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null || echo 1970-01-01T00:00:00Z)
+numbers = $(subst ., ,$(patsubst v%,%,$(version)))
+values = gitVersion=$(version) gitCommit=$(commit) gitTreeState=$(tree_state) buildDate=$(date) \
+	gitMajor=$(word 1,$(numbers)) gitMinor=$(word 2,$(numbers))
+stamps = $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,$(foreach value,$(values),-X $(package).$(value)))
+# The stamps say what Go's own stamping would, which fails where git refuses to
+# read a clone of another owner.
+go_build = go build -buildvcs=false
+
+##@ Build
+
+.PHONY: build
+build: ## Build the binary into bin/, static and with its version stamped.
+	@echo "building bin/$(product) $(version)"
+	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/$(product) ./cmd/$(product)
+
+.PHONY: build-race
+build-race: deps ## Build the binary with the race detector into bin/race/, for the integration tests.
+	@echo "building bin/race/$(product) $(version)"
+	@CGO_ENABLED=1 $(go_build) -race -ldflags '$(stamps)' -o bin/race/$(product) ./cmd/$(product)
+
+.PHONY: deps
+deps: ## Install what a bare Debian lacks for the race detector (gcc, libc6-dev) and for git.
+	@test/deps.sh
+
+.PHONY: control-plane
+control-plane: ## Build the real etcd, kube-apiserver and kube-controller-manager, unless they are there.
+ifneq ($(control_plane),)
+	@test/peers/build.sh $(control_plane)
+endif
+
+##@ Try
+
+.PHONY: demo
+demo: control-plane build ## Show and verify what the binary does beside a real kube-apiserver, then clean up.
+	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo
+
+.PHONY: run
+run: control-plane build ## Keep a control plane and the binary up until Ctrl-C; flags for the binary in FLAGS.
+ifneq ($(control_plane),)
+	@command -v kubectl >/dev/null || test/peers/build.sh $(control_plane) kubectl
+endif
+	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
+
+##@ Test
+
+.PHONY: test
+test: ## Run the unit tests, then the integration tests.
+	@test/stage.sh "unit tests" $(MAKE) test-unit
+	@test/stage.sh "integration tests" $(MAKE) test-integration
+
+.PHONY: test-unit
+test-unit: deps ## Run the unit tests with the race detector.
+	CGO_ENABLED=1 go test -race -timeout=10m ./...
+
+# One package at a time: each runs control planes of its own. Never from the
+# cache: the control plane and the binary under test are no inputs that Go sees.
+.PHONY: test-integration
+test-integration: control-plane build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=15m ./...
+
+##@ Verify
+
+checks := format vet lint imports licence modules flags links scripts
+
+.PHONY: verify
+verify: ## Run every verify-* target and then say which failed.
+	@test/verify/all.sh $(addprefix verify-,$(checks))
+
+.PHONY: verify-format
+verify-format: ## Check that the code is as gofmt has it.
+	@test/verify/format.sh
+
+.PHONY: verify-vet
+verify-vet: ## Check the code with go vet.
+	@test/verify/vet.sh
+
+.PHONY: verify-lint
+verify-lint: ## Check the code with golangci-lint, which is built first.
+	@test/verify/lint.sh
+
+.PHONY: verify-imports
+verify-imports: ## Check that imports between the packages flow one way.
+	@test/verify/imports.sh
+
+.PHONY: verify-licence
+verify-licence: ## Check that source files carry the licence lines.
+	@test/verify/licence.sh
+
+.PHONY: verify-modules
+verify-modules: ## Check that go.mod and go.sum of all modules are tidy.
+	@test/verify/modules.sh
+
+.PHONY: verify-flags
+verify-flags: ## Check that docs/flags.md is what the binary says.
+	@test/verify/flags.sh
+
+.PHONY: verify-links
+verify-links: ## Check that links between the documents lead somewhere.
+	@test/verify/links.sh
+
+.PHONY: verify-scripts
+verify-scripts: ## Check that shell scripts parse and stop at errors.
+	@test/verify/scripts.sh
+
+##@ Update
+
+.PHONY: update
+update: update-format update-modules update-flags update-lint ## Run every update-* target: mend what a machine can mend.
+
+.PHONY: update-format
+update-format: ## Format the code with gofmt.
+	gofmt -w $$(git ls-files --cached --others --exclude-standard --deduplicate '*.go')
+
+.PHONY: update-lint
+update-lint: ## Mend what golangci-lint can mend by itself.
+	@test/verify/lint.sh --fix
+
+.PHONY: update-modules
+update-modules: ## Tidy go.mod and go.sum of all modules.
+	for module in . test test/tools test/peers; do go -C $$module mod tidy; done
+
+.PHONY: update-flags
+update-flags: ## Write docs/flags.md anew from the binary.
+	go run ./cmd/$(product) docs flags >docs/flags.md.new
+	mv docs/flags.md.new docs/flags.md
+
+##@ Other
+
+.PHONY: clean
+clean: ## Remove bin/, with the control plane, which takes long to build again.
+	rm -rf bin
+
+.PHONY: help
+help: ## Print this list.
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Copyright The sa-controller-manager Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Installs what the build needs and a bare Debian lacks: a C compiler and headers
+# for the race detector, and git. It installs only what is missing; where nothing
+# is, it takes no time and needs no rights.
+set -euo pipefail
+
+missing=()
+command -v git >/dev/null || missing+=(git)
+command -v gcc >/dev/null || missing+=(gcc)
+# The headers come in a package of their own, which gcc only recommends.
+echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || missing+=(libc6-dev)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || {
+	echo "missing: ${missing[*]}; install them with this system's package manager" >&2
+	exit 1
+}
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+echo "installing ${missing[*]}" >&2
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

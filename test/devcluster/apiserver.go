@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// apiServerPatience is longer than kube-apiserver gives requests in flight.
+const apiServerPatience = 70 * time.Second
+
+// StartAPIServer starts kube-apiserver and returns when it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	if c.apiServer != nil && c.apiServer.running() {
+		return errors.New("start kube-apiserver: it is running")
+	}
+	path, err := ControlPlaneBinary("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	if c.apiServer, err = startProcess("kube-apiserver", path, c.dir, c.apiServerArgs(), c.options.Log); err != nil {
+		return err
+	}
+	return c.AwaitAPIServer(ctx)
+}
+
+// AwaitAPIServer returns when kube-apiserver says that it is ready, and with an
+// error when it or etcd ends instead.
+func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	probe, err := newProbe(c.admin)
+	if err != nil {
+		return err
+	}
+	if err := probe.awaitOK(ctx, "/readyz", c.apiServer, c.etcd); err != nil {
+		return err
+	}
+	return c.awaitOwnNamespaces(ctx)
+}
+
+// StopAPIServer ends kube-apiserver in order and waits until it is gone.
+func (c *Cluster) StopAPIServer() error {
+	_, err := c.apiServer.stop(apiServerPatience)
+	return err
+}
+
+// KillAPIServer ends kube-apiserver at once.
+func (c *Cluster) KillAPIServer() error {
+	_, err := c.apiServer.kill()
+	return err
+}
+
+// RestartAPIServer stops kube-apiserver and starts it again on the same address
+// and data.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := c.StopAPIServer(); err != nil {
+		return fmt.Errorf("restart kube-apiserver: %w", err)
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// SetAPIServerFlag replaces all values of a kube-apiserver flag, or removes it if
+// there are none, from the next start on. See Options.APIServerFlags.
+func (c *Cluster) SetAPIServerFlag(name string, values ...string) {
+	flags := maps.Clone(c.options.APIServerFlags)
+	if flags == nil {
+		flags = map[string][]string{}
+	}
+	flags[name] = values
+	c.options.APIServerFlags = flags
+}
+
+// APIServerLog is what kube-apiserver printed since its last start.
+func (c *Cluster) APIServerLog() string { return c.apiServer.log.text() }
+
+// APIServerMetrics reads kube-apiserver's metrics.
+func (c *Cluster) APIServerMetrics(ctx context.Context) (Metrics, error) {
+	probe, err := newProbe(c.admin)
+	if err != nil {
+		return nil, err
+	}
+	return probe.metrics(ctx)
+}
+
+// apiServerArgs renders the default flags with the caller's laid over them, in
+// the order of their names.
+func (c *Cluster) apiServerArgs() []string {
+	flags := c.defaultAPIServerFlags()
+	maps.Copy(flags, c.options.APIServerFlags)
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		for _, value := range flags[name] {
+			args = append(args, "--"+name+"="+value)
+		}
+	}
+	return args
+}
+
+func (c *Cluster) defaultAPIServerFlags() map[string][]string {
+	return map[string][]string{
+		"etcd-servers":      {c.etcdURL()},
+		"bind-address":      {loopback},
+		"advertise-address": {loopback},
+		"secure-port":       {strconv.Itoa(c.apiServerPort)},
+		// An Endpoints object may not hold a loopback address, so kube-apiserver must
+		// not try to announce itself.
+		"endpoint-reconciler-type": {"none"},
+		"service-cluster-ip-range": {"10.0.0.0/24"},
+		"allow-privileged":         {"true"},
+		"profiling":                {"false"},
+
+		"cert-dir":             {c.dir},
+		"tls-cert-file":        {c.path("kube-apiserver.crt")},
+		"tls-private-key-file": {c.path("kube-apiserver.key")},
+		"client-ca-file":       {c.path("client-ca.crt")},
+		"authorization-mode":   {"RBAC"},
+
+		// What the product replaces.
+		"disable-admission-plugins": {"ServiceAccount"},
+
+		"service-account-issuer":           {c.Issuer()},
+		"service-account-signing-key-file": {c.SigningKeyFile()},
+		"service-account-key-file":         append([]string{c.SigningKeyFile()}, c.options.ExtraKeyFiles...),
+	}
+}

@@ -1,0 +1,54 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Binary is a build of sa-controller-manager.
+type Binary struct {
+	// Path of the executable.
+	Path string
+	// Log, unless nil, receives the output of its managers as it comes.
+	Log io.Writer
+}
+
+// FindBinary returns the build that the environment variable SACM_BINARY names,
+// as make test does. Without it, bin/sa-controller-manager is built from the
+// product's own go.mod, so that a test never runs yesterday's code.
+func FindBinary(ctx context.Context) (Binary, error) {
+	if path := os.Getenv("SACM_BINARY"); path != "" {
+		path, err := existing(path, "SACM_BINARY names it")
+		return Binary{Path: path}, err
+	}
+	root, err := repositoryRoot()
+	if err != nil {
+		return Binary{}, err
+	}
+	path := filepath.Join(root, "bin", productModule)
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/"+productModule)
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return Binary{}, fmt.Errorf("build %s: %w\n%s", productModule, err, output)
+	}
+	return Binary{Path: path}, nil
+}
+
+// StartManager starts the binary beside the cluster, with the cluster's key, root
+// CA and issuer, without leader election, and with the given flags after those.
+// It does not wait; Manager.Ready does. Cluster.Stop stops it if nobody else has.
+func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
+	defaults := []string{
+		"--service-account-private-key-file=" + c.SigningKeyFile(),
+		"--root-ca-file=" + c.CAFile(),
+		"--service-account-issuer=" + c.Issuer(),
+	}
+	return c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Log)
+}

@@ -1,0 +1,173 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/await"
+)
+
+// Cluster is a running control plane and the managers started beside it.
+type Cluster struct {
+	options Options
+	dir     string
+	janitor *janitor
+
+	etcdPort, etcdPeerPort, apiServerPort int
+
+	servingCA, clientCA *authority
+	admin               *rest.Config
+
+	etcd, apiServer *process
+
+	mu       sync.Mutex
+	managers []*Manager
+}
+
+// Start starts etcd and kube-apiserver and returns when the API is ready and
+// the namespaces that it makes for itself exist. If it returns an error or ctx
+// ends first, nothing is left.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	c := &Cluster{options: options.withDefaults()}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "sacm-devcluster-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	c.dir = dir
+	if c.janitor, err = hireJanitor(dir); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	c.etcdPort, c.etcdPeerPort, c.apiServerPort = ports[0], ports[1], ports[2]
+	if err := c.writeFiles(); err != nil {
+		return err
+	}
+	if err := c.StartEtcd(); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// Stop ends every manager and the control plane and removes their files. What
+// Manager.Stop takes for an error in any manager ever started is one here too.
+// It may be called more than once.
+func (c *Cluster) Stop() error {
+	c.mu.Lock()
+	managers := c.managers
+	c.managers = nil
+	c.mu.Unlock()
+
+	var errs []error
+	for _, m := range managers {
+		_, err := m.Stop()
+		errs = append(errs, err)
+	}
+	// Nothing of the control plane is kept, so it need not end in order.
+	for _, p := range []*process{c.apiServer, c.etcd} {
+		if p != nil {
+			_, err := p.kill()
+			errs = append(errs, err)
+		}
+	}
+	if c.janitor != nil {
+		errs = append(errs, c.janitor.clean())
+		c.janitor = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Config returns the configuration of a client that may do everything and that
+// is not limited in its rate. The caller owns the copy.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// Client returns a new client with Config.
+func (c *Cluster) Client() (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return nil, fmt.Errorf("make an admin client: %w", err)
+	}
+	return client, nil
+}
+
+// Dir is the directory of the cluster's files. It goes when the cluster stops;
+// callers may put files of their own there.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Kubeconfig is the path of a kubeconfig file equivalent to Config.
+func (c *Cluster) Kubeconfig() string { return c.path("admin.kubeconfig") }
+
+// CAFile is the path of the PEM certificate that vouches for kube-apiserver's
+// serving certificate: a manager's root CA file.
+func (c *Cluster) CAFile() string { return c.path("serving-ca.crt") }
+
+// SigningKeyFile is the path of the PEM private key whose tokens kube-apiserver
+// issues and accepts.
+func (c *Cluster) SigningKeyFile() string { return c.path("service-account.key") }
+
+// Issuer is the service account issuer.
+func (c *Cluster) Issuer() string { return c.options.Issuer }
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+// writeFiles makes keys, certificates and the admin's kubeconfig.
+func (c *Cluster) writeFiles() error {
+	if err := WriteSigningKey(c.SigningKeyFile(), c.options.SigningKey); err != nil {
+		return err
+	}
+	var err error
+	if c.servingCA, err = newAuthority("devcluster-serving-ca"); err != nil {
+		return err
+	}
+	if c.clientCA, err = newAuthority("devcluster-client-ca"); err != nil {
+		return err
+	}
+	serving, err := c.servingCA.server()
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		c.CAFile():                   c.servingCA.pem(),
+		c.path("client-ca.crt"):      c.clientCA.pem(),
+		c.path("kube-apiserver.crt"): serving.cert,
+		c.path("kube-apiserver.key"): serving.key,
+	}
+	for path, content := range files {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+		}
+	}
+	c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters")
+	return err
+}
+
+// awaitOwnNamespaces waits for what kube-apiserver creates after it says that
+// it is ready.
+func (c *Cluster) awaitOwnNamespaces(ctx context.Context) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	_, err = await.Namespaces(ctx, client, await.Named[*corev1.Namespace]("default", "kube-system"))
+	return err
+}

@@ -1,0 +1,143 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stopPatience is well over the ten seconds in which the product promises to
+// drain, because a race-enabled build on a loaded machine is slow.
+const stopPatience = 30 * time.Second
+
+// raceWarning is what the race detector prints, whatever the exit code.
+const raceWarning = "WARNING: DATA RACE"
+
+// Manager is a running sa-controller-manager, or kube-controller-manager in its
+// place.
+type Manager struct {
+	process   *process
+	probe     *probe
+	readyPath string
+	url       string
+}
+
+// StartKubeControllerManager starts the real kube-controller-manager with only
+// those of its controllers that the product replaces, which the given flags may
+// override. It is what the product is compared with.
+func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) {
+	path, err := ControlPlaneBinary("kube-controller-manager")
+	if err != nil {
+		return nil, err
+	}
+	defaults := []string{
+		"--controllers=serviceaccount,serviceaccount-token",
+		"--use-service-account-credentials=false",
+		"--service-account-private-key-file=" + c.SigningKeyFile(),
+		"--root-ca-file=" + c.CAFile(),
+	}
+	// It has no /readyz.
+	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil)
+}
+
+// startManager starts a manager with the flags that both binaries know; the
+// last of several equal flags counts.
+func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee io.Writer) (*Manager, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{readyPath: readyPath, url: "https://" + address(ports[0])}
+	config := c.Config()
+	config.Host = m.url
+	// It serves with a certificate of its own making.
+	config.TLSClientConfig.CAData, config.TLSClientConfig.Insecure = nil, true
+	if m.probe, err = newProbe(config); err != nil {
+		return nil, err
+	}
+	args := append([]string{
+		"--kubeconfig=" + c.Kubeconfig(),
+		"--bind-address=" + loopback,
+		"--secure-port=" + strconv.Itoa(ports[0]),
+		"--leader-elect=false",
+		"-v=2",
+	}, flags...)
+	if m.process, err = startProcess(name, path, c.dir, args, tee); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.managers = append(c.managers, m)
+	return m, nil
+}
+
+// Ready returns once the manager says that it is ready, and with an error when
+// ctx or the manager ends first.
+func (m *Manager) Ready(ctx context.Context) error {
+	return m.probe.awaitOK(ctx, m.readyPath, m.process)
+}
+
+// Get returns what the manager's secure port answers with status 200 on path;
+// any other status is an error.
+func (m *Manager) Get(ctx context.Context, path string) (string, error) {
+	return m.probe.get(ctx, path)
+}
+
+// Metrics reads the manager's metrics.
+func (m *Manager) Metrics(ctx context.Context) (Metrics, error) {
+	return m.probe.metrics(ctx)
+}
+
+// URL is where the manager serves, https://127.0.0.1:port.
+func (m *Manager) URL() string { return m.url }
+
+// Done is closed when the manager has ended, for whatever reason.
+func (m *Manager) Done() <-chan struct{} { return m.process.done }
+
+// Logs is all that the manager has printed so far.
+func (m *Manager) Logs() string { return m.process.log.text() }
+
+// LogTail is the last lines of Logs.
+func (m *Manager) LogTail(lines int) string { return m.process.log.tail(lines) }
+
+// AwaitLog returns once the manager has printed text, and with an error when
+// ctx or the manager ends first.
+func (m *Manager) AwaitLog(ctx context.Context, text string) error {
+	if m.process.log.await(ctx, text, m.process.done) {
+		return nil
+	}
+	if !m.process.running() {
+		return fmt.Errorf("await %q in the log: %w", text, m.process.unexpectedExit())
+	}
+	return fmt.Errorf("await %q in the log of %s: %w", text, m.process.name, context.Cause(ctx))
+}
+
+// Stop sends SIGTERM and waits until the manager is gone. It is an error if the
+// manager had to be killed or if the race detector found something at any time.
+// A manager that ended before is reported with its exit code and no error.
+func (m *Manager) Stop() (Exit, error) {
+	exit, err := m.process.stop(stopPatience)
+	return exit, errors.Join(err, m.races())
+}
+
+// Kill ends the manager at once. Races found until then are an error.
+func (m *Manager) Kill() (Exit, error) {
+	exit, err := m.process.kill()
+	return exit, errors.Join(err, m.races())
+}
+
+// races reports what the race detector printed, from the first warning on.
+func (m *Manager) races() error {
+	_, report, found := strings.Cut(m.Logs(), raceWarning)
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("%s has a data race:\n%s%s", m.process.name, raceWarning, report)
+}

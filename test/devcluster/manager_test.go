@@ -1,0 +1,86 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestManagerStop(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		script   string
+		wantCode int
+		wantErr  string
+	}{
+		"clean": {
+			reason: "a manager that leaves on SIGTERM is no error",
+			script: `trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done`,
+		},
+		"own code": {
+			reason:   "its exit code is the caller's to judge",
+			script:   `trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done`,
+			wantCode: 3,
+		},
+		"race": {
+			reason:  "a data race is an error even if the exit code hides it",
+			script:  `trap 'exit 0' TERM; echo 'WARNING: DATA RACE'; echo up; while :; do sleep 0.01; done`,
+			wantErr: "data race",
+		},
+		"ended before": {
+			reason:   "how it ended is still told",
+			script:   `echo up; exit 4`,
+			wantCode: 4,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := startScript(t, tc.script)
+			if err := m.AwaitLog(t.Context(), "up"); err != nil {
+				t.Fatal(err)
+			}
+			exit, err := m.Stop()
+			if exit.Code != tc.wantCode {
+				t.Errorf("%s: want exit code %d, got %d", tc.reason, tc.wantCode, exit.Code)
+			}
+			switch {
+			case tc.wantErr == "" && err != nil:
+				t.Errorf("%s: unexpected error: %v", tc.reason, err)
+			case tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)):
+				t.Errorf("%s: want an error with %q, got: %v", tc.reason, tc.wantErr, err)
+			}
+		})
+	}
+}
+
+// TestManagerAwaitLogInVain checks both ways in which a text may never come.
+func TestManagerAwaitLogInVain(t *testing.T) {
+	t.Parallel()
+	ended := startScript(t, `echo last words`)
+	if err := ended.AwaitLog(t.Context(), "never"); err == nil || !strings.Contains(err.Error(), "last words") {
+		t.Errorf("want the last words of a process that ended, got: %v", err)
+	}
+	quiet := startScript(t, `while :; do sleep 0.01; done`)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := quiet.AwaitLog(ctx, "never"); err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("want the end of the context, got: %v", err)
+	}
+}
+
+func startScript(t *testing.T, script string) *Manager {
+	t.Helper()
+	process, err := startProcess("script", "/bin/sh", t.TempDir(), []string{"-c", script}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{process: process}
+	t.Cleanup(func() { _, _ = m.Kill() }) // a race was reported by Stop
+	return m
+}

@@ -1,0 +1,44 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// Ports are taken from below the range that Linux hands out by itself
+// (32768 and up), so that no outgoing connection takes one between our look and
+// the child's bind, or while kube-apiserver is down for a restart.
+const (
+	firstPort = 20000
+	portCount = 10000
+)
+
+// loopback is the one address anything here listens on.
+const loopback = "127.0.0.1"
+
+// freePorts returns n different ports on which nothing listens.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range 100 * n {
+		port := firstPort + rand.IntN(portCount)
+		listener, err := net.Listen("tcp", address(port))
+		if err != nil {
+			continue
+		}
+		// Held until all are found, so that none is found twice.
+		defer listener.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, errors.New("find a free port on " + loopback)
+}
+
+func address(port int) string {
+	return fmt.Sprintf("%s:%d", loopback, port)
+}

@@ -1,0 +1,88 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// probeInterval is how often a health endpoint is asked: nothing announces that
+// a server has come up, so asking is all one can do.
+const probeInterval = 50 * time.Millisecond
+
+// probe asks the health and metrics endpoints of one server.
+type probe struct {
+	client *http.Client
+	url    string
+}
+
+func newProbe(config *rest.Config) (*probe, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", config.Host, err)
+	}
+	return &probe{client: client, url: strings.TrimSuffix(config.Host, "/")}, nil
+}
+
+// awaitOK returns once path answers 200, and with an error when ctx or one of
+// the processes it depends on ends first.
+func (p *probe) awaitOK(ctx context.Context, path string, processes ...*process) error {
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
+	for {
+		_, err := p.get(ctx, path)
+		if err == nil {
+			return nil
+		}
+		for _, process := range processes {
+			if !process.running() {
+				return process.unexpectedExit()
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("await %s: %w; last answer: %w", path, context.Cause(ctx), err)
+		}
+	}
+}
+
+// get returns the body of an answer with status 200; any other is an error.
+func (p *probe) get(ctx context.Context, path string) (string, error) {
+	// A server that hangs must not keep us from seeing that it recovered.
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
+	if err != nil {
+		return "", fmt.Errorf("make a request for %s: %w", path, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return "", err // it names method and URL
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	return string(body), nil
+}
+
+func (p *probe) metrics(ctx context.Context) (Metrics, error) {
+	body, err := p.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return ParseMetrics(strings.NewReader(body))
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Copyright The sa-controller-manager Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Imports flow one way: cmd -> controllers, admission; controllers -> tokens ->
+# signing. Checked over everything a package imports, directly or not, because a
+# detour through a helper package would break the rule just as well.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# Packages, and a regular expression of what they must not depend on.
+rules=(
+	'./signing/...     ^k8s.io/client-go/|^sa-controller-manager/(tokens|controllers|admission|cmd)/?'
+	'./tokens/...      ^k8s.io/client-go/|^sa-controller-manager/(controllers|admission|cmd)/?'
+	'./controllers/... ^sa-controller-manager/(admission|cmd)/?'
+	'./admission/...   ^sa-controller-manager/(controllers|tokens|signing|cmd)/?'
+)
+broken=0
+for rule in "${rules[@]}"; do
+	read -r packages forbidden <<<"$rule"
+	# Not every part is built yet.
+	[ -d "${packages%/...}" ] || continue
+	while read -r package; do
+		found=$(go list -deps "$package" | grep -E "$forbidden" | grep -vxF "$package" || true)
+		[ -z "$found" ] || { broken=1 && echo "$package depends on:" $found; }
+	done < <(go list "$packages")
+done
+[ "$broken" -eq 0 ] || fail "imports flow the wrong way"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Copyright The sa-controller-manager Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# What the verify scripts share. They source it and then are at the root of the
+# repository.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+# Without git there is no list of files, and a check of no files finds nothing.
+git rev-parse --git-dir >/dev/null
+
+# go_modules are the directories with a go.mod. tools and peers hold no code.
+go_modules=(. test test/tools test/peers)
+
+# sources prints the files that match the patterns and are, or could be,
+# committed.
+sources() {
+	local file
+	git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+		# A file that is deleted but not yet committed is still listed.
+		[ -f "$file" ] && echo "$file"
+	done || true
+}
+
+# fail prints what is wrong and, as the second argument, what mends it.
+fail() {
+	echo "$1" >&2
+	[ -z "${2:-}" ] || echo "mend it by: $2" >&2
+	exit 1
+}

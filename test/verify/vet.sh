@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Copyright The sa-controller-manager Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# go vet finds nothing in the modules that hold code.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+go vet ./...
+go -C test vet ./...

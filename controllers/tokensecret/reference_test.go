@@ -127,7 +127,7 @@ func TestSweep(t *testing.T) {
 		return func(account *corev1.ServiceAccount) {
 			account.ManagedFields = []metav1.ManagedFieldsEntry{{
 				Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:secrets":{".":{},"k:{\"name\":\"custom\"}":{}}}`)},
+				FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{".":{},"k:{\"name\":\"custom\"}":{}}}`),
 			}}
 		}
 	}

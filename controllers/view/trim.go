@@ -42,7 +42,7 @@ func trimAccount(obj any) (any, error) {
 
 func writesReferences(entry metav1.ManagedFieldsEntry) bool {
 	return slices.Contains(tokenControllers, entry.Manager) && entry.FieldsV1 != nil &&
-		bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:secrets"`))
+		bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:secrets"`))
 }
 
 // ReferenceWrittenByTokenController tells whether account's managedFields attribute
@@ -53,6 +53,6 @@ func ReferenceWrittenByTokenController(account *corev1.ServiceAccount, secret st
 	// Object names need no escaping: they are DNS-1123 subdomains.
 	member := []byte(`"k:{\"name\":\"` + secret + `\"}"`)
 	return slices.ContainsFunc(account.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return writesReferences(entry) && bytes.Contains(entry.FieldsV1.Raw, member)
+		return writesReferences(entry) && bytes.Contains(entry.FieldsV1.GetRawBytes(), member)
 	})
 }

@@ -82,8 +82,8 @@ func flagRow(f *pflag.Flag) string {
 // defaultCell shows a default as it would be typed.
 func defaultCell(f *pflag.Flag) string {
 	value := f.DefValue
-	if strings.HasPrefix(value, "[") {
-		value = strings.TrimSuffix(strings.TrimPrefix(value, "["), "]")
+	if list, ok := strings.CutPrefix(value, "["); ok {
+		value = strings.TrimSuffix(list, "]")
 	}
 	if value == "" {
 		return ""

@@ -3,10 +3,11 @@
 
 package app
 
-// Each of these registers a family of metrics under the names that dashboards
-// for Kubernetes components expect: rest_client_*, workqueue_*,
-// leader_election_master_status, and kubernetes_build_info.
+// Each import registers a family of metrics under the names that dashboards for
+// Kubernetes components expect.
 import (
+	// rest_client_*, workqueue_* and leader_election_master_status.
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	// kubernetes_build_info.
 	_ "k8s.io/component-base/metrics/prometheus/version"
 )

@@ -60,7 +60,13 @@ func client(t *testing.T, change func(*http.Transport)) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }
 
-func get(t *testing.T, c *http.Client, url string) (*http.Response, string) {
+// reply is an answer that has been read.
+type reply struct {
+	status      int
+	proto, body string
+}
+
+func get(t *testing.T, c *http.Client, url string) reply {
 	t.Helper()
 	answer, err := c.Get(url)
 	if err != nil {
@@ -71,7 +77,7 @@ func get(t *testing.T, c *http.Client, url string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer, string(body)
+	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}
 }
 
 func TestServerSpeaks(t *testing.T) {
@@ -87,9 +93,9 @@ func TestServerSpeaks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			answer, body := get(t, client(t, tc.change), urlOf(server, "/livez?verbose"))
-			if answer.Proto != tc.want || body != "[+]ping ok: pong\nlivez check passed\n" {
-				t.Errorf("%s with body %q, want %s and the checks", answer.Proto, body, tc.want)
+			got := get(t, client(t, tc.change), urlOf(server, "/livez?verbose"))
+			if got.proto != tc.want || got.body != "[+]ping ok: pong\nlivez check passed\n" {
+				t.Errorf("%s with body %q, want %s and the checks", got.proto, got.body, tc.want)
 			}
 		})
 	}
@@ -98,9 +104,12 @@ func TestServerSpeaks(t *testing.T) {
 func TestServerRefusesOldTLS(t *testing.T) {
 	t.Parallel()
 	server, _ := serve(t, nil)
-	_, err := client(t, func(tr *http.Transport) {
+	answer, err := client(t, func(tr *http.Transport) {
 		tr.TLSClientConfig.MinVersion, tr.TLSClientConfig.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	}).Get(urlOf(server, "/livez"))
+	if err == nil {
+		answer.Body.Close()
+	}
 	if err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.1 got %v, want a refused protocol version", err)
 	}
@@ -109,12 +118,12 @@ func TestServerRefusesOldTLS(t *testing.T) {
 func TestServerMetrics(t *testing.T) {
 	t.Parallel()
 	server, _ := serve(t, nil)
-	answer, body := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/metrics"))
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("status %s", answer.Status)
+	got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/metrics"))
+	if got.status != http.StatusOK {
+		t.Fatalf("status %d", got.status)
 	}
 	for _, family := range []string{"kubernetes_build_info", "go_goroutines", "process_start_time_seconds"} {
-		if !strings.Contains(body, "\n"+family) {
+		if !strings.Contains(got.body, "\n"+family) {
 			t.Errorf("no %s among the metrics", family)
 		}
 	}

@@ -4,22 +4,16 @@
 package keyactivation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,43 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/component-base/metrics"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
-	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/testkeys"
 )
-
-func TestMain(m *testing.M) {
-	// klog flushes its buffers for as long as the process lives.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
-}
-
-const testIssuer = "https://issuer.example.com"
-
-func parse(pem []byte) *signing.PrivateKey {
-	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		panic(err)
-	}
-	return key
-}
-
-// keys of the tests: one signs at the start, the others are offered.
-type keys struct{ old, next, third *signing.PrivateKey }
-
-func testKeys() keys {
-	return keys{old: parse(testkeys.P256()), next: parse(testkeys.P256Other()), third: parse(testkeys.P384())}
-}
-
-// named puts the names of the keys in place of their IDs.
-func (k keys) named(text string) string {
-	return strings.NewReplacer(k.old.ID(), "OLD", k.next.ID(), "NEXT", k.third.ID(), "THIRD").Replace(text)
-}
 
 // apiserver reviews tokens as kube-apiserver does: with the keys it knows, for its issuer, the audiences of the review and the
 // accounts that exist.
@@ -77,11 +37,11 @@ type apiserver struct {
 	mu        sync.Mutex
 	known     map[string]signing.PublicKey
 	issuer    string
-	discover  http.HandlerFunc      // answers the discovery document
-	broken    error                 // what it answers instead of reviewing
-	reviewing func(token jwt.Token) // called in each review, before the verdict
-	reviews   []string              // key ID and time of each
-	tokens    []string              // all that were presented
+	discover  http.HandlerFunc   // answers the discovery document
+	broken    error              // what it answers instead of reviewing
+	reviewing func(keyID string) // called in each review, before the verdict
+	reviews   []string           // key ID and time of each
+	tokens    []string           // all that were presented
 	began     time.Time
 }
 
@@ -129,9 +89,10 @@ func (s *apiserver) review(review *authenticationv1.TokenReview) error {
 	if err != nil {
 		return err
 	}
-	s.reviews = append(s.reviews, fmt.Sprintf("%s at %v", token.Header["kid"], time.Since(s.began)))
+	keyID := fmt.Sprint(token.Header["kid"])
+	s.reviews = append(s.reviews, fmt.Sprintf("%s at %v", keyID, time.Since(s.began)))
 	if s.reviewing != nil {
-		s.reviewing(*token)
+		s.reviewing(keyID)
 	}
 	if s.broken != nil {
 		return s.broken
@@ -198,107 +159,14 @@ func account(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name)}}
 }
 
-// trial is an Activator that runs in a synctest bubble, and all that it can be seen by.
-type trial struct {
-	*Activator
-	keys
-	server   *apiserver
-	registry metrics.KubeRegistry
-	logger   klog.Logger
-	events   *notebook
-	ctx      context.Context
-	stop     func()
-}
-
-func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
-	t.Helper()
-	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &notebook{}}
-	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	config := Config{
-		Client: server, View: view.New(server, 0), Ring: signing.NewKeyring(trial.old), Issuer: testIssuer,
-		Recorder: events.NewRecorderTo(trial.events, clock.RealClock{}),
-		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
-		Metrics:  NewMetrics(trial.registry.MustRegister),
+// recreate gives the account kube-system/default another UID, before anybody who watches can know.
+func (s *apiserver) recreate() {
+	old := account("kube-system", "default")
+	if err := s.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), old.Namespace, old.Name); err != nil {
+		panic(err)
 	}
-	for _, change := range changes {
-		change(&config)
+	old.UID = "another"
+	if err := s.Tracker().Add(old); err != nil {
+		panic(err)
 	}
-	trial.Activator = New(config)
-
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), trial.logger))
-	trial.ctx = ctx
-	config.View.Start(ctx)
-	config.View.Await(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); trial.Run(ctx) }()
-	trial.stop = func() { cancel(); <-ended; config.View.Stop() }
-	synctest.Wait()
-	return trial
-}
-
-// offer hands a key over and waits until it has been dealt with.
-func (t *trial) offer(key *signing.PrivateKey) {
-	t.Offer(t.ctx, key)
-	synctest.Wait()
-}
-
-// said are the messages in the log with their key and reason.
-func (t *trial) said() []string {
-	lines := []string{}
-	for _, entry := range t.logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
-		values := map[string]string{}
-		for i := 0; i+1 < len(entry.ParameterKVList); i += 2 {
-			values[fmt.Sprint(entry.ParameterKVList[i])] = fmt.Sprint(entry.ParameterKVList[i+1])
-		}
-		if _, ours := values["keyID"]; !ours {
-			continue // client-go's
-		}
-		line := entry.Message
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			line += " " + name + "=" + values[name]
-		}
-		lines = append(lines, t.named(line))
-	}
-	return lines
-}
-
-func (t *trial) told() []string {
-	t.events.mu.Lock()
-	defer t.events.mu.Unlock()
-	lines := []string{}
-	for _, line := range t.events.lines {
-		lines = append(lines, t.named(line))
-	}
-	return lines
-}
-
-func (t *trial) reviewed() []string {
-	t.server.mu.Lock()
-	defer t.server.mu.Unlock()
-	lines := []string{}
-	for _, line := range t.server.reviews {
-		lines = append(lines, t.named(line))
-	}
-	return lines
-}
-
-// series are the metrics as Prometheus sees them.
-func (t *trial) series() []string {
-	response := httptest.NewRecorder()
-	metrics.HandlerFor(t.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	lines := strings.Split(strings.TrimSpace(t.named(response.Body.String())), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
-}
-
-// notebook is a recorder of client-go that keeps what it is told.
-type notebook struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (n *notebook) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprintf("%s: %s %s %s: %s",
-		regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...)))
 }

@@ -1,0 +1,106 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// maxBody is the greatest review that is read, in bytes. The apiserver takes
+	// objects of up to 3 MiB, and an update brings two of them.
+	maxBody = 8 << 20
+
+	// answerMargin is what the apiserver's timeout is cut by. It rounds what it writes
+	// into the URL up to a whole second, and so gives up before the time it names
+	// (k8s.io/apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go). The other
+	// half second is for the way back.
+	answerMargin = 1500 * time.Millisecond
+
+	// bodyTimeout bounds the arrival of a body. The apiserver sends it in one go.
+	bodyTimeout = 10 * time.Second
+
+	// maxTimeout is the greatest timeout that a webhook can have. It bounds calls that
+	// name none.
+	maxTimeout = 30 * time.Second
+)
+
+// checkCall refuses calls that no apiserver makes, before their body is read.
+func checkCall(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return invalidReview(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"found method %.20s; an AdmissionReview is sent with POST", r.Method)
+	}
+	found := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(found); err != nil || media != "application/json" {
+		return invalidReview(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"found Content-Type %.100q; expected application/json", found)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return invalidReview(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"found Content-Encoding %.100q; the body must not be compressed", encoding)
+	}
+	return nil
+}
+
+// readBody reads the whole body. When that fails, the envelope is what its beginning
+// says.
+func readBody(rw http.ResponseWriter, r *http.Request) ([]byte, envelope, error) {
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(boundedBody(rw, r)); err != nil {
+		return nil, findEnvelope(&body), readRefusal(err)
+	}
+	// The server goes on reading, to learn when the caller leaves. A deadline that is
+	// still set would end the request's context.
+	setReadDeadline(rw, time.Time{})
+	return body.Bytes(), envelope{}, nil
+}
+
+// boundedBody is the body within its bounds of size and time.
+func boundedBody(rw http.ResponseWriter, r *http.Request) io.Reader {
+	setReadDeadline(rw, time.Now().Add(bodyTimeout))
+	return http.MaxBytesReader(rw, r.Body, maxBody)
+}
+
+// setReadDeadline does what it can: a writer that is no connection has no deadlines,
+// and one that is gone has none any more.
+func setReadDeadline(rw http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(rw).SetReadDeadline(at)
+}
+
+func readRefusal(err error) error {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return invalidReview(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			"the AdmissionReview is larger than %d MiB", tooLarge.Limit>>20)
+	}
+	if network := net.Error(nil); errors.As(err, &network) && network.Timeout() {
+		return invalidReview(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the AdmissionReview took too long to arrive")
+	}
+	return invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "read the AdmissionReview: %v", err)
+}
+
+// withDeadline ends the request's context in time for the apiserver to hear the answer.
+func withDeadline(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
+}
+
+// timeToDecide is the timeout of the URL, such as "10s", less the margin. A quarter of
+// it always remains: with one second there is no margin to have, and trying is better
+// than not. What cannot be read counts as the greatest timeout.
+func timeToDecide(parameter string) time.Duration {
+	timeout, err := time.ParseDuration(parameter)
+	if err != nil || timeout <= 0 || timeout > maxTimeout {
+		timeout = maxTimeout
+	}
+	return max(timeout-answerMargin, timeout/4)
+}

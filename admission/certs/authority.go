@@ -1,0 +1,152 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// backdate is how far the clock of a caller or of another replica may be behind.
+const backdate = time.Hour
+
+// authority is a serving CA with the key that signs leaves.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// newAuthority makes a CA that signs itself and may sign leaves only.
+func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate the key of a serving CA: %w", err)
+	}
+	template := &x509.Certificate{
+		// The time tells two CAs of one cluster apart, for people and in chains.
+		Subject:               pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(lifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	certificate, err := sign(template, &authority{cert: template, key: key}, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign a serving CA: %w", err)
+	}
+	return &authority{cert: certificate, key: key}, nil
+}
+
+// leaf issues a serving certificate for hosts, which are IP addresses or DNS names. It
+// does not outlive the CA.
+func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate the key of a serving certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "sa-controller-manager-webhook"},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              earlier(now.Add(lifetime), a.cert.NotAfter),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+			continue
+		}
+		template.DNSNames = append(template.DNSNames, host)
+	}
+	certificate, err := sign(template, a, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign a serving certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}, nil
+}
+
+// sign leaves the serial number to CreateCertificate, which takes a random one.
+func sign(template *x509.Certificate, issuer *authority, key crypto.Signer) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer.cert, key.Public(), issuer.key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// readAuthority accepts one CA certificate and its private key, both PEM. Errors quote
+// nothing of either.
+func readAuthority(certPEM, keyPEM []byte) (*authority, error) {
+	certificate, err := readCA(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
+		return nil, errors.New("the private key is not PEM of a private key")
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("the private key cannot sign")
+	}
+	public, ok := key.Public().(interface{ Equal(x crypto.PublicKey) bool })
+	if !ok || !public.Equal(certificate.PublicKey) {
+		return nil, errors.New("the private key is not that of the certificate")
+	}
+	return &authority{cert: certificate, key: key}, nil
+}
+
+// readCA accepts PEM of exactly one CA certificate.
+func readCA(certPEM []byte) (*x509.Certificate, error) {
+	certificates, err := cert.ParseCertsPEM(certPEM)
+	if err != nil || len(certificates) != 1 {
+		return nil, errors.New("want PEM of one certificate")
+	}
+	if ca := certificates[0]; ca.IsCA && ca.BasicConstraintsValid {
+		return ca, nil
+	}
+	return nil, errors.New("the certificate is not that of a CA")
+}
+
+func certPEM(certificate *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: certificate.Raw})
+}
+
+// keyPEM is PKCS#8.
+func (a *authority) keyPEM() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(a.key)
+	if err != nil {
+		return nil, errors.New("encode the key of the serving CA")
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: der}), nil
+}
+
+// twoThirds is when a certificate is due to be followed by another.
+func twoThirds(certificate *x509.Certificate) time.Time {
+	life := certificate.NotAfter.Sub(certificate.NotBefore)
+	return certificate.NotAfter.Add(-life / 3)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,294 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// pair is a serving certificate and its key as files hold them.
+type pair struct{ cert, key []byte }
+
+func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pair {
+	t.Helper()
+	leaf, err := issuer.leaf(now, 30*day, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := (&authority{key: leaf.PrivateKey.(crypto.Signer)}).keyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{cert: certPEM(leaf.Leaf), key: key}
+}
+
+func (p pair) with(ca *authority) pair {
+	return pair{cert: append(bytes.Clone(p.cert), certPEM(ca.cert)...), key: p.key}
+}
+
+func writeFile(t *testing.T, dir, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func follow(t *testing.T, runner func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- runner(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNewFiles(t *testing.T) {
+	t.Parallel()
+	c := newCast(t, map[string]int{"a": 0, "b": 0})
+	now := start.Add(day)
+	good := newPair(t, c["a"], now, "127.0.0.1", "localhost")
+	caKey, err := c["a"].keyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		pair    pair
+		ca      []byte
+		hosts   []string
+		wantErr string
+		notYet  string // what Ready says
+		bundle  []byte
+	}{
+		"with its CA": {
+			reason: "the CA in the chain is what to register",
+			pair:   good.with(c["a"]), hosts: []string{"127.0.0.1", "localhost"},
+			bundle: certPEM(c["a"].cert),
+		},
+		"CA in a file of its own": {
+			reason: "what is named wins",
+			pair:   good.with(c["a"]), ca: certPEM(c["b"].cert),
+			bundle: certPEM(c["b"].cert),
+		},
+		"no CA": {
+			reason: "the system roots may know it",
+			pair:   good,
+		},
+		"other key": {
+			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",
+		},
+		"rubbish":       {pair: pair{[]byte("rubbish"), good.key}, wantErr: "failed to find any PEM data"},
+		"empty":         {pair: pair{nil, good.key}, wantErr: "missing content"},
+		"no names":      {pair: newPair(t, c["a"], now), wantErr: "no subject alternative name"},
+		"other host":    {pair: good, hosts: []string{"webhook.kube-system.svc"}, wantErr: "not webhook.kube-system.svc"},
+		"a CA, no name": {pair: pair{certPEM(c["a"].cert), caKey}, wantErr: "no subject alternative name"},
+		"expired": {
+			reason: "the controllers of this process are needed all the same",
+			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "has expired",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			config := FilesConfig{
+				CertFile: writeFile(t, dir, "tls.crt", tc.pair.cert), KeyFile: writeFile(t, dir, "tls.key", tc.pair.key),
+				Hosts: tc.hosts, Clock: clocktesting.NewFakePassiveClock(now),
+			}
+			if tc.ca != nil {
+				config.CAFile = writeFile(t, dir, "ca.crt", tc.ca)
+			}
+			f, err := NewFiles(config)
+			if tc.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+					t.Fatalf("NewFiles = %v, want an error with %q", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ready := f.Ready()
+			if (tc.notYet == "") != (ready == nil) || ready != nil && !strings.Contains(ready.Error(), tc.notYet) {
+				t.Errorf("Ready = %v, want %q", ready, tc.notYet)
+			}
+			if !bytes.Equal(f.CABundle(), tc.bundle) {
+				t.Errorf("%s: the caBundle is\n%s\nwant\n%s", tc.reason, f.CABundle(), tc.bundle)
+			}
+		})
+	}
+}
+
+// A changed pair is taken when it is whole and usable, and only then.
+func TestFilesReload(t *testing.T) {
+	t.Parallel()
+	c := newCast(t, map[string]int{"a": 0})
+	now, dir := start.Add(day), t.TempDir()
+	first, second := newPair(t, c["a"], now, "127.0.0.1"), newPair(t, c["a"], now.Add(time.Minute), "127.0.0.1")
+	certFile, keyFile := writeFile(t, dir, "tls.crt", first.cert), writeFile(t, dir, "tls.key", first.key)
+	f, err := NewFiles(FilesConfig{CertFile: certFile, KeyFile: keyFile, Hosts: []string{"127.0.0.1"}, Clock: clocktesting.NewFakePassiveClock(now)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := make(chan struct{}, 10)
+	f.OnChange(func() { changes <- struct{}{} })
+	follow(t, f.Run)
+	serves := func(want pair) bool {
+		got, err := f.GetCertificate(nil)
+		return err == nil && bytes.Equal(certPEM(got.Leaf), want.cert)
+	}
+	for name, bad := range map[string]pair{
+		"expired": newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"),
+		"nobody":  newPair(t, c["a"], now),
+		"other":   newPair(t, c["a"], now, "example.org"),
+	} {
+		// What the library accepts and callers would not: load is what it calls.
+		writeFile(t, dir, "tls.crt", bad.cert)
+		writeFile(t, dir, "tls.key", bad.key)
+		if err := f.pair.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.load(); err == nil || !serves(first) {
+			t.Errorf("%s: load = %v, serving the former one: %t", name, err, serves(first))
+		}
+	}
+	// Half of a pair is what a reader finds in the middle of a replacement.
+	writeFile(t, dir, "tls.crt", second.cert)
+	if err := f.pair.RunOnce(t.Context()); err == nil || !serves(first) {
+		t.Errorf("half a pair: %v, serving the former one: %t", err, serves(first))
+	}
+	writeFile(t, dir, "tls.key", second.key)
+	select {
+	case <-changes:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the new pair was not noticed")
+	}
+	if !serves(second) {
+		t.Error("another pair is served than the new one")
+	}
+}
+
+func TestFilesOfOwnSigning(t *testing.T) {
+	t.Parallel()
+	self, err := newAuthority(start, 30*day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self.cert.DNSNames, self.cert.IsCA, self.cert.MaxPathLenZero, self.cert.MaxPathLen = []string{"localhost"}, false, false, 0
+	certificate, err := sign(self.cert, self, self.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := self.keyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	f, err := NewFiles(FilesConfig{CertFile: writeFile(t, dir, "c", certPEM(certificate)), KeyFile: writeFile(t, dir, "k", key), Clock: clocktesting.NewFakePassiveClock(start)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(f.CABundle(), certPEM(certificate)) {
+		t.Error("what has signed itself is not its own CA")
+	}
+}
+
+// The client CA of a running server is exchanged between two handshakes.
+func TestClientCA(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var cas [2]*authority
+	for i := range cas {
+		var err error
+		if cas[i], err = newAuthority(now, day); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
+	c, err := NewClientCA(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow(t, c.Run)
+	serving, err := cas[0].leaf(now, day, []string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{Certificates: []tls.Certificate{*serving}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	server.GetConfigForClient = c.ConfigForClient(server.Clone())
+
+	if err := handshake(t, server, clientCert(t, cas[0], now)); err != nil {
+		t.Errorf("a client of the CA is refused: %v", err)
+	}
+	if err := handshake(t, server, clientCert(t, cas[1], now)); err == nil {
+		t.Error("a stranger gets in")
+	}
+	writeFile(t, dir, "ca.crt", []byte("rubbish"))
+	if err := c.content.RunOnce(t.Context()); err == nil || c.load() != nil || handshake(t, server, clientCert(t, cas[0], now)) != nil {
+		t.Errorf("a damaged file shut the door: %v", err)
+	}
+	former := c.Pool()
+	writeFile(t, dir, "ca.crt", certPEM(cas[1].cert))
+	deadline := time.After(10 * time.Second)
+	for c.Pool().Equal(former) {
+		select {
+		case <-deadline:
+			t.Fatal("the changed file was not noticed")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := handshake(t, server, clientCert(t, cas[1], now)); err != nil {
+		t.Errorf("a client of the new CA is refused: %v", err)
+	}
+	if err := handshake(t, server, clientCert(t, cas[0], now)); err == nil {
+		t.Error("a client of the former CA still gets in")
+	}
+}
+
+func clientCert(t *testing.T, ca *authority, now time.Time) tls.Certificate {
+	t.Helper()
+	leaf, err := ca.leaf(now, day, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf.Leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	signer := leaf.PrivateKey.(crypto.Signer)
+	certificate, err := sign(leaf.Leaf, ca, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: signer}
+}
+
+// handshake is what the server makes of a client.
+func handshake(t *testing.T, server *tls.Config, client tls.Certificate) error {
+	t.Helper()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	go func() {
+		connection := tls.Client(there, &tls.Config{Certificates: []tls.Certificate{client}, InsecureSkipVerify: true})
+		_ = connection.Handshake()
+		_, _ = connection.Read(make([]byte, 1))
+	}()
+	return tls.Server(here, server).HandshakeContext(t.Context())
+}

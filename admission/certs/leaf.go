@@ -1,0 +1,100 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"crypto/x509"
+	"maps"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// serve issues a leaf if one is due and hands out what there is.
+func (m *Managed) serve(ctx context.Context) error {
+	if m.held == nil {
+		return nil
+	}
+	m.track()
+	if m.leafDue() {
+		leaf, err := m.held.active.leaf(m.config.Clock.Now(), m.config.LeafLifetime, m.config.Hosts)
+		if err != nil {
+			return err
+		}
+		m.leaf, m.issuer = leaf, m.held.active.cert
+		klog.FromContext(ctx).Info("Issued a serving certificate", "notAfter", leaf.Leaf.NotAfter, "issuer", m.issuer.Subject.CommonName)
+	}
+	m.set(&snapshot{
+		serving:  m.leaf,
+		bundle:   m.held.bundle(m.issuer),
+		notAfter: m.ends(),
+	})
+	return nil
+}
+
+// leafDue decides when this process needs another leaf. One of a CA that is not the
+// active one any more is good until callers are sure to know the active one.
+func (m *Managed) leafDue() bool {
+	now, active := m.config.Clock.Now(), m.held.active.cert
+	switch {
+	case m.leaf == nil, !now.Before(m.leaf.Leaf.NotAfter):
+		return true
+	case !m.issuer.Equal(active):
+		return m.known(active) || !now.Before(m.first[string(active.Raw)].Add(hold))
+	default:
+		longer := earlier(now.Add(m.config.LeafLifetime), active.NotAfter).After(m.leaf.Leaf.NotAfter)
+		return longer && !now.Before(twoThirds(m.leaf.Leaf))
+	}
+}
+
+// known tells whether callers have had a CA long enough to accept its leaves.
+func (m *Managed) known(ca *x509.Certificate) bool {
+	if m.config.Published == nil {
+		return false
+	}
+	since, ok := m.config.Published(ca)
+	return ok && m.config.Clock.Since(since) >= propagation
+}
+
+// track remembers since when each CA has been in the caBundle of this process.
+func (m *Managed) track() {
+	maps.DeleteFunc(m.first, func(der string, _ time.Time) bool {
+		for _, ca := range m.held.certificates() {
+			if string(ca.Raw) == der {
+				return false
+			}
+		}
+		return true
+	})
+	for _, ca := range m.held.certificates() {
+		if _, ok := m.first[string(ca.Raw)]; !ok {
+			m.first[string(ca.Raw)] = m.config.Clock.Now()
+		}
+	}
+}
+
+func (m *Managed) ends() map[string]time.Time {
+	ends := map[string]time.Time{
+		nameServing:  m.leaf.Leaf.NotAfter,
+		nameActiveCA: m.held.active.cert.NotAfter,
+	}
+	if m.held.next != nil {
+		ends[nameNextCA] = m.held.next.cert.NotAfter
+	}
+	if m.held.previous != nil {
+		ends[namePreviousCA] = m.held.previous.NotAfter
+	}
+	return ends
+}
+
+// pause is how long there is nothing to do if nothing happens. A write that was due may
+// have been lost or put off.
+func (m *Managed) pause(settled bool) time.Duration {
+	if !settled || m.held == nil || m.held.next != nil || !m.issuer.Equal(m.held.active.cert) {
+		return lookDuringChange
+	}
+	due := earlier(twoThirds(m.leaf.Leaf), twoThirds(m.held.active.cert))
+	return min(lookAtRest, max(due.Sub(m.config.Clock.Now()), lookDuringChange))
+}

@@ -1,0 +1,228 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Where the serving CA is kept unless configured.
+const (
+	DefaultSecretNamespace = metav1.NamespaceSystem
+	DefaultSecretName      = "sa-controller-manager-webhook-ca"
+)
+
+const (
+	fieldManager = "sa-controller-manager"
+
+	defaultCALifetime   = 365 * 24 * time.Hour
+	defaultLeafLifetime = 30 * 24 * time.Hour
+
+	// propagation is how long every apiserver may take to learn of a registered
+	// caBundle. Their watches take less than a second.
+	propagation = 30 * time.Second
+
+	// hold is how long a leaf outlasts a CA that was put in another's place without
+	// warning, while nobody confirms that callers have the new one.
+	hold = 5 * time.Minute
+
+	// Nothing is asked of the API when time has passed, so looking often is cheap.
+	// The longer pause bounds what a clock that jumps can do.
+	lookDuringChange = 5 * time.Second
+	lookAtRest       = time.Hour
+
+	firstBackoff = 200 * time.Millisecond
+	maxBackoff   = 30 * time.Second
+
+	// Where somebody else writes the Secret whenever we do, a few answers are at once
+	// and the others once per interval. Nothing in memory depends on them.
+	writeBurst    = 10
+	writeInterval = 10 * time.Second
+)
+
+// ManagedConfig says what a Managed needs. Client and Hosts are required.
+type ManagedConfig struct {
+	Client kubernetes.Interface
+	// Namespace and Name of the Secret; empty means the defaults.
+	Namespace, Name string
+	// Hosts are the DNS names and IP addresses that callers use. 127.0.0.1 is added.
+	Hosts []string
+	// Published tells since when all that is registered has had a certificate in its
+	// caBundle, and false while some has not or it cannot be known here. Nil means that
+	// it can never be known: then an announced CA is promoted at the last possible time.
+	Published func(*x509.Certificate) (since time.Time, ok bool)
+	// Warn reports a Secret that was deleted or damaged, as an Event. It may be nil.
+	Warn    func(regarding *corev1.ObjectReference, reason, action, note string)
+	Metrics *Metrics
+	Clock   clock.WithTicker // nil means the real one
+	// CALifetime and LeafLifetime are a year and thirty days if zero.
+	CALifetime, LeafLifetime time.Duration
+}
+
+// Managed keeps the serving CA in its Secret and issues the leaf of this process. Every
+// replica runs one.
+type Managed struct {
+	*Source
+
+	config   ManagedConfig
+	informer cache.SharedIndexInformer
+	queue    workqueue.TypedRateLimitingInterface[string]
+
+	writes *rate.Limiter
+
+	// Only the goroutine of Run uses what follows.
+	held   *state
+	leaf   *tls.Certificate
+	issuer *x509.Certificate    // of leaf
+	first  map[string]time.Time // when a CA of held was first seen, by its DER
+}
+
+// NewManaged returns a Managed whose Source is empty until Run has seen the Secret.
+func NewManaged(config ManagedConfig) *Managed {
+	if config.Namespace == "" {
+		config.Namespace = DefaultSecretNamespace
+	}
+	if config.Name == "" {
+		config.Name = DefaultSecretName
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if config.CALifetime == 0 {
+		config.CALifetime = defaultCALifetime
+	}
+	if config.LeafLifetime == 0 {
+		config.LeafLifetime = defaultLeafLifetime
+	}
+	config.Hosts = append([]string{net.IPv4(127, 0, 0, 1).String()}, config.Hosts...)
+	return &Managed{
+		Source: newSource(config.Clock, config.Metrics),
+		config: config,
+		informer: corev1informers.NewFilteredSecretInformer(config.Client, config.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.Name).String()
+		}),
+		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
+		first:  map[string]time.Time{},
+	}
+}
+
+// ServiceHosts are the names that callers may use for a Service.
+func ServiceHosts(namespace, name string) []string {
+	return []string{name + "." + namespace + ".svc", name + "." + namespace + ".svc.cluster.local", name + "." + namespace}
+}
+
+// Run works until ctx ends. It is called once.
+func (m *Managed) Run(ctx context.Context) error {
+	m.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstBackoff, maxBackoff),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "webhook_serving_ca", Clock: m.config.Clock},
+	)
+	defer m.queue.ShutDown()
+	defer context.AfterFunc(ctx, m.queue.ShutDown)()
+	look := func(any) { m.queue.Add(m.config.Name) }
+	_, err := m.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    look,
+		UpdateFunc: func(_, obj any) { look(obj) },
+		DeleteFunc: look,
+	})
+	if err != nil {
+		return fmt.Errorf("watch secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); m.informer.RunWithContext(ctx) }()
+	defer func() { <-stopped }()
+	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-m.informer.HasSyncedChecker().Done():
+	}
+	m.queue.Add(m.config.Name)
+	for {
+		key, shutdown := m.queue.Get()
+		if shutdown {
+			return nil
+		}
+		m.look(ctx, key)
+	}
+}
+
+// look never leaves a key without a time to look again.
+func (m *Managed) look(ctx context.Context, key string) {
+	defer m.queue.Done(key)
+	next, err := m.sync(ctx)
+	if err == nil {
+		m.queue.Forget(key)
+		m.queue.AddAfter(key, next)
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	klog.FromContext(ctx).Error(err, "The serving CA is not as it should be, trying again")
+	m.queue.AddRateLimited(key)
+}
+
+// sync works with what the Secret holds, writes to it what is due, and tells when to
+// look again. What it writes comes back through the watch.
+func (m *Managed) sync(ctx context.Context) (time.Duration, error) {
+	secret, err := m.cached()
+	if err != nil {
+		return 0, err
+	}
+	if secret != nil {
+		m.adopt(read(secret))
+	}
+	decided, err := plan(observation{
+		secret: secret,
+		held:   m.held,
+		inUse:  m.issuer,
+		now:    m.config.Clock.Now(),
+		known:  m.known,
+		fresh:  func() (*authority, error) { return newAuthority(m.config.Clock.Now(), m.config.CALifetime) },
+	})
+	if err == nil {
+		err = m.act(ctx, secret, decided)
+	}
+	err = errors.Join(m.serve(ctx), err)
+	if err != nil && m.leaf == nil {
+		m.fail(err)
+	}
+	return m.pause(decided.action == keep), err
+}
+
+// cached is the Secret as the watch has it, nil if there is none.
+func (m *Managed) cached() (*corev1.Secret, error) {
+	obj, exists, err := m.informer.GetStore().GetByKey(m.config.Namespace + "/" + m.config.Name)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return obj.(*corev1.Secret), nil
+}
+
+// adopt works with what was found from now on. What is damaged is no match for what is
+// in memory, but better than nothing.
+func (m *Managed) adopt(found reading) {
+	usable := found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter)
+	if usable && (found.whole() || m.held == nil) {
+		m.held = &found.state
+	}
+}

@@ -1,0 +1,447 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
+)
+
+// registered stands for the webhook configurations: what a registration writes into
+// them a moment after the leader's caBundle changes.
+type registered struct {
+	mu     sync.Mutex
+	bundle []byte
+	since  map[string]time.Time
+}
+
+func (r *registered) write(bundle []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bundle = bytes.Clone(bundle)
+	for _, ca := range parse(bundle) {
+		if _, ok := r.since[string(ca.Raw)]; !ok {
+			r.since[string(ca.Raw)] = time.Now()
+		}
+	}
+}
+
+func (r *registered) published(ca *x509.Certificate) (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, ok := r.since[string(ca.Raw)]
+	return since, ok
+}
+
+func parse(bundle []byte) []*x509.Certificate {
+	var all []*x509.Certificate
+	for block := range strings.SplitSeq(string(bundle), "-----END CERTIFICATE-----\n") {
+		if block == "" {
+			continue
+		}
+		ca, err := readCA([]byte(block + "-----END CERTIFICATE-----\n"))
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, ca)
+	}
+	return all
+}
+
+// accepts is what kube-apiserver does with the leaf that m serves.
+func accepts(m *Managed, bundle []byte, host string) error {
+	pair, err := m.GetCertificate(nil)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: host, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return err
+}
+
+// run starts a replica in the bubble. It ends before the test does.
+func run(t *testing.T, config ManagedConfig) *Managed {
+	t.Helper()
+	m := NewManaged(config)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return m
+}
+
+func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
+	t.Helper()
+	secret, err := client.CoreV1().Secrets(DefaultSecretNamespace).Get(t.Context(), DefaultSecretName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// gauges are the series of the one metric, by the value of their only label.
+func gauges(t *testing.T, registry metrics.KubeRegistry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			got[series.GetLabel()[0].GetValue()] = series.GetGauge().GetValue()
+		}
+	}
+	return got
+}
+
+func pause(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestManagedFirstStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		registry := metrics.NewKubeRegistry()
+		m := run(t, ManagedConfig{
+			Client: client, Hosts: append(ServiceHosts("kube-system", "webhook"), "10.0.0.9"),
+			Metrics: NewMetrics(func(r ...metrics.Registerable) { registry.MustRegister(r...) }),
+		})
+		if err := m.Ready(); err != nil {
+			t.Fatalf("not ready: %v", err)
+		}
+		for _, host := range []string{"127.0.0.1", "webhook.kube-system.svc", "10.0.0.9"} {
+			if err := accepts(m, m.CABundle(), host); err != nil {
+				t.Errorf("the leaf is refused for %s: %v", host, err)
+			}
+		}
+		if err := accepts(m, m.CABundle(), "example.org"); err == nil {
+			t.Error("the leaf is good for a host that it was not asked for")
+		}
+		leaf := m.current.Load().serving.Leaf
+		if leaf.IsCA || leaf.KeyUsage&x509.KeyUsageCertSign != 0 {
+			t.Error("the leaf could sign certificates")
+		}
+		if !leaf.NotBefore.Before(time.Now().Add(-time.Minute)) {
+			t.Errorf("the leaf is valid from %s, which a caller with a slow clock refuses", leaf.NotBefore)
+		}
+		if leaf.SerialNumber.BitLen() < 64 {
+			t.Errorf("the serial number %d is not random", leaf.SerialNumber)
+		}
+		for _, key := range []string{keySchema, keyActiveCert, keyActiveKey} {
+			if len(secretOf(t, client).Data[key]) == 0 {
+				t.Errorf("the Secret lacks %s", key)
+			}
+		}
+		want := map[string]float64{nameServing: float64(leaf.NotAfter.Unix()), nameActiveCA: float64(parse(m.CABundle())[0].NotAfter.Unix())}
+		if diff := cmp.Diff(want, gauges(t, registry)); diff != "" {
+			t.Errorf("metrics (-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestManagedColdStartOfThree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var all []*Managed
+		for range 3 {
+			m := NewManaged(ManagedConfig{Client: client})
+			all = append(all, m)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, m := range all {
+			running.Go(func() {
+				if err := m.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		pause(time.Second)
+		for i, m := range all {
+			if err := m.Ready(); err != nil {
+				t.Errorf("replica %d is not ready: %v", i, err)
+			}
+			if !bytes.Equal(m.CABundle(), all[0].CABundle()) {
+				t.Errorf("replica %d has another caBundle", i)
+			}
+			if err := accepts(m, all[0].CABundle(), "127.0.0.1"); err != nil {
+				t.Errorf("the leaf of replica %d is refused: %v", i, err)
+			}
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+func TestManagedRepairs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		harm func(*testing.T, *fake.Clientset)
+	}{
+		"deleted": {func(t *testing.T, client *fake.Clientset) {
+			if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"emptied": {func(t *testing.T, client *fake.Clientset) {
+			secret := secretOf(t, client)
+			secret.Data = nil
+			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"key damaged": {func(t *testing.T, client *fake.Clientset) {
+			secret := with(secretOf(t, client), keyActiveKey, "rubbish")
+			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset()
+				var told []string
+				m := run(t, ManagedConfig{Client: client, Warn: func(regarding *corev1.ObjectReference, reason, _, _ string) {
+					told = append(told, regarding.Name+" "+reason)
+				}})
+				before, bundle := m.current.Load().serving, m.CABundle()
+				former := string(secretOf(t, client).Data[keyActiveKey])
+				var empty bool
+				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
+				tc.harm(t, client)
+				pause(time.Second)
+				if got := string(secretOf(t, client).Data[keyActiveKey]); got != former {
+					t.Error("the Secret has not got its key back")
+				}
+				if m.current.Load().serving != before {
+					t.Error("the leaf was replaced")
+				}
+				if empty || !bytes.HasPrefix(m.CABundle(), bundle) {
+					t.Error("the caBundle lost the CA")
+				}
+				if diff := cmp.Diff([]string{DefaultSecretName + " ServingCARepaired"}, told); diff != "" {
+					t.Errorf("Events (-want +got)\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// Through three lives of a CA, with rollovers, deletions, damage and a leader that registers
+// two seconds late, no caller ever meets a leaf that it cannot verify.
+func TestManagedNeverRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		configurations := &registered{since: map[string]time.Time{}}
+		leader := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day, Published: configurations.published})
+		follower := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day, Published: func(*x509.Certificate) (time.Time, bool) { return time.Time{}, false }})
+		configurations.write(leader.CABundle())
+		leader.OnChange(func() {
+			time.AfterFunc(2*time.Second, func() { configurations.write(leader.CABundle()) })
+		})
+		seen := map[string]bool{}
+		for look := range 3 * 20 * 24 {
+			time.Sleep(time.Hour)
+			switch {
+			case look%500 == 400:
+				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
+			case look%500 == 200:
+				_, _ = client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""), metav1.UpdateOptions{})
+			}
+			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {
+				configurations.mu.Lock()
+				err := accepts(m, configurations.bundle, "127.0.0.1")
+				configurations.mu.Unlock()
+				if err != nil {
+					t.Fatalf("look %d: the %s is refused: %v", look, name, err)
+				}
+			}
+			seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
+			if certificates := len(parse(leader.CABundle())); certificates > 3 {
+				t.Fatalf("look %d: the caBundle has grown to %d certificates", look, certificates)
+			}
+		}
+		if len(seen) < 5 {
+			t.Errorf("leaves were of %d CAs in three lives with deletions, want at least 5", len(seen))
+		}
+	})
+}
+
+func TestManagedReplacedByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		m := run(t, ManagedConfig{Client: client})
+		former := m.CABundle()
+		other, err := newAuthority(time.Now(), day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := state{active: other}.writeInto(secretOf(t, client))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pause(time.Minute)
+		if err := accepts(m, former, "127.0.0.1"); err != nil {
+			t.Errorf("callers that have the former CA are refused at once: %v", err)
+		}
+		if !bytes.Contains(m.CABundle(), former) || !bytes.Contains(m.CABundle(), certPEM(other.cert)) {
+			t.Error("the caBundle does not have both CAs")
+		}
+		pause(hold)
+		if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {
+			t.Errorf("the new CA is not used: %v", err)
+		}
+	})
+}
+
+func TestManagedExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		expired, err := newAuthority(time.Now().Add(-2*day), day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := state{active: expired}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := run(t, ManagedConfig{Client: fake.NewClientset(secret)})
+		pause(2 * time.Second)
+		if err := accepts(m, m.CABundle(), "127.0.0.1"); err != nil {
+			t.Errorf("after a start with an expired CA: %v", err)
+		}
+	})
+}
+
+func TestManagedRenewsItsLeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := run(t, ManagedConfig{Client: fake.NewClientset(), LeafLifetime: 3 * time.Hour})
+		first := m.current.Load().serving
+		pause(90 * time.Minute)
+		if m.current.Load().serving != first {
+			t.Error("the leaf was renewed in the first half of its life")
+		}
+		pause(time.Hour)
+		if m.current.Load().serving == first {
+			t.Error("the leaf was not renewed at two thirds of its life")
+		}
+	})
+}
+
+func TestManagedLosesARace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		winner, err := newAuthority(time.Now(), day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := state{active: winner}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			_ = client.Tracker().Add(theirs)
+			return false, nil, nil
+		})
+		m := run(t, ManagedConfig{Client: client})
+		if err := accepts(m, certPEM(winner.cert), "127.0.0.1"); err != nil {
+			t.Errorf("the loser does not use what the winner wrote: %v", err)
+		}
+	})
+}
+
+func TestManagedSaysWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var forbidden atomic.Bool
+		forbidden.Store(true)
+		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return forbidden.Load(), nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "create", corev1.Resource("secrets"), DefaultSecretName, "no rights", 0, false)
+		})
+		m := run(t, ManagedConfig{Client: client})
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "create secret kube-system/"+DefaultSecretName) {
+			t.Errorf("Ready = %v, want it to name the Secret", err)
+		}
+		if _, err := m.GetCertificate(nil); err == nil {
+			t.Error("there is a certificate out of nowhere")
+		}
+		if len(m.CABundle()) != 0 {
+			t.Error("there is a caBundle out of nowhere")
+		}
+		forbidden.Store(false)
+		pause(maxBackoff)
+		if err := m.Ready(); err != nil {
+			t.Errorf("not ready after the rights were given: %v", err)
+		}
+	})
+}
+
+// Somebody who undoes every write does not make us flood the apiserver.
+func TestManagedDoesNotFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		m := run(t, ManagedConfig{Client: client})
+		var writes int
+		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			writes++
+			time.AfterFunc(time.Millisecond, func() {
+				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(context.Background(), DefaultSecretName, metav1.DeleteOptions{})
+			})
+			return false, nil, nil
+		})
+		_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
+		pause(time.Minute)
+		if writes < writeBurst || writes > writeBurst+7 {
+			t.Errorf("%d writes in a minute of being deleted, want between %d and %d", writes, writeBurst, writeBurst+7)
+		}
+		if err := m.Ready(); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+	})
+}
+
+func TestSourceKeepsServing(t *testing.T) {
+	t.Parallel()
+	m := NewManaged(ManagedConfig{Client: fake.NewClientset()})
+	a := newCast(t, map[string]int{"a": 0})["a"]
+	m.held = &state{active: a}
+	if err := m.serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.fail(errors.New("boom"))
+	if _, err := m.GetCertificate(nil); err != nil {
+		t.Errorf("trouble took the certificate away: %v", err)
+	}
+}

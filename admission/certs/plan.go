@@ -1,0 +1,204 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// observation is all that plan decides on.
+type observation struct {
+	secret *corev1.Secret    // nil if there is none
+	held   *state            // what this process worked with last, nil at first
+	inUse  *x509.Certificate // the CA of this process's leaf, nil at first
+	now    time.Time
+	// known tells whether callers have had a CA long enough to accept its leaves.
+	known func(*x509.Certificate) bool
+	// fresh makes a new CA.
+	fresh func() (*authority, error)
+}
+
+type action int
+
+const (
+	keep action = iota
+	create
+	update
+	refuse
+)
+
+// decision is what to do with the Secret.
+type decision struct {
+	action action
+	// wanted is what the Secret is to hold. With refuse it is meaningless.
+	wanted state
+	reason string
+}
+
+// draft is a state on its way to what is wanted, and why it had to change.
+type draft struct {
+	observation
+	state
+
+	reasons []string
+}
+
+// plan decides what the Secret is to hold. Whatever it drops from the caBundle has
+// expired or has been followed twice.
+func plan(o observation) (decision, error) {
+	d := draft{observation: o}
+	found := reading{}
+	if o.secret != nil {
+		found = read(o.secret)
+		if found.foreign != "" {
+			return decision{action: refuse, reason: fmt.Sprintf("its %s is %q, this program knows %q only", keySchema, found.foreign, schemaVersion)}, nil
+		}
+		d.state, d.reasons = found.state, found.damage
+	}
+	for _, step := range []func(reading) error{d.restore, d.recall, d.expire, d.ensureActive, d.keepInUse, d.rollOver} {
+		if err := step(found); err != nil {
+			return decision{}, err
+		}
+	}
+	result := decision{wanted: d.state, reason: strings.Join(d.reasons, "; ")}
+	switch {
+	case o.secret == nil:
+		result.action = create
+	case len(d.reasons) > 0:
+		result.action = update
+	}
+	return result, nil
+}
+
+func (d *draft) because(reason string) { d.reasons = append(d.reasons, reason) }
+
+// restore answers a deletion: what leaves are signed with comes back, and a successor
+// is announced. So a person who deletes the Secret to be rid of its key gets that, and
+// no caller notices.
+func (d *draft) restore(reading) error {
+	if d.secret != nil {
+		return nil
+	}
+	if d.held == nil {
+		d.because("there was none")
+		return nil
+	}
+	d.state = *d.held
+	d.because("it was deleted")
+	return d.announce()
+}
+
+// recall fills what damage has left empty from memory, because callers have that
+// already.
+func (d *draft) recall(found reading) error {
+	if len(found.damage) == 0 || d.held == nil {
+		return nil
+	}
+	if d.active == nil {
+		d.active = d.held.active
+	}
+	if d.next == nil && d.held.next != nil && !d.has(d.held.next.cert) {
+		d.next = d.held.next
+	}
+	if d.held.previous != nil {
+		d.keepFormer(d.held.previous)
+	}
+	return nil
+}
+
+// expire drops what no caller accepts any more.
+func (d *draft) expire(reading) error {
+	if d.next != nil && d.over(d.next.cert) {
+		d.next = nil
+		d.because("the announced CA has expired")
+	}
+	if d.previous != nil && d.over(d.previous) {
+		d.previous = nil
+		d.because("the former CA has expired")
+	}
+	return nil
+}
+
+// ensureActive finds somebody to sign leaves.
+func (d *draft) ensureActive(found reading) error {
+	if d.active != nil && !d.over(d.active.cert) {
+		return nil
+	}
+	if d.active != nil {
+		d.because("the active CA has expired")
+	}
+	d.active = d.next
+	d.next = nil
+	if d.active == nil {
+		fresh, err := d.fresh()
+		if err != nil {
+			return err
+		}
+		d.active = fresh
+	}
+	d.keepFormer(found.outgoing)
+	return nil
+}
+
+// keepInUse keeps a CA in the caBundle that somebody has just put another one in place
+// of: the leaf of this process is still of it.
+func (d *draft) keepInUse(reading) error {
+	if d.keepFormer(d.inUse) {
+		d.because("the CA of leaves in use was missing")
+	}
+	return nil
+}
+
+func (d *draft) keepFormer(former *x509.Certificate) bool {
+	if former == nil || d.previous != nil || d.has(former) || d.over(former) {
+		return false
+	}
+	d.previous = former
+	return true
+}
+
+// rollOver takes the next step of a rollover once it is due. One that is announced
+// here is never promoted in the same step.
+func (d *draft) rollOver(reading) error {
+	switch {
+	case d.next == nil && !d.now.Before(twoThirds(d.active.cert)):
+		d.because("the active CA has lived two thirds of its life")
+		return d.announce()
+	case d.next != nil && d.secret != nil && (d.known(d.next.cert) || !d.now.Before(lastCall(d.state))):
+		d.previous, d.active, d.next = d.active.cert, d.next, nil
+		d.because("the announced CA is known to callers")
+	}
+	return nil
+}
+
+func (d *draft) announce() error {
+	if d.next != nil {
+		return nil
+	}
+	fresh, err := d.fresh()
+	if err != nil {
+		return err
+	}
+	d.next = fresh
+	return nil
+}
+
+func (d *draft) over(certificate *x509.Certificate) bool {
+	return !d.now.Before(certificate.NotAfter)
+}
+
+// lastCall is when an announced CA is promoted even if nobody confirms that callers
+// have it, such as when a person keeps the caBundle by hand: a twelfth of its life
+// before the active one ends, and not before half of what was left has passed.
+func lastCall(s state) time.Time {
+	end := s.active.cert.NotAfter
+	life := end.Sub(s.active.cert.NotBefore)
+	left := end.Sub(s.next.cert.NotBefore.Add(backdate))
+	return end.Add(-min(life/12, left/2))
+}

@@ -1,0 +1,111 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// The names of certificates in NotAfter and in the metric.
+const (
+	nameServing    = "serving"
+	nameActiveCA   = "serving-ca"
+	nameNextCA     = "serving-ca-next"
+	namePreviousCA = "serving-ca-previous"
+)
+
+// Source is a serving certificate, the caBundle to verify it with, and who wants to
+// know when they change. It is empty until its Files or Managed has filled it.
+type Source struct {
+	clock   clock.PassiveClock
+	metrics *Metrics
+	current atomic.Pointer[snapshot]
+
+	mu      sync.Mutex
+	changed []func()
+}
+
+// snapshot is immutable.
+type snapshot struct {
+	serving  *tls.Certificate // nil while there is none
+	bundle   []byte
+	notAfter map[string]time.Time
+	trouble  error // why there is none, or what is wrong besides
+}
+
+func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
+	s := &Source{clock: clock, metrics: metrics}
+	s.current.Store(&snapshot{trouble: errors.New("the serving certificate is not loaded yet")})
+	return s
+}
+
+// GetCertificate is for tls.Config. It fails while there is no certificate.
+func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	current := s.current.Load()
+	if current.serving == nil {
+		return nil, current.trouble
+	}
+	return current.serving, nil
+}
+
+// CABundle is the PEM to register. It is empty while there is no certificate, and for
+// files that come without a CA, which the apiserver's system roots must know then.
+// Callers must not modify it.
+func (s *Source) CABundle() []byte { return s.current.Load().bundle }
+
+// NotAfter is the end of each certificate's life by name: "serving", "serving-ca",
+// "serving-ca-next" and "serving-ca-previous", as far as they exist.
+func (s *Source) NotAfter() map[string]time.Time { return maps.Clone(s.current.Load().notAfter) }
+
+// Ready is nil when there is a certificate that callers can accept today.
+func (s *Source) Ready() error {
+	current := s.current.Load()
+	if current.serving == nil {
+		return current.trouble
+	}
+	if end := current.notAfter[nameServing]; s.clock.Now().After(end) {
+		return fmt.Errorf("the serving certificate has expired at %s", end.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// OnChange has notify called whenever the certificate or the caBundle is another. It
+// must not block.
+func (s *Source) OnChange(notify func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = append(s.changed, notify)
+}
+
+// set makes next what is served. Only one goroutine of its owner calls it.
+func (s *Source) set(next *snapshot) {
+	last := s.current.Swap(next)
+	s.metrics.show(next.notAfter)
+	if last.serving == next.serving && bytes.Equal(last.bundle, next.bundle) {
+		return
+	}
+	s.mu.Lock()
+	changed := slices.Clone(s.changed)
+	s.mu.Unlock()
+	for _, notify := range changed {
+		notify()
+	}
+}
+
+// fail records what is wrong. What is served is still served.
+func (s *Source) fail(err error) {
+	next := *s.current.Load()
+	next.trouble = err
+	s.current.Store(&next)
+}

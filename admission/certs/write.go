@@ -1,0 +1,75 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// act writes. Losing a race is no error: what the winner wrote comes through the watch.
+func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decision) error {
+	if decided.action == keep {
+		return nil
+	}
+	if decided.action == refuse {
+		return fmt.Errorf("use secret %s/%s: %s", m.config.Namespace, m.config.Name, decided.reason)
+	}
+	if !m.writes.AllowN(m.config.Clock.Now(), 1) {
+		klog.FromContext(ctx).V(2).Info("The Secret of the serving CA is written too often, waiting", "secret", m.ref(), "reason", decided.reason)
+		return nil
+	}
+	if secret == nil {
+		return m.create(ctx, decided)
+	}
+	return m.update(ctx, secret, decided)
+}
+
+func (m *Managed) create(ctx context.Context, decided decision) error {
+	secret, err := decided.wanted.writeInto(emptySecret(m.config.Namespace, m.config.Name))
+	if err != nil {
+		return err
+	}
+	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
+	}
+	m.written(ctx, decided.reason, m.held != nil)
+	return nil
+}
+
+func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided decision) error {
+	wanted, err := decided.wanted.writeInto(secret)
+	if err != nil {
+		return err
+	}
+	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: fieldManager})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("update secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
+	}
+	m.written(ctx, decided.reason, len(read(secret).damage) > 0)
+	return nil
+}
+
+// written tells what was done; what somebody else had done before becomes an Event.
+func (m *Managed) written(ctx context.Context, reason string, repaired bool) {
+	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", m.ref(), "reason", reason)
+	if repaired && m.config.Warn != nil {
+		m.config.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
+			"ServingCARepaired", "Repair", "wrote the serving CA again: "+reason)
+	}
+}
+
+func (m *Managed) ref() klog.ObjectRef { return klog.KRef(m.config.Namespace, m.config.Name) }

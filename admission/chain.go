@@ -1,0 +1,175 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/klog/v2"
+)
+
+// Link is one plugin of a chain under the name it is enabled by.
+type Link struct {
+	Name   string
+	Plugin Plugin
+	// Metrics counts what the plugin does. Nil counts nothing.
+	Metrics *Metrics
+}
+
+// Chain is a list of plugins that is itself one. The order is the order of calls: a
+// mutator sees what those before it made of the object. A request that no plugin
+// matches is allowed as it is.
+type Chain []Link
+
+var (
+	_ Mutator   = Chain{}
+	_ Validator = Chain{}
+)
+
+// Rules is the union of what the plugins match.
+func (c Chain) Rules() []Rule {
+	return Union(append(c.MutatingRules(), c.ValidatingRules()...))
+}
+
+// MutatingRules is the union of what the mutators match.
+func (c Chain) MutatingRules() []Rule {
+	var rules []Rule
+	for _, link := range c {
+		if mutator, ok := link.Plugin.(Mutator); ok {
+			rules = append(rules, mutatingRules(mutator)...)
+		}
+	}
+	return Union(rules)
+}
+
+// ValidatingRules is the union of what the validators match.
+func (c Chain) ValidatingRules() []Rule {
+	var rules []Rule
+	for _, link := range c {
+		if validator, ok := link.Plugin.(Validator); ok {
+			rules = append(rules, validator.Rules()...)
+		}
+	}
+	return Union(rules)
+}
+
+func mutatingRules(mutator Mutator) []Rule {
+	if selective, ok := mutator.(SelectiveMutator); ok {
+		return selective.MutatingRules()
+	}
+	return mutator.Rules()
+}
+
+// Names lists the plugins in their order.
+func (c Chain) Names() []string {
+	names := make([]string, len(c))
+	for i, link := range c {
+		names[i] = link.Name
+	}
+	return names
+}
+
+// Ready is nil once every plugin is ready. Requests do not need it: Admit and
+// Validate ask the plugins that match.
+func (c Chain) Ready(ctx context.Context) error {
+	for _, link := range c {
+		if err := link.Plugin.Ready(ctx); err != nil {
+			return fmt.Errorf("plugin %s: %w", link.Name, err)
+		}
+	}
+	return nil
+}
+
+// Admit calls the mutators that match request, in order, each with the object as
+// patched so far. It stops at the first refusal, and then outcome holds no patch.
+func (c Chain) Admit(ctx context.Context, request *Request, outcome *Outcome) error {
+	current := *request
+	var pending []PatchOperation
+	for _, link := range c {
+		mutator, ok := link.Plugin.(Mutator)
+		if !ok || !anyMatches(mutatingRules(mutator), &current) {
+			continue
+		}
+		object, err := applyPatch(current.Object, pending)
+		if err != nil {
+			outcome.Patch = nil
+			return Internal(fmt.Errorf("apply the patch of the plugins before %s: %w", link.Name, err))
+		}
+		current.Object = object
+		said, err := link.call(ctx, pathMutate, mutator.Admit, &current)
+		outcome.add(said)
+		if err != nil {
+			outcome.Patch = nil
+			return err
+		}
+		outcome.Patch = append(outcome.Patch, said.Patch...)
+		pending = said.Patch
+	}
+	return nil
+}
+
+// Validate calls the validators that match request, in order, and returns the first
+// refusal.
+func (c Chain) Validate(ctx context.Context, request *Request, outcome *Outcome) error {
+	for _, link := range c {
+		validator, ok := link.Plugin.(Validator)
+		if !ok || !anyMatches(validator.Rules(), request) {
+			continue
+		}
+		said, err := link.call(ctx, pathValidate, validator.Validate, request)
+		outcome.add(said)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// call lets one plugin decide, once it is ready. What it says is kept apart from what
+// the others said, so that it can neither read nor undo it.
+func (l Link) call(ctx context.Context, path string, decide func(context.Context, *Request, *Outcome) error, request *Request) (*Outcome, error) {
+	finish := l.Metrics.pluginStarts(path, l.Name)
+	said := &Outcome{}
+	err := l.guarded(ctx, func(ctx context.Context) error {
+		if err := l.Plugin.Ready(ctx); err != nil {
+			return notReady(request, err)
+		}
+		return decide(ctx, request, said)
+	})
+	if err == nil && len(said.Patch) > 0 && request.Object == nil {
+		err = Internal(fmt.Errorf("plugin %s patched a request that has no object", l.Name))
+	}
+	finish(said, err)
+	return said, err
+}
+
+// guarded turns a panic of the plugin into a refusal that names it. The request does
+// not get through, and the process lives on.
+func (l Link) guarded(ctx context.Context, decide func(context.Context) error) (err error) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("plugin", l.Name))
+	defer recoverAs(ctx, &err, "plugin "+l.Name)
+	return decide(ctx)
+}
+
+// notReady is Forbidden, as upstream has it, unless the plugin chose its own status.
+func notReady(request *Request, err error) error {
+	if hasStatus(err) {
+		return err
+	}
+	return Forbidden(request, err)
+}
+
+// add takes over what a plugin said besides its patch.
+func (o *Outcome) add(said *Outcome) {
+	o.Warnings = append(o.Warnings, said.Warnings...)
+	for _, key := range slices.Sorted(maps.Keys(said.AuditAnnotations)) {
+		if o.AuditAnnotations == nil {
+			o.AuditAnnotations = map[string]string{}
+		}
+		o.AuditAnnotations[key] = said.AuditAnnotations[key]
+	}
+}

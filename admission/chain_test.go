@@ -1,0 +1,286 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sees is a mutator that writes down the object it gets.
+func sees(seen *[]string) decide {
+	return func(_ context.Context, request *Request, _ *Outcome) error {
+		*seen = append(*seen, string(request.Object))
+		return nil
+	}
+}
+
+func warns(text string, then error) decide {
+	return func(_ context.Context, _ *Request, outcome *Outcome) error {
+		outcome.Warnings = append(outcome.Warnings, text)
+		outcome.AuditAnnotations = map[string]string{text: "said"}
+		return then
+	}
+}
+
+func panics(value any) decide {
+	return func(context.Context, *Request, *Outcome) error { panic(value) }
+}
+
+func patchOf(outcome *Outcome) []string {
+	var lines []string
+	for _, o := range outcome.Patch {
+		lines = append(lines, o.Op+" "+o.Path+" "+string(o.Value))
+	}
+	return lines
+}
+
+func TestChainAdmit(t *testing.T) {
+	t.Parallel()
+	const plain = `{"metadata":{"name":"web"},"spec":{}}`
+	other := mutator{base{rules: []Rule{{Resource: "services", Operations: []Operation{Any}}}}, panics("must not be called")}
+	cases := map[string]struct {
+		reason   string
+		chain    func(seen *[]string) Chain
+		request  *Request
+		seen     []string
+		patch    []string
+		warnings []string
+		refusal  string
+	}{
+		"empty chain": {
+			reason: "nothing objects",
+			chain:  func(*[]string) Chain { return nil },
+		},
+		"no match": {
+			reason: "a plugin that does not match is not called",
+			chain:  func(*[]string) Chain { return Chain{{Name: "other", Plugin: other}} },
+		},
+		"validator": {
+			reason: "it has no say in mutation",
+			chain:  func(*[]string) Chain { return Chain{{Name: "v", Plugin: validates(panics("must not be called"))}} },
+		},
+		"one mutator": {
+			reason: "it sees the object as it came",
+			chain:  func(seen *[]string) Chain { return Chain{{Name: "a", Plugin: mutates(sees(seen))}} },
+			seen:   []string{plain},
+		},
+		"later mutators see the patches": {
+			reason: "and the patch of all is the patches in order",
+			chain: func(seen *[]string) Chain {
+				return Chain{
+					{Name: "a", Plugin: mutates(adds("/spec/a", `1`))},
+					{Name: "other", Plugin: other},
+					{Name: "b", Plugin: mutates(sees(seen))},
+					{Name: "c", Plugin: mutates(adds("/spec/c", `2`))},
+					{Name: "d", Plugin: mutates(sees(seen))},
+				}
+			},
+			seen:  []string{`{"metadata":{"name":"web"},"spec":{"a":1}}`, `{"metadata":{"name":"web"},"spec":{"a":1,"c":2}}`},
+			patch: []string{"add /spec/a 1", "add /spec/c 2"},
+		},
+		"unknown fields and numbers survive": {
+			reason: "objects are bytes",
+			chain: func(seen *[]string) Chain {
+				return Chain{{Name: "a", Plugin: mutates(adds("/b", `[]`))}, {Name: "b", Plugin: mutates(sees(seen))}}
+			},
+			request: &Request{Resource: pods, Operation: Create, Object: []byte(`{"a":{"z":18446744073709551617,"a":1.50}}`)},
+			seen:    []string{`{"a":{"z":18446744073709551617,"a":1.50},"b":[]}`},
+			patch:   []string{"add /b []"},
+		},
+		"the first refusal ends it": {
+			reason: "nobody after it is called, and no patch is left",
+			chain: func(*[]string) Chain {
+				return Chain{
+					{Name: "a", Plugin: mutates(adds("/spec/a", `1`))},
+					{Name: "b", Plugin: mutates(refuse)},
+					{Name: "c", Plugin: mutates(panics("must not be called"))},
+				}
+			},
+			refusal: `pods "web" is forbidden: boom`,
+		},
+		"warnings go on": {
+			reason: "also those of who refuses",
+			chain: func(*[]string) Chain {
+				return Chain{{Name: "a", Plugin: mutates(warns("first", nil))}, {Name: "b", Plugin: mutates(warns("second", errBoom))}}
+			},
+			warnings: []string{"first", "second"},
+			refusal:  "boom",
+		},
+		"not ready": {
+			reason: "Forbidden, in upstream's words",
+			chain: func(*[]string) Chain {
+				notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return errNotReady }}
+				return Chain{{Name: "a", Plugin: mutator{notYet, panics("must not be called")}}}
+			},
+			refusal: `pods "web" is forbidden: not yet ready to handle request`,
+		},
+		"not ready with a status": {
+			reason: "a plugin may choose its own",
+			chain: func(*[]string) Chain {
+				notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return TooManyRequests("soon", 1) }}
+				return Chain{{Name: "a", Plugin: mutator{notYet, panics("must not be called")}}}
+			},
+			refusal: "soon",
+		},
+		"panic": {
+			reason: "a refusal that names the plugin and tells nothing of the object",
+			chain: func(*[]string) Chain {
+				return Chain{{Name: "a", Plugin: mutates(panics(`{"secret":"hunter2"}`))}}
+			},
+			refusal: "Internal error occurred: plugin a panicked; the log of sa-controller-manager has the details",
+		},
+		"broken patch": {
+			reason: "it is found when the next plugin needs the object",
+			chain: func(*[]string) Chain {
+				return Chain{{Name: "a", Plugin: mutates(adds("/no/such", `1`))}, {Name: "b", Plugin: mutates(allow)}}
+			},
+			refusal: "Internal error occurred: apply the patch of the plugins before b: ",
+		},
+		"patch without object": {
+			reason: "there is nothing to patch",
+			chain: func(*[]string) Chain {
+				all := mutator{base{rules: []Rule{{Resource: "pods", Operations: []Operation{Any}}}}, adds("/a", `1`)}
+				return Chain{{Name: "a", Plugin: all}}
+			},
+			request: &Request{Resource: pods, Operation: Delete, Name: "web"},
+			refusal: "Internal error occurred: plugin a patched a request that has no object",
+		},
+		"chain in a chain": {
+			reason: "a chain is a plugin",
+			chain: func(seen *[]string) Chain {
+				inner := Chain{{Name: "a", Plugin: mutates(adds("/spec/a", `1`))}}
+				return Chain{{Name: "inner", Plugin: inner}, {Name: "b", Plugin: mutates(sees(seen))}}
+			},
+			seen:  []string{`{"metadata":{"name":"web"},"spec":{"a":1}}`},
+			patch: []string{"add /spec/a 1"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			request := tc.request
+			if request == nil {
+				request = createPod("web")
+			}
+			before := string(request.Object)
+			var seen []string
+			outcome := &Outcome{}
+			err := tc.chain(&seen).Admit(t.Context(), request, outcome)
+			if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.refusal)) {
+				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.refusal)
+			}
+			if diff := cmp.Diff(tc.seen, seen); diff != "" {
+				t.Errorf("%s: objects seen (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.patch, patchOf(outcome)); diff != "" {
+				t.Errorf("%s: patch (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.warnings, outcome.Warnings); diff != "" {
+				t.Errorf("%s: warnings (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(len(tc.warnings), len(outcome.AuditAnnotations)); diff != "" {
+				t.Errorf("%s: audit annotations (-want +got):\n%s", tc.reason, diff)
+			}
+			if string(request.Object) != before {
+				t.Errorf("%s: the request changed to %s", tc.reason, request.Object)
+			}
+		})
+	}
+}
+
+func TestChainValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		chain   Chain
+		refusal string
+	}{
+		"empty":          {reason: "nothing objects"},
+		"mutator":        {reason: "it has no say in validation", chain: Chain{{Name: "m", Plugin: mutates(refuse)}}},
+		"all agree":      {reason: "allowed", chain: Chain{{Name: "a", Plugin: validates(allow)}, {Name: "b", Plugin: validates(allow)}}},
+		"first in order": {reason: "the second refusal is not heard", chain: Chain{{Name: "a", Plugin: validates(allow)}, {Name: "b", Plugin: validates(warns("b", errBoom))}, {Name: "c", Plugin: validates(panics(1))}}, refusal: "boom"},
+		"no match":       {reason: "skipped", chain: Chain{{Name: "a", Plugin: validator{base{}, refuse}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := tc.chain.Validate(t.Context(), createPod("web"), &Outcome{})
+			if got := text(err); got != tc.refusal {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.refusal)
+			}
+		})
+	}
+}
+
+func TestValidatorsCannotPatch(t *testing.T) {
+	t.Parallel()
+	outcome := &Outcome{}
+	if err := (Chain{{Name: "a", Plugin: validates(adds("/a", `1`))}}).Validate(t.Context(), createPod("web"), outcome); err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Patch) > 0 {
+		t.Errorf("a validator's patch got through: %v", patchOf(outcome))
+	}
+}
+
+func TestChainRules(t *testing.T) {
+	t.Parallel()
+	chain := Chain{
+		{Name: "a", Plugin: mutates(allow)},
+		{Name: "b", Plugin: validates(allow)},
+		{Name: "c", Plugin: validator{base{rules: []Rule{{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []Operation{Update}}}}, allow}},
+	}
+	lines := func(rules []Rule) []string {
+		var lines []string
+		for _, r := range rules {
+			lines = append(lines, r.String())
+		}
+		return lines
+	}
+	want := map[string][]string{
+		"all":        {"CREATE pods", "UPDATE pods/ephemeralcontainers"},
+		"mutating":   {"CREATE pods"},
+		"validating": {"CREATE pods", "UPDATE pods/ephemeralcontainers"},
+	}
+	got := map[string][]string{"all": lines(chain.Rules()), "mutating": lines(chain.MutatingRules()), "validating": lines(chain.ValidatingRules())}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, chain.Names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+func TestChainReady(t *testing.T) {
+	t.Parallel()
+	notYet := mutator{base{ready: func(context.Context) error { return errBoom }}, allow}
+	chain := Chain{{Name: "a", Plugin: mutates(allow)}, {Name: "b", Plugin: notYet}}
+	if err := chain.Ready(t.Context()); !errors.Is(err, errBoom) || err.Error() != "plugin b: boom" {
+		t.Errorf("got %v, want the plugin and its reason", err)
+	}
+	if err := chain[:1].Ready(t.Context()); err != nil {
+		t.Errorf("a ready chain is not ready: %v", err)
+	}
+}
+
+func TestApplyPatchWithoutOperationsCopiesNothing(t *testing.T) {
+	t.Parallel()
+	object := []byte(`{ "a" : 1 }`)
+	got, err := applyPatch(object, nil)
+	if err != nil || &got[0] != &object[0] {
+		t.Errorf("got %s, %v; want the same bytes", got, err)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,135 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A refusal is an error that a plugin returns. The functions below make the usual
+// ones. Any other error that is an apierrors.APIStatus keeps its code, reason and
+// details; a plain error becomes 500 InternalError. The apiserver hands all of it
+// to the user and puts `admission webhook "..." denied the request: ` in front of
+// the message.
+
+// Forbidden refuses request with 403 and the text that kube-apiserver's own plugins
+// give: `pods "web" is forbidden: reason` (admission.NewForbidden in k8s.io/apiserver).
+// A reason that is Forbidden already is returned as it is.
+func Forbidden(request *Request, reason error) error {
+	if apierrors.IsForbidden(reason) {
+		return reason
+	}
+	return apierrors.NewForbidden(request.groupResource(), request.displayName(), reason)
+}
+
+// NotFound refuses request with 404: `pods "web" not found`.
+func NotFound(request *Request) error {
+	return apierrors.NewNotFound(request.groupResource(), request.displayName())
+}
+
+// TooManyRequests refuses with 429. Clients try again after retryAfter, which is
+// rounded up to whole seconds and is at least one: without the number the apiserver
+// sends no Retry-After header, and then nobody tries again.
+func TooManyRequests(message string, retryAfter time.Duration) error {
+	return apierrors.NewTooManyRequests(message, wholeSeconds(retryAfter))
+}
+
+// ServerTimeout refuses with 500 ServerTimeout: what the request needs is not there
+// yet and is expected soon. Resource is what was being waited for, operation what it
+// was wanted for. An empty message gives the usual text. Clients try again after
+// retryAfter, see TooManyRequests.
+func ServerTimeout(resource schema.GroupResource, operation, message string, retryAfter time.Duration) error {
+	refusal := apierrors.NewServerTimeout(resource, operation, wholeSeconds(retryAfter))
+	if message != "" {
+		refusal.ErrStatus.Message = message
+	}
+	return refusal
+}
+
+// Internal refuses with 500: the request may be fine, and something here is not.
+func Internal(err error) error { return apierrors.NewInternalError(err) }
+
+// invalidReview refuses with code, for a call that is not a usable AdmissionReview.
+func invalidReview(code int32, reason metav1.StatusReason, format string, args ...any) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    code,
+		Reason:  reason,
+		Message: fmt.Sprintf(format, args...),
+	}}
+}
+
+// statusOf is the one place where an error becomes what the client sees. The result
+// is never shared and is always a failure with a code of 400 or more, because the
+// apiserver would rewrite anything else.
+func statusOf(err error) *metav1.Status {
+	status := asStatus(err).DeepCopy()
+	status.Status = metav1.StatusFailure
+	if status.Code < http.StatusBadRequest {
+		status.Code = http.StatusInternalServerError
+	}
+	return status
+}
+
+func asStatus(err error) *metav1.Status {
+	if api := apierrors.APIStatus(nil); errors.As(err, &api) {
+		status := api.Status()
+		return &status
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &apierrors.NewTimeoutError(err.Error(), 1).ErrStatus
+	}
+	return &apierrors.NewInternalError(err).ErrStatus
+}
+
+// hasStatus tells whether err chose its own status.
+func hasStatus(err error) bool {
+	api := apierrors.APIStatus(nil)
+	return errors.As(err, &api)
+}
+
+func wholeSeconds(d time.Duration) int {
+	return max(1, int(math.Ceil(d.Seconds())))
+}
+
+func (r *Request) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
+}
+
+// displayName is the name to use in messages. An object that gets its name from
+// generateName has none yet. The words for "no name" are upstream's; the one with
+// the slash can never be a real name.
+func (r *Request) displayName() string {
+	if r.Name != "" {
+		return r.Name
+	}
+	if r.Object == nil {
+		return "Unknown"
+	}
+	var object struct {
+		Metadata *struct {
+			Name         string `json:"name"`
+			GenerateName string `json:"generateName"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(r.Object, &object); err != nil || object.Metadata == nil {
+		return "Unknown/errorGettingName"
+	}
+	for _, name := range []string{object.Metadata.Name, object.Metadata.GenerateName} {
+		if name != "" {
+			return name
+		}
+	}
+	return "Unknown"
+}

@@ -1,0 +1,131 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestForbiddenNamesTheObject(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		request Request
+		want    string
+	}{
+		"name of the request":  {reason: "it counts before the object's", request: Request{Resource: pods, Name: "web", Object: []byte(`{"metadata":{"name":"other"}}`)}, want: `pods "web" is forbidden: boom`},
+		"name of the object":   {reason: "the request has none", request: Request{Resource: pods, Object: []byte(`{"metadata":{"name":"web","generateName":"w-"}}`)}, want: `pods "web" is forbidden: boom`},
+		"generateName":         {reason: "there is no name yet", request: Request{Resource: pods, Object: []byte(`{"metadata":{"generateName":"web-"}}`)}, want: `pods "web-" is forbidden: boom`},
+		"no name at all":       {reason: "upstream's word", request: Request{Resource: pods, Object: []byte(`{"metadata":{}}`)}, want: `pods "Unknown" is forbidden: boom`},
+		"no object":            {reason: "upstream's word", request: Request{Resource: pods}, want: `pods "Unknown" is forbidden: boom`},
+		"object without meta":  {reason: "upstream's words", request: Request{Resource: pods, Object: []byte(`{"command":["sh"]}`)}, want: `pods "Unknown/errorGettingName" is forbidden: boom`},
+		"object that is none":  {reason: "no panic", request: Request{Resource: pods, Object: []byte(`[1`)}, want: `pods "Unknown/errorGettingName" is forbidden: boom`},
+		"resource of a group":  {reason: "the group is part of the text", request: Request{Resource: metav1.GroupVersionResource{Group: "apps", Resource: "deployments"}, Name: "web"}, want: `deployments.apps "web" is forbidden: boom`},
+		"subresource is quiet": {reason: "as upstream, the text names the resource", request: Request{Resource: pods, SubResource: "exec", Name: "web"}, want: `pods "web" is forbidden: boom`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := Forbidden(&tc.request, errBoom)
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s: %v is not Forbidden", tc.reason, err)
+			}
+			if again := Forbidden(&tc.request, err); !errors.Is(again, err) || again.Error() != err.Error() {
+				t.Errorf("%s: Forbidden twice gives %v", tc.reason, again)
+			}
+		})
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	t.Parallel()
+	request := createPod("web")
+	accounts := schema.GroupResource{Resource: "serviceaccounts"}
+	podDetails := &metav1.StatusDetails{Name: "web", Kind: "pods"}
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   metav1.Status
+	}{
+		"forbidden": {
+			reason: "code, reason and details are upstream's",
+			err:    Forbidden(request, errBoom),
+			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
+		},
+		"wrapped": {
+			reason: "the status counts, however deep it is",
+			err:    fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
+			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
+		},
+		"not found": {
+			reason: "404",
+			err:    NotFound(request),
+			want:   metav1.Status{Status: "Failure", Code: 404, Reason: "NotFound", Message: `pods "web" not found`, Details: podDetails},
+		},
+		"too many requests": {
+			reason: "retryAfterSeconds makes clients try again, and a fraction rounds up",
+			err:    TooManyRequests("busy", 1200*time.Millisecond),
+			want:   metav1.Status{Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 2}},
+		},
+		"server timeout": {
+			reason: "never less than a second",
+			err:    ServerTimeout(accounts, "create pod", "no token yet", 0),
+			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "ServerTimeout", Message: "no token yet", Details: &metav1.StatusDetails{Name: "create pod", Kind: "serviceaccounts", RetryAfterSeconds: 1}},
+		},
+		"server timeout without words": {
+			reason: "apimachinery has some",
+			err:    ServerTimeout(accounts, "create pod", "", time.Second),
+			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "ServerTimeout", Message: "The create pod operation against serviceaccounts could not be completed at this time, please try again.", Details: &metav1.StatusDetails{Name: "create pod", Kind: "serviceaccounts", RetryAfterSeconds: 1}},
+		},
+		"internal": {
+			reason: "500",
+			err:    Internal(errBoom),
+			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "InternalError", Message: "Internal error occurred: boom", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "boom"}}}},
+		},
+		"plain": {
+			reason: "an error of no kind is ours",
+			err:    errBoom,
+			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "InternalError", Message: "Internal error occurred: boom", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "boom"}}}},
+		},
+		"deadline": {
+			reason: "time ran out; it may not the next time",
+			err:    fmt.Errorf("wait for account: %w", context.DeadlineExceeded),
+			want:   metav1.Status{Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: wait for account: context deadline exceeded", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
+		},
+		"a status that says success": {
+			reason: "a refusal must look like one",
+			err:    &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusSuccess, Code: 200}},
+			want:   metav1.Status{Status: "Failure", Code: 500, Message: ""},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, *statusOf(tc.err)); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestStatusOfIsNotShared(t *testing.T) {
+	t.Parallel()
+	err := Forbidden(createPod("web"), errBoom)
+	statusOf(err).Details.Name = "changed"
+	if got := statusOf(err).Details.Name; got != "web" {
+		t.Errorf("one answer changed another: name %q", got)
+	}
+}

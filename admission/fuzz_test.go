@@ -1,0 +1,77 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzReview sends any bytes as a review. Whatever they are, the answer is a
+// well-formed AdmissionReview, and it has the uid if an independent reader finds one.
+func FuzzReview(f *testing.F) {
+	for _, seed := range []string{
+		"",
+		"null",
+		"[]",
+		"{}",
+		createReview("v1"),
+		createReview("v1beta1"),
+		createReview("v2"),
+		createReview("v1")[:120],
+		createReview("v1") + "}",
+		reviewOf("v1", `,"operation":"DELETE","object":null,"oldObject":{}`),
+		reviewOf("v1", `,"operation":"CREATE","object":[]`),
+		reviewOf("v1", `,"operation":"CREATE","object":{"a":{"b":[1e400,"\ud800"]}},"object":7,"dryRun":null`),
+		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":""}}`,
+		`{"request":{"uid":"a"},"request":{"uid":"b"}}`,
+		"\xff\xfe{\x00}",
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	// The second plugin has the first one's patch applied.
+	chain := append(patchEverything(), patchEverything()...)
+	webhook := NewWebhook(WebhookConfig{Chain: chain})
+	f.Fuzz(func(t *testing.T, body []byte, mutate bool) {
+		path := "/validate"
+		if mutate {
+			path = "/mutate"
+		}
+		status, answer := ask(t, webhook, post(path, string(body)))
+		response := answer.Response
+		if (status == http.StatusOK) != (response.UID != "") {
+			t.Errorf("HTTP status %d with uid %q", status, response.UID)
+		}
+		if version := answer.APIVersion; version != "admission.k8s.io/v1" && version != "admission.k8s.io/v1beta1" {
+			t.Errorf("apiVersion %q", version)
+		}
+		if uid, ok := uidOf(body); ok && uid != string(response.UID) {
+			t.Errorf("the answer has uid %q, want %q", response.UID, uid)
+		}
+		if response.Patch != nil && !json.Valid(response.Patch) {
+			t.Errorf("the patch is no JSON: %q", response.Patch)
+		}
+	})
+}
+
+// uidOf reads the uid with the standard library. It has no opinion on bodies that are
+// read in more than one way.
+func uidOf(body []byte) (string, bool) {
+	var top map[string]json.RawMessage
+	if !utf8.Valid(body) || json.Unmarshal(body, &top) != nil || top["request"] == nil {
+		return "", false
+	}
+	var request map[string]json.RawMessage
+	if json.Unmarshal(top["request"], &request) != nil || request["uid"] == nil {
+		return "", false
+	}
+	var uid string
+	if json.Unmarshal(request["uid"], &uid) != nil {
+		return "", false
+	}
+	return uid, true
+}

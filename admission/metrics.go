@@ -1,0 +1,110 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// What a plugin or a whole request came to. A refusal is the answer to a bad object;
+// an error is a failure of ours, or one that goes away by itself.
+const (
+	outcomeAllowed = "allowed"
+	outcomePatched = "patched"
+	outcomeRefused = "refused"
+	outcomeError   = "error"
+	// outcomeInvalid and outcomeOverload are requests that no plugin saw.
+	outcomeInvalid  = "invalid"
+	outcomeOverload = "overload"
+)
+
+// Metrics are the series of the webhook and of its plugins. A nil Metrics counts
+// nothing. All methods may be used by several goroutines.
+type Metrics struct {
+	requests *metrics.CounterVec
+	duration *metrics.HistogramVec
+	plugins  *metrics.CounterVec
+	latency  *metrics.HistogramVec
+	inFlight *metrics.Gauge
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	buckets := []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+	m := &Metrics{
+		requests: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "sacm_webhook_requests_total",
+			Help:           "Calls of the webhook by path and outcome. Those of outcome invalid and overload reached no plugin.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path", "outcome"}),
+		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name:           "sacm_webhook_request_duration_seconds",
+			Help:           "Time from the first byte of a call to its answer, waiting included.",
+			Buckets:        buckets,
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path"}),
+		plugins: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "sacm_admission_plugin_requests_total",
+			Help:           "Requests that an admission plugin decided, by path, plugin and outcome.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path", "plugin", "outcome"}),
+		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name:           "sacm_admission_plugin_duration_seconds",
+			Help:           "Time that an admission plugin took, including the wait until it was ready.",
+			Buckets:        buckets,
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"path", "plugin"}),
+		inFlight: metrics.NewGauge(&metrics.GaugeOpts{
+			Name:           "sacm_webhook_requests_in_flight",
+			Help:           "Calls of the webhook that are being decided now.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight)
+	m.inFlight.Set(0)
+	return m
+}
+
+// pluginStarts returns what is to be called once the plugin has decided.
+func (m *Metrics) pluginStarts(path, plugin string) func(*Outcome, error) {
+	if m == nil {
+		return func(*Outcome, error) {}
+	}
+	start := time.Now()
+	return func(said *Outcome, err error) {
+		m.plugins.WithLabelValues(path, plugin, outcomeOf(said, err)).Inc()
+		m.latency.WithLabelValues(path, plugin).Observe(time.Since(start).Seconds())
+	}
+}
+
+// requestEnds counts a call that came in at start.
+func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
+	if m == nil {
+		return
+	}
+	m.requests.WithLabelValues(path, outcome).Inc()
+	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
+}
+
+func (m *Metrics) inFlightAdd(n int) {
+	if m != nil {
+		m.inFlight.Add(float64(n))
+	}
+}
+
+func outcomeOf(said *Outcome, err error) string {
+	if err == nil {
+		if len(said.Patch) > 0 {
+			return outcomePatched
+		}
+		return outcomeAllowed
+	}
+	if code := statusOf(err).Code; code >= http.StatusInternalServerError || code == http.StatusTooManyRequests {
+		return outcomeError
+	}
+	return outcomeRefused
+}

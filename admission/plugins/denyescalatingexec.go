@@ -1,0 +1,73 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"sa-controller-manager/admission"
+)
+
+// DenyEscalatingExec is the name of the plugin that NewDenyEscalatingExec builds.
+const DenyEscalatingExec = "DenyEscalatingExec"
+
+// NewDenyEscalatingExec returns a factory of the plugin that refuses exec into and
+// attach to Pods that are privileged or share the node's processes or IPC: who may exec
+// there is root on the node. Kubernetes had it until 1.20.
+//
+// It asks for the Pod on every call, as Kubernetes did. Unlike there, init and ephemeral
+// containers count too.
+func NewDenyEscalatingExec(client corev1client.PodsGetter) admission.Factory {
+	return func(io.Reader) (admission.Plugin, error) {
+		if client == nil {
+			return nil, errors.New("it has no client to ask for pods")
+		}
+		return &denyEscalatingExec{Handler: admission.NewHandler(admission.Connect), client: client}, nil
+	}
+}
+
+type denyEscalatingExec struct {
+	*admission.Handler
+	client corev1client.PodsGetter
+}
+
+func (d *denyEscalatingExec) Rules() []admission.Rule {
+	return []admission.Rule{
+		{Resource: "pods", SubResource: "exec", Operations: d.Operations()},
+		{Resource: "pods", SubResource: "attach", Operations: d.Operations()},
+	}
+}
+
+func (d *denyEscalatingExec) Validate(ctx context.Context, request *admission.Request, _ *admission.Outcome) error {
+	pod, err := d.client.Pods(request.Namespace).Get(ctx, request.Name, metav1.GetOptions{})
+	if err != nil {
+		return admission.Forbidden(request, err)
+	}
+	if reason := escalation(&pod.Spec); reason != nil {
+		return admission.Forbidden(request, reason)
+	}
+	return nil
+}
+
+// escalation says how a process of the Pod could reach the node, in Kubernetes' words.
+func escalation(spec *corev1.PodSpec) error {
+	if spec.HostPID {
+		return errors.New("cannot exec into or attach to a container using host pid")
+	}
+	if spec.HostIPC {
+		return errors.New("cannot exec into or attach to a container using host ipc")
+	}
+	for _, container := range securityContexts(spec) {
+		if container.Privileged != nil && *container.Privileged {
+			return errors.New("cannot exec into or attach to a privileged container")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/admission"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// request is one for a Pod named web in namespace ns, as far as not said otherwise.
+func request(operation admission.Operation, change func(*admission.Request)) *admission.Request {
+	r := &admission.Request{
+		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Namespace: "ns",
+		Name:      "web",
+		Operation: operation,
+	}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+// decide sends r through a chain with just the plugin: first mutation, then validation,
+// as the apiserver does.
+func decide(t *testing.T, plugin admission.Plugin, r *admission.Request) error {
+	t.Helper()
+	chain := admission.Chain{{Name: "plugin", Plugin: plugin}}
+	if err := chain.Admit(t.Context(), r, &admission.Outcome{}); err != nil {
+		return err
+	}
+	return chain.Validate(t.Context(), r, &admission.Outcome{})
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

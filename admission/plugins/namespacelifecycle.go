@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission"
+)
+
+// NamespaceLifecycle is the name of the plugin that NewNamespaceLifecycle builds.
+const NamespaceLifecycle = "NamespaceLifecycle"
+
+const (
+	// distrustFor is how long the cache is not believed that a namespace is active
+	// after its deletion was seen here. Both numbers are upstream's.
+	distrustFor      = 30 * time.Second
+	distrustedAtMost = 100
+)
+
+// NamespaceLifecycleDeps is what NamespaceLifecycle works with.
+type NamespaceLifecycleDeps struct {
+	// Lister reads the informer's cache, which is filled once Synced is closed.
+	Lister corev1listers.NamespaceLister
+	Synced <-chan struct{}
+	// Client is asked where the cache has no answer or is not to be believed.
+	Client corev1client.NamespacesGetter
+	Clock  clock.Clock
+}
+
+// NewNamespaceLifecycle returns a factory of the plugin that keeps new objects out of
+// namespaces that do not exist or are being deleted, and keeps the three namespaces
+// without which a cluster does not work. It matches all there is.
+//
+// It decides as k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle does. The one
+// difference: a namespace that the cache does not have yet is asked for at once, where
+// upstream sleeps for 50 ms first.
+func NewNamespaceLifecycle(deps NamespaceLifecycleDeps) admission.Factory {
+	return func(io.Reader) (admission.Plugin, error) {
+		if deps.Lister == nil || deps.Client == nil || deps.Clock == nil || deps.Synced == nil {
+			return nil, errors.New("it has no namespaces to look at")
+		}
+		n := &namespaceLifecycle{
+			Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+			deps:    deps,
+			deleted: utilcache.NewLRUExpireCacheWithClock(distrustedAtMost, deps.Clock),
+		}
+		n.SetReadyChannels(deps.Synced)
+		return n, nil
+	}
+}
+
+type namespaceLifecycle struct {
+	*admission.Handler
+	deps    NamespaceLifecycleDeps
+	deleted *utilcache.LRUExpireCache
+}
+
+func (n *namespaceLifecycle) Rules() []admission.Rule {
+	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: n.Operations()}}
+}
+
+func (n *namespaceLifecycle) Validate(ctx context.Context, request *admission.Request, _ *admission.Outcome) error {
+	if request.Kind.Group == "" && request.Kind.Kind == "Namespace" {
+		return n.validateNamespace(request)
+	}
+	if request.Namespace == "" || request.Operation == admission.Delete || isAccessReview(request) {
+		return nil
+	}
+	namespace, err := n.find(ctx, request.Namespace)
+	if apierrors.IsNotFound(err) {
+		return err
+	}
+	if err != nil {
+		return admission.Internal(err)
+	}
+	if request.Operation == admission.Create && namespace.Status.Phase == corev1.NamespaceTerminating {
+		return terminating(request)
+	}
+	return nil
+}
+
+// validateNamespace allows all but the deletion of the immortal, and takes notice of
+// deletions: what is created next may meet a cache that does not know of them.
+func (n *namespaceLifecycle) validateNamespace(request *admission.Request) error {
+	if request.Operation != admission.Delete {
+		return nil
+	}
+	switch request.Name {
+	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
+		return admission.Forbidden(request, errors.New("this namespace may not be deleted"))
+	}
+	if !request.DryRun {
+		n.deleted.Add(request.Name, true, distrustFor)
+	}
+	return nil
+}
+
+// find believes the cache, unless it has no such namespace or could be late.
+func (n *namespaceLifecycle) find(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace, err := n.deps.Lister.Get(name)
+	if err == nil {
+		_, distrusted := n.deleted.Get(name)
+		if !distrusted || namespace.Status.Phase != corev1.NamespaceActive {
+			return namespace, nil
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	return n.deps.Client.Namespaces().Get(ctx, name, metav1.GetOptions{})
+}
+
+// terminating has the cause that controllers look for, to stop trying.
+func terminating(request *admission.Request) error {
+	err := admission.Forbidden(request, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", request.Namespace))
+	if refusal := (*apierrors.StatusError)(nil); errors.As(err, &refusal) {
+		refusal.ErrStatus.Details.Causes = append(refusal.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    corev1.NamespaceTerminatingCause,
+			Message: fmt.Sprintf("namespace %s is being terminated", request.Namespace),
+			Field:   "metadata.namespace",
+		})
+	}
+	return err
+}
+
+// isAccessReview tells whether the answer would give away if a namespace exists, to
+// somebody who may ask no more than what is allowed there.
+func isAccessReview(request *admission.Request) bool {
+	return request.Resource.Group == "authorization.k8s.io" && request.Resource.Resource == "localsubjectaccessreviews"
+}

@@ -1,0 +1,161 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/plugins"
+)
+
+func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NamespaceStatus{Phase: phase}}
+}
+
+// lifecycle is the plugin over a cache and an API that need not agree.
+func lifecycle(t *testing.T, cached, live []*corev1.Namespace) (admission.Plugin, *fake.Clientset) {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	for _, n := range cached {
+		if err := indexer.Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var objects []runtime.Object
+	for _, n := range live {
+		objects = append(objects, n)
+	}
+	client := fake.NewClientset(objects...)
+	synced := make(chan struct{})
+	close(synced)
+	plugin, err := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
+		Lister: corev1listers.NewNamespaceLister(indexer), Synced: synced, Client: client.CoreV1(), Clock: clock.RealClock{},
+	})(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plugin, client
+}
+
+func ofNamespace(name string) func(*admission.Request) {
+	return func(r *admission.Request) {
+		r.Kind.Kind, r.Resource.Resource = "Namespace", "namespaces"
+		r.Name, r.Namespace = name, name
+	}
+}
+
+func TestNamespaceLifecycle(t *testing.T) {
+	t.Parallel()
+	active := []*corev1.Namespace{namespace("ns", corev1.NamespaceActive)}
+	ending := []*corev1.Namespace{namespace("ns", corev1.NamespaceTerminating)}
+	const ended = `pods "web" is forbidden: unable to create new content in namespace ns because it is being terminated`
+	cases := map[string]struct {
+		reason       string
+		cached, live []*corev1.Namespace
+		operation    admission.Operation
+		change       func(*admission.Request)
+		want         string
+		gets         int
+	}{
+		"active":                  {reason: "the cache is enough", cached: active, live: active, operation: admission.Create},
+		"terminating":             {reason: "nothing new", cached: ending, live: ending, operation: admission.Create, want: ended},
+		"update in terminating":   {reason: "what is there may still change", cached: ending, live: ending, operation: admission.Update},
+		"delete in terminating":   {reason: "that is the point", cached: ending, live: ending, operation: admission.Delete},
+		"delete in no namespace":  {reason: "no look at all", operation: admission.Delete},
+		"not in the cache yet":    {reason: "asked for", live: active, operation: admission.Create, gets: 1},
+		"terminating, not cached": {reason: "asked for", live: ending, operation: admission.Create, want: ended, gets: 1},
+		"no namespace":            {reason: "not found", operation: admission.Create, want: `namespaces "ns" not found`, gets: 1},
+		"update in no namespace":  {reason: "not found", operation: admission.Update, want: `namespaces "ns" not found`, gets: 1},
+		"cluster-scoped":          {reason: "has no namespace", operation: admission.Create, change: func(r *admission.Request) { r.Namespace = "" }},
+		"access review": {reason: "must not tell what exists", operation: admission.Create, change: func(r *admission.Request) {
+			r.Resource.Group, r.Resource.Resource = "authorization.k8s.io", "localsubjectaccessreviews"
+		}},
+		"create a namespace":  {reason: "allowed", operation: admission.Create, change: ofNamespace("new")},
+		"delete a namespace":  {reason: "allowed", operation: admission.Delete, change: ofNamespace("ns")},
+		"delete default":      {reason: "immortal", operation: admission.Delete, change: ofNamespace("default"), want: `namespaces "default" is forbidden: this namespace may not be deleted`},
+		"delete kube-system":  {reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-system"), want: `namespaces "kube-system" is forbidden: this namespace may not be deleted`},
+		"delete kube-public":  {reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-public"), want: `namespaces "kube-public" is forbidden: this namespace may not be deleted`},
+		"update kube-system":  {reason: "it may change", operation: admission.Update, change: ofNamespace("kube-system")},
+		"namespace of others": {reason: "another group's kind is an object like any other", live: active, operation: admission.Create, change: func(r *admission.Request) { r.Kind.Kind, r.Kind.Group = "Namespace", "example.com" }, gets: 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plugin, client := lifecycle(t, tc.cached, tc.live)
+			err := decide(t, plugin, request(tc.operation, tc.change))
+			if got := text(err); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+			if got := len(client.Actions()); got != tc.gets {
+				t.Errorf("%s: %d requests to the API, want %d", tc.reason, got, tc.gets)
+			}
+			if tc.want == ended && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				t.Errorf("%s: the cause is missing, which controllers look for", tc.reason)
+			}
+		})
+	}
+}
+
+func TestNamespaceLifecycleDistrustsItsCacheAfterADeletion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plugin, client := lifecycle(t,
+			[]*corev1.Namespace{namespace("ns", corev1.NamespaceActive)},
+			[]*corev1.Namespace{namespace("ns", corev1.NamespaceTerminating)})
+		create := func() string {
+			if decide(t, plugin, request(admission.Create, nil)) != nil {
+				return "refused"
+			}
+			return "allowed"
+		}
+		dryRun := request(admission.Delete, ofNamespace("ns"))
+		dryRun.DryRun = true
+
+		got := []string{create()}
+		_ = decide(t, plugin, dryRun)
+		got = append(got, create())
+		_ = decide(t, plugin, request(admission.Delete, ofNamespace("ns")))
+		got = append(got, create())
+		time.Sleep(29 * time.Second)
+		got = append(got, create())
+		time.Sleep(2 * time.Second)
+		got = append(got, create())
+
+		if diff := cmp.Diff([]string{"allowed", "allowed", "refused", "refused", "allowed"}, got); diff != "" {
+			t.Errorf("before, after a dry run, after the deletion, 29 s and 31 s later (-want +got):\n%s", diff)
+		}
+		if got := len(client.Actions()); got != 2 {
+			t.Errorf("%d requests to the API, want 2", got)
+		}
+	})
+}
+
+func TestNamespaceLifecycleRefusesWhenItCannotKnow(t *testing.T) {
+	t.Parallel()
+	plugin, client := lifecycle(t, nil, nil)
+	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("boom")
+	})
+	if got, want := text(decide(t, plugin, request(admission.Create, nil))), "Internal error occurred: boom"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{})(nil); err == nil {
+		t.Error("it can be built without namespaces")
+	}
+}

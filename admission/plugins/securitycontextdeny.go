@@ -1,0 +1,83 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/json"
+
+	"sa-controller-manager/admission"
+)
+
+// SecurityContextDeny is the name of the plugin that NewSecurityContextDeny builds.
+const SecurityContextDeny = "SecurityContextDeny"
+
+// NewSecurityContextDeny builds a plugin that refuses Pods which choose their user,
+// groups or SELinux label. Kubernetes had it until 1.29. Unlike there, ephemeral
+// containers count also when they are added to a running Pod.
+func NewSecurityContextDeny(io.Reader) (admission.Plugin, error) {
+	return &securityContextDeny{Handler: admission.NewHandler(admission.Create, admission.Update)}, nil
+}
+
+type securityContextDeny struct{ *admission.Handler }
+
+func (s *securityContextDeny) Rules() []admission.Rule {
+	return []admission.Rule{
+		{Resource: "pods", Operations: s.Operations()},
+		{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []admission.Operation{admission.Update}},
+	}
+}
+
+func (s *securityContextDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
+	var pod corev1.Pod
+	if err := json.UnmarshalCaseSensitivePreserveInts(request.Object, &pod); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("read the pod: %v", err))
+	}
+	if reason := deniedContext(&pod.Spec); reason != nil {
+		return admission.Forbidden(request, reason)
+	}
+	return nil
+}
+
+// deniedContext names the first field that is set and must not be, in Kubernetes' words.
+func deniedContext(spec *corev1.PodSpec) error {
+	if err := deniedPodContext(spec.SecurityContext); err != nil {
+		return err
+	}
+	for _, container := range securityContexts(spec) {
+		if container.SELinuxOptions != nil {
+			return errors.New("SecurityContext.SELinuxOptions is forbidden")
+		}
+		if container.RunAsUser != nil {
+			return errors.New("SecurityContext.RunAsUser is forbidden")
+		}
+	}
+	return nil
+}
+
+func deniedPodContext(pod *corev1.PodSecurityContext) error {
+	if pod == nil {
+		return nil
+	}
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"SupplementalGroups", pod.SupplementalGroups != nil},
+		{"SELinuxOptions", pod.SELinuxOptions != nil},
+		{"RunAsUser", pod.RunAsUser != nil},
+		{"FSGroup", pod.FSGroup != nil},
+	} {
+		if field.set {
+			return fmt.Errorf("pod.Spec.SecurityContext.%s is forbidden", field.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+)
+
+// quietFailures is how many tries may fail before anybody is told: an apiserver needs
+// a moment to learn of what has just been registered.
+const quietFailures = 3
+
+// lookAgain is for what the watch is about to tell.
+const lookAgain = time.Second
+
+// proof is a caBundle with which the apiserver has reached the webhook.
+type proof struct{ certificates map[string]bool }
+
+// covers tells whether the proof holds for caBundle too: a rollover changes it in steps
+// that have a certificate in common.
+func (p *proof) covers(caBundle []byte) bool {
+	if p == nil {
+		return false
+	}
+	others := certificates(caBundle)
+	return len(p.certificates) == 0 && len(others) == 0 || len(intersect(p.certificates, others)) > 0
+}
+
+// probe asks for the proof. What is decided next is decided anew: while it was asked
+// for, somebody may have switched the registration off.
+func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
+	if err := r.prove(ctx); err != nil {
+		return err
+	}
+	r.proven = &proof{certificates(caBundle)}
+	klog.FromContext(ctx).Info("kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
+	r.queue.Add(Name)
+	return nil
+}
+
+// write does what was decided, unless that was done too often lately. Losing a race is
+// no error: what the winner wrote comes through the watch.
+func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decision) (time.Duration, error) {
+	if len(decided.writes) > 0 {
+		if off, err := r.isOff(ctx); err != nil || off {
+			return lookAgain, err
+		}
+	}
+	for _, w := range decided.writes {
+		if !r.writes.AllowN(r.config.Clock.Now(), 1) {
+			klog.FromContext(ctx).Info("Somebody else keeps writing the webhook configuration, waiting", "kind", w.kind.String(), "name", Name)
+			return writeInterval, nil
+		}
+		err := last[w.kind].object.with(w.entries).put(ctx, r.config.Client, w.kind)
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("write the %s %s: %w", w.kind, Name, err)
+		}
+		klog.FromContext(ctx).V(2).Info("Wrote the webhook configuration", "kind", w.kind.String(), "name", Name, "webhooks", len(w.entries), "state", decided.status.State)
+		if w.again {
+			r.recreated[w.kind] = r.config.Clock.Now()
+			r.watched.forget(w.kind)
+			r.tellRecreated(w.kind)
+		}
+	}
+	return decided.after, nil
+}
+
+// isOff asks the API before anything is written. The resourceVersion keeps us from
+// overwriting an annotation on the same object, but that on the other one may be on its
+// way in another watch.
+func (r *Registrar) isOff(ctx context.Context) (bool, error) {
+	for k := range kinds {
+		live, err := get(ctx, r.config.Client, k)
+		if err != nil {
+			return false, fmt.Errorf("read the %s %s: %w", k, Name, err)
+		}
+		if live.found().off {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// tellRecreated tells who has deleted a configuration how to do it so that it lasts.
+func (r *Registrar) tellRecreated(k kind) {
+	r.warn(k, "WebhookConfigurationRecreated", "Register", fmt.Sprintf(
+		"it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister, or annotate it with %s=%s first",
+		Annotation, AnnotationOff))
+}
+
+// fail makes a failure known, once.
+func (r *Registrar) fail(ctx context.Context, err error) {
+	r.failed++
+	r.status.Store(&Status{r.Status().State, err.Error()})
+	if r.failed < quietFailures || err.Error() == r.told {
+		return
+	}
+	r.told = err.Error()
+	klog.FromContext(ctx).Error(err, "The webhook is not registered as it should be, trying again")
+	r.warn(mutating, "WebhookRegistrationFailed", "Register", err.Error())
+}
+
+// show keeps the reason of a failure that is still being worked on.
+func (r *Registrar) show(ctx context.Context, status Status) {
+	last := r.Status()
+	if last.State == status.State && r.failed > 0 {
+		return
+	}
+	r.status.Store(&status)
+	if last.State != status.State {
+		klog.FromContext(ctx).Info("Webhook registration", "state", status.State, "detail", status.Detail)
+	}
+}
+
+func (r *Registrar) warn(k kind, reason, action, note string) {
+	if r.config.Warn == nil {
+		return
+	}
+	r.config.Warn(&corev1.ObjectReference{
+		APIVersion: "admissionregistration.k8s.io/v1", Kind: k.String(), Name: Name,
+	}, reason, action, note)
+}

@@ -1,0 +1,197 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/admission"
+)
+
+// apiserver is a clientset that calls webhooks for probe Pods the way kube-apiserver
+// does, as far as a proof depends on it.
+type apiserver struct {
+	*fake.Clientset
+
+	mu       sync.Mutex
+	down     error  // what calling the webhook fails with
+	accepted []byte // the caBundle that the serving certificate is of
+	answerer Answerer
+	probes   int
+	writes   int
+	warnings []string
+}
+
+func newAPIServer(t *testing.T, objects ...runtime.Object) *apiserver {
+	t.Helper()
+	a := &apiserver{Clientset: fake.NewClientset(objects...), accepted: caPEM(t)}
+	a.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		pod, err := a.admit(action.(clienttesting.CreateActionImpl))
+		return true, pod, err
+	})
+	a.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if strings.HasSuffix(action.GetResource().Resource, "webhookconfigurations") && slices.Contains([]string{"create", "update"}, action.GetVerb()) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.writes++
+		}
+		return false, nil, nil
+	})
+	return a
+}
+
+// admit calls the webhooks that match a probe Pod.
+func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.probes++
+	pod := action.GetObject().(*corev1.Pod).DeepCopy()
+	if !slices.Equal(action.CreateOptions.DryRun, []string{metav1.DryRunAll}) {
+		return nil, errors.New("a Pod was really created")
+	}
+	obj, err := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), "", Name)
+	if err != nil {
+		return pod, nil // no configuration, no call
+	}
+	for _, one := range obj.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks {
+		exempt := slices.ContainsFunc(one.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == exceptProbeName })
+		if exempt {
+			continue
+		}
+		if !bytes.Equal(one.ClientConfig.CABundle, a.accepted) {
+			return nil, apierrors.NewInternalError(errors.New(`failed calling webhook "` + one.Name + `": x509: unknown authority`))
+		}
+		if a.down != nil {
+			return nil, apierrors.NewInternalError(a.down)
+		}
+		if one.Name == probeName {
+			a.answer(pod)
+		}
+	}
+	return pod, nil
+}
+
+func (a *apiserver) answer(pod *corev1.Pod) {
+	encoded, err := json.Marshal(pod)
+	if err != nil {
+		panic(err)
+	}
+	outcome := &admission.Outcome{}
+	_ = a.answerer.Admit(context.Background(), &admission.Request{DryRun: true, Object: encoded}, outcome)
+	for _, operation := range outcome.Patch {
+		var value string
+		if err := json.Unmarshal(operation.Value, &value); err != nil {
+			panic(err)
+		}
+		pod.Annotations[strings.ReplaceAll(strings.TrimPrefix(operation.Path, "/metadata/annotations/"), "~1", "/")] = value
+	}
+}
+
+func (a *apiserver) breaks(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.down = err
+}
+
+func (a *apiserver) accepts(caBundle []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accepted = caBundle
+}
+
+func (a *apiserver) counts() (probes, writes int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.probes, a.writes
+}
+
+func (a *apiserver) warned(_ *corev1.ObjectReference, reason, _, note string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.warnings = append(a.warnings, reason+": "+note)
+}
+
+// holds is what a configuration holds, by the names of its webhooks; "gone" without one.
+func (a *apiserver) holds(t *testing.T, k kind) string {
+	t.Helper()
+	o, err := get(t.Context(), a, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o == nil {
+		return "gone"
+	}
+	var names []string
+	for _, one := range o.entries {
+		if !bytes.Equal(one.ClientConfig.CABundle, a.accepted) {
+			names = append(names, "damaged")
+			continue
+		}
+		names = append(names, strings.Split(one.Name, ".")[0])
+	}
+	return strings.Join(names, ",")
+}
+
+func (a *apiserver) expect(t *testing.T, when, mutatingHolds, validatingHolds string) {
+	t.Helper()
+	if got := a.holds(t, mutating); got != mutatingHolds {
+		t.Errorf("%s: the mutating one holds %q, want %q", when, got, mutatingHolds)
+	}
+	if got := a.holds(t, validating); got != validatingHolds {
+		t.Errorf("%s: the validating one holds %q, want %q", when, got, validatingHolds)
+	}
+}
+
+func (a *apiserver) change(t *testing.T, k kind, change func(*object) *object) {
+	t.Helper()
+	if err := edit(t.Context(), a, k, change); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (a *apiserver) remove(t *testing.T, k kind) {
+	t.Helper()
+	remove := a.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete
+	if k == validating {
+		remove = a.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete
+	}
+	if err := remove(t.Context(), Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func caPEM(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}

@@ -1,0 +1,28 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registration tells kube-apiserver about the webhook: it keeps one
+// MutatingWebhookConfiguration and one ValidatingWebhookConfiguration right.
+//
+// Three rules come before keeping them right.
+//
+// Nothing binds before it is proved. A webhook that the apiserver cannot reach stops
+// every Pod of a cluster. So what is registered first matches one probe Pod only,
+// which is then created with dryRun=All; the real rules are written once that call has
+// come back with our answer. Entries that are bound already stay as they are meanwhile
+// and let the probe pass. The proof holds while the caBundle has a certificate in
+// common with the one that was proved.
+//
+// Break-glass wins. The annotation sa-controller-manager/registration=off on either
+// object stops all writing until it is gone, whoever set it, and also when the object
+// is deleted after that. It is looked for in the API itself before each write. An
+// object that is deleted without it is created again, after a second in which both
+// watches catch up, and at most once in five minutes.
+//
+// Somebody who undoes each write does not get a race: after a few repairs at once,
+// there is one in ten seconds.
+//
+// A Registrar runs on the leader. It watches the two objects by name, decides in plan
+// without a client and writes with the resourceVersion that it has decided on. Status,
+// Check and Published may be called from any goroutine.
+package registration

@@ -1,0 +1,155 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// recreateInterval is how long a configuration that was deleted a second time stays
+// away. Somebody wants it to, and may not know the right way.
+const recreateInterval = 5 * time.Minute
+
+// settle is how long a deletion is left alone: what was done just before it, such as
+// switching off the other configuration, may be on its way in another watch.
+const settle = time.Second
+
+// kind is one of the two configurations.
+type kind int
+
+const (
+	mutating kind = iota
+	validating
+	kinds
+)
+
+func (k kind) String() string {
+	if k == mutating {
+		return "MutatingWebhookConfiguration"
+	}
+	return "ValidatingWebhookConfiguration"
+}
+
+// found is one configuration as the watch has it.
+type found struct {
+	exists  bool
+	off     bool // the annotation says so
+	entries []entry
+}
+
+// memory is what an object that is gone cannot tell.
+type memory struct {
+	seen      bool // it existed, so that it was deleted if it does not now
+	deleted   time.Time
+	off       bool // it was switched off when last seen
+	recreated time.Time
+}
+
+// observation is all that plan decides on.
+type observation struct {
+	found  [kinds]found
+	memory [kinds]memory
+	spec   Spec
+	// caBundle is what to register; ready is false while it is not known.
+	caBundle []byte
+	ready    bool
+	proven   bool
+	probeID  string
+	now      time.Time
+}
+
+// decision is what to do. Without writes and probe it is to wait.
+type decision struct {
+	status Status
+	writes []write
+	// probe means that all is in place for the proof.
+	probe bool
+	// after is when time alone will have changed the decision, zero for never.
+	after time.Duration
+}
+
+// write is what one configuration is to hold.
+type write struct {
+	kind    kind
+	create  bool
+	again   bool // somebody deleted it
+	entries []entry
+}
+
+// plan decides, first rule first: see the package comment.
+func plan(o observation) decision {
+	for k := range kinds {
+		if o.found[k].off || !o.found[k].exists && o.memory[k].off {
+			return decision{status: Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register", Annotation, AnnotationOff, k, Name)}}
+		}
+	}
+	if !o.ready {
+		return decision{status: Status{Waiting, "there is no caBundle to register yet"}}
+	}
+	wanted := o.wanted()
+	if o.right(mutating, wanted) && o.right(validating, wanted) {
+		return decision{status: Status{Registered, o.spec.Endpoint("")}}
+	}
+	if o.proven {
+		return o.bind(wanted)
+	}
+	return o.prove(wanted)
+}
+
+func (o observation) wanted() (wanted [kinds][]entry) {
+	wanted[mutating], wanted[validating] = o.spec.entries(o.caBundle)
+	return wanted
+}
+
+func (o observation) right(k kind, wanted [kinds][]entry) bool {
+	return o.found[k].exists && equality.Semantic.DeepEqual(o.found[k].entries, wanted[k])
+}
+
+// bind writes the real rules.
+func (o observation) bind(wanted [kinds][]entry) decision {
+	d := decision{status: Status{Repairing, "writing " + Name}}
+	for k := range kinds {
+		if !o.right(k, wanted) {
+			d.add(o, k, wanted[k])
+		}
+	}
+	return d
+}
+
+// prove puts in place what the proof needs: the probe's entry, and a way past entries
+// that may be in its way. What is right already is not in its way.
+func (o observation) prove(wanted [kinds][]entry) decision {
+	d := decision{status: Status{Proving, "asking kube-apiserver to call " + o.spec.Endpoint(mutatePath)}}
+	stage := append(staged(o.found[mutating].entries, o.probeID), o.spec.probeEntry(o.probeID, o.caBundle))
+	if !o.found[mutating].exists || !equality.Semantic.DeepEqual(o.found[mutating].entries, stage) {
+		d.add(o, mutating, stage)
+	}
+	if o.found[validating].exists && !o.right(validating, wanted) {
+		stage := staged(o.found[validating].entries, o.probeID)
+		if !equality.Semantic.DeepEqual(o.found[validating].entries, stage) {
+			d.add(o, validating, stage)
+		}
+	}
+	d.probe = len(d.writes) == 0 && d.after == 0
+	return d
+}
+
+// add writes entries into a configuration, unless it was deleted and has been created
+// again not long ago.
+func (d *decision) add(o observation, k kind, entries []entry) {
+	again := !o.found[k].exists && o.memory[k].seen
+	if left := o.memory[k].recreated.Add(recreateInterval).Sub(o.now); again && left > 0 {
+		d.after = max(d.after, left)
+		d.status = Status{Deleted, fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second))}
+		return
+	}
+	if left := o.memory[k].deleted.Add(settle).Sub(o.now); again && left > 0 {
+		d.after = max(d.after, left)
+		return
+	}
+	d.writes = append(d.writes, write{kind: k, create: !o.found[k].exists, again: again, entries: entries})
+}

@@ -1,0 +1,213 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What a configuration holds, in the words of the table.
+const (
+	right  = "right"
+	stage  = "stage"  // nothing but the probe
+	damage = "damage" // right, but for the caBundle
+	past   = "past"   // damage that lets the probe through, for mutating with the probe
+	none   = "none"
+)
+
+func contents(o observation, k kind, what string) []entry {
+	wanted := o.wanted()[k]
+	broken := func() []entry {
+		broken := wanted[0].DeepCopy()
+		broken.ClientConfig.CABundle = []byte("rubbish")
+		return []entry{*broken}
+	}
+	switch what {
+	case right:
+		return wanted
+	case stage:
+		return []entry{o.spec.probeEntry(o.probeID, o.caBundle)}
+	case damage:
+		return broken()
+	case past:
+		passing := staged(broken(), o.probeID)
+		if k == mutating {
+			passing = append(passing, o.spec.probeEntry(o.probeID, o.caBundle))
+		}
+		return passing
+	default:
+		return nil
+	}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	type world struct {
+		mutating, validating string // "" for: does not exist
+		off                  string // "mutating", "validating"
+		deleted              [kinds]memory
+		unready, proven      bool
+	}
+	type outcome struct {
+		State  State
+		Writes map[string]string
+		Probe  bool
+		After  time.Duration
+	}
+	gone := [kinds]memory{{seen: true}, {seen: true}}
+	goneAgain := [kinds]memory{{seen: true, recreated: now.Add(-time.Minute)}, {}}
+	for name, tc := range map[string]struct {
+		reason string
+		world  world
+		want   outcome
+	}{
+		"first start": {
+			reason: "only the probe is registered, the validating one needs no proof of its own",
+			want:   outcome{State: Proving, Writes: map[string]string{"create mutating": stage}},
+		},
+		"staged": {
+			reason: "all is in place",
+			world:  world{mutating: stage},
+			want:   outcome{State: Proving, Probe: true},
+		},
+		"proved": {
+			reason: "the real rules bind",
+			world:  world{mutating: stage, proven: true},
+			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "create validating": right}},
+		},
+		"right": {
+			reason: "what is right needs neither proof nor write",
+			world:  world{mutating: right, validating: right},
+			want:   outcome{State: Registered},
+		},
+		"damaged before our time": {
+			reason: "what is bound stays bound, and must not stop the probe that mends it",
+			world:  world{mutating: damage, validating: damage},
+			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past, "update validating": past}},
+		},
+		"damaged, staged": {
+			reason: "all is in place",
+			world:  world{mutating: past, validating: past},
+			want:   outcome{State: Proving, Probe: true},
+		},
+		"one damaged before our time": {
+			reason: "what is right is not in the way of the probe",
+			world:  world{mutating: damage, validating: right},
+			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past}},
+		},
+		"damaged": {
+			reason: "mended at once, because it was proved",
+			world:  world{mutating: right, validating: damage, proven: true},
+			want:   outcome{State: Repairing, Writes: map[string]string{"update validating": right}},
+		},
+		"emptied": {
+			reason: "without the annotation this is damage",
+			world:  world{mutating: none, validating: none, proven: true},
+			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "update validating": right}},
+		},
+		"off": {
+			reason: "one annotation is enough",
+			world:  world{mutating: none, validating: right, off: "mutating", proven: true},
+			want:   outcome{State: Off},
+		},
+		"off on the other": {
+			reason: "either one",
+			world:  world{mutating: damage, validating: none, off: "validating", proven: true},
+			want:   outcome{State: Off},
+		},
+		"off and right": {
+			reason: "a person may look at it",
+			world:  world{mutating: right, validating: right, off: "validating"},
+			want:   outcome{State: Off},
+		},
+		"off, then deleted": {
+			reason: "the annotation went with the object and still counts",
+			world:  world{validating: right, deleted: [kinds]memory{{seen: true, off: true}, {}}, proven: true},
+			want:   outcome{State: Off},
+		},
+		"off without a caBundle": {
+			reason: "break-glass is the first rule",
+			world:  world{mutating: none, off: "mutating", unready: true},
+			want:   outcome{State: Off},
+		},
+		"no caBundle": {
+			reason: "an empty one must not be written",
+			world:  world{mutating: damage, unready: true, proven: true},
+			want:   outcome{State: Waiting},
+		},
+		"deleted": {
+			reason: "somebody may have thought that this lasts; both come back",
+			world:  world{deleted: gone, proven: true},
+			want:   outcome{State: Repairing, Writes: map[string]string{"again mutating": right, "again validating": right}},
+		},
+		"deleted just now": {
+			reason: "it may have been switched off before that",
+			world:  world{validating: right, deleted: [kinds]memory{{seen: true, deleted: now.Add(-settle / 4)}, {}}, proven: true},
+			want:   outcome{State: Repairing, After: settle * 3 / 4},
+		},
+		"deleted again": {
+			reason: "not within five minutes; the other one is repaired all the same",
+			world:  world{validating: damage, deleted: goneAgain, proven: true},
+			want:   outcome{State: Deleted, Writes: map[string]string{"update validating": right}, After: 4 * time.Minute},
+		},
+		"deleted again before the proof": {
+			reason: "nor is the probe registered",
+			world:  world{deleted: goneAgain},
+			want:   outcome{State: Deleted, After: 4 * time.Minute},
+		},
+		"deleted again long ago": {
+			reason: "after five minutes",
+			world:  world{validating: right, deleted: [kinds]memory{{seen: true, recreated: now.Add(-recreateInterval)}, {}}, proven: true},
+			want:   outcome{State: Repairing, Writes: map[string]string{"again mutating": right}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := observation{
+				memory: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"), ready: !tc.world.unready,
+				proven: tc.world.proven, probeID: "id", now: now,
+			}
+			for k, what := range []string{tc.world.mutating, tc.world.validating} {
+				short := []string{"mutating", "validating"}[k]
+				o.found[k] = found{exists: what != "", off: tc.world.off == short, entries: contents(o, kind(k), what)}
+			}
+			decided := plan(o)
+			got := outcome{State: decided.status.State, Probe: decided.probe, After: decided.after}
+			for _, w := range decided.writes {
+				if got.Writes == nil {
+					got.Writes = map[string]string{}
+				}
+				got.Writes[describe(w)] = contentName(o, w)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func describe(w write) string {
+	short := []string{"mutating", "validating"}[w.kind]
+	switch {
+	case w.again:
+		return "again " + short
+	case w.create:
+		return "create " + short
+	default:
+		return "update " + short
+	}
+}
+
+func contentName(o observation, w write) string {
+	for _, name := range []string{right, stage, damage, past, none} {
+		if cmp.Equal(contents(o, w.kind, name), w.entries) {
+			return name
+		}
+	}
+	return "something else"
+}

@@ -1,0 +1,72 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// probeTimeout is more than the apiserver gives the webhook.
+const probeTimeout = maxProbeTimeout + 5*time.Second
+
+// prove creates the probe Pod with dryRun and is nil when the apiserver has called
+// here for it and has taken our answer.
+func (r *Registrar) prove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	pod, err := r.config.Client.CoreV1().Pods(r.config.ProbeNamespace).Create(ctx, probePod(r.probeID), metav1.CreateOptions{
+		DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager,
+	})
+	endpoint := r.config.Endpoint(mutatePath)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w", endpoint, r.config.ProbeNamespace, err)
+	}
+	if pod.Annotations[answerAnnotation] != r.probeID {
+		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer of %s: it has not called it yet, or it reaches somebody else there", endpoint)
+	}
+	if r.config.Arrived != nil && !r.config.Arrived(r.probeID) {
+		return errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
+	}
+	return nil
+}
+
+// probePod is a Pod that no policy in its right mind refuses: it meets the restricted
+// Pod Security Standard and has the resources that a quota may ask for. It never runs.
+func probePod(id string) *corev1.Pod {
+	small := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("1m"),
+		corev1.ResourceMemory:           resource.MustParse("1Mi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Mi"),
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "sa-controller-manager-probe-",
+			Annotations:  map[string]string{probeAnnotation: id},
+		},
+		Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   new(true),
+				RunAsUser:      new(int64(65535)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name:      "probe",
+				Image:     "registry.k8s.io/pause:3.10",
+				Resources: corev1.ResourceRequirements{Requests: small, Limits: small},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false),
+					ReadOnlyRootFilesystem:   new(true),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+}

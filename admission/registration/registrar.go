@@ -1,0 +1,218 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	informers "k8s.io/client-go/informers/admissionregistration/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 30 * time.Second
+
+	// Where somebody else writes whenever we do, a few answers are at once and the
+	// others once per interval.
+	writeBurst    = 10
+	writeInterval = 10 * time.Second
+)
+
+// Config says what a Registrar needs. Client and CABundle are required.
+type Config struct {
+	Spec
+
+	Client kubernetes.Interface
+	// CABundle is what to register now (certs.Source). While it is empty, nothing is
+	// written, unless SystemRoots says that the apiserver's own ones will do.
+	CABundle    func() []byte
+	SystemRoots bool
+	// Arrived tells whether a probe came to this process (Answerer.Arrived). Nil takes
+	// any replica's answer for proof.
+	Arrived func(probeID string) bool
+	// ProbeNamespace is where the probe Pod is created with dryRun; kube-system if empty.
+	ProbeNamespace string
+	// Warn reports a deleted configuration and a failed proof, as Events. It may be nil.
+	Warn  func(regarding *corev1.ObjectReference, reason, action, note string)
+	Clock clock.WithTicker // nil means the real one
+}
+
+// Registrar keeps both configurations right.
+type Registrar struct {
+	config    Config
+	informers [kinds]cache.SharedIndexInformer
+	probeID   string
+	writes    *rate.Limiter
+	watched   watched
+	published published
+	status    atomic.Pointer[Status]
+	woken     chan struct{}
+
+	// Only the goroutine of Run uses what follows.
+	queue     workqueue.TypedRateLimitingInterface[string]
+	recreated [kinds]time.Time
+	proven    *proof // nil before
+	failed    int    // looks in a row
+	told      string // the last failure that was reported
+}
+
+// New returns a Registrar that does not run yet. The spec must be valid.
+func New(config Config) *Registrar {
+	if config.ProbeNamespace == "" {
+		config.ProbeNamespace = metav1.NamespaceSystem
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	r := &Registrar{
+		config: config,
+		// 128 bits that nobody can guess: whoever knows them may be called a probe.
+		probeID: rand.Text(),
+		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
+		woken:   make(chan struct{}, 1),
+	}
+	byName := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
+	}
+	r.informers[mutating] = informers.NewFilteredMutatingWebhookConfigurationInformer(config.Client, 0, cache.Indexers{}, byName)
+	r.informers[validating] = informers.NewFilteredValidatingWebhookConfigurationInformer(config.Client, 0, cache.Indexers{}, byName)
+	r.status.Store(&Status{State: Idle})
+	return r
+}
+
+// Status is how far the registration is. While Run does not run, it is Idle.
+func (r *Registrar) Status() Status { return *r.status.Load() }
+
+// Check is nil unless the registration is not what it should be by now; it is what
+// readiness shows.
+func (r *Registrar) Check() error { return r.Status().Check() }
+
+// Published tells since when every registered caBundle has had certificate. It is false
+// while one has not, and while Run does not run.
+func (r *Registrar) Published(certificate *x509.Certificate) (since time.Time, ok bool) {
+	return r.published.of(certificate)
+}
+
+// Wake has the Registrar look again, such as when CABundle has changed. It does not
+// block.
+func (r *Registrar) Wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default: // a look is due anyway
+	}
+}
+
+// Run works until ctx ends. In mode none it does nothing. It is called once.
+func (r *Registrar) Run(ctx context.Context) error {
+	if r.config.Mode == None {
+		<-ctx.Done()
+		return nil
+	}
+	r.status.Store(&Status{Starting, "reading " + Name})
+	defer r.status.Store(&Status{State: Idle})
+	defer r.published.forget()
+	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstBackoff, maxBackoff),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "webhook_registration", Clock: r.config.Clock},
+	)
+	defer r.queue.ShutDown()
+	defer context.AfterFunc(ctx, r.queue.ShutDown)()
+	var running sync.WaitGroup
+	defer running.Wait()
+	var synced [kinds]<-chan struct{}
+	for k, informer := range r.informers {
+		handler, err := informer.AddEventHandler(r.handler(kind(k)))
+		if err != nil {
+			return fmt.Errorf("watch the %s %s: %w", kind(k), Name, err)
+		}
+		synced[k] = handler.HasSyncedChecker().Done()
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	for _, done := range synced {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-done:
+		}
+	}
+	running.Go(func() { r.relay(ctx) })
+	r.queue.Add(Name)
+	for {
+		key, shutdown := r.queue.Get()
+		if shutdown {
+			return nil
+		}
+		r.look(ctx, key)
+	}
+}
+
+// relay turns calls of Wake, which may come before Run, into looks.
+func (r *Registrar) relay(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.woken:
+			r.queue.Add(Name)
+		}
+	}
+}
+
+func (r *Registrar) look(ctx context.Context, key string) {
+	defer r.queue.Done(key)
+	after, err := r.sync(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.fail(ctx, err)
+		r.queue.AddRateLimited(key)
+		return
+	}
+	r.failed, r.told = 0, ""
+	r.queue.Forget(key)
+	if after > 0 {
+		r.queue.AddAfter(key, after)
+	}
+}
+
+// sync takes one step and tells when to look again if nothing happens, zero for never.
+// What it writes comes back through the watch.
+func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
+	last := r.watched.get()
+	now, caBundle := r.config.Clock.Now(), r.config.CABundle()
+	o := observation{
+		spec: r.config.Spec, caBundle: caBundle, ready: len(caBundle) > 0 || r.config.SystemRoots,
+		proven: r.proven.covers(caBundle), probeID: r.probeID, now: now,
+	}
+	for k, one := range last {
+		o.found[k] = one.object.found()
+		o.memory[k] = memory{seen: one.existed, deleted: one.deleted, off: one.off, recreated: r.recreated[k]}
+	}
+	r.published.observe(slices.Concat(o.found[mutating].entries, o.found[validating].entries), now)
+	decided := plan(o)
+	r.show(ctx, decided.status)
+	if decided.probe {
+		return 0, r.probe(ctx, caBundle)
+	}
+	if o.proven && o.ready {
+		r.proven = &proof{certificates(caBundle)}
+	}
+	return r.write(ctx, last, decided)
+}

@@ -1,0 +1,141 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/admission"
+)
+
+// The apiserver wants names of three labels. They are in what it tells users who are
+// refused.
+const (
+	mutateName   = "mutate.sa-controller-manager.webhook"
+	validateName = "validate.sa-controller-manager.webhook"
+	probeName    = "probe.sa-controller-manager.webhook"
+
+	mutatePath   = "/mutate"
+	validatePath = "/validate"
+)
+
+// Conditions are CEL over the admission request (KEP-3716). A condition that fails to
+// evaluate refuses the request, so each looks before it reads: fields that are empty
+// do not exist.
+const (
+	// A mirror pod is the copy of a static pod in the API, where it must not differ
+	// from its source. What it refers to is checked by validation, which has no
+	// conditions: a Pod's author could satisfy any.
+	mirrorCondition = `!(request.kind.kind == "Pod" && object != null && has(object.metadata) && ` +
+		`has(object.metadata.annotations) && "` + corev1.MirrorPodAnnotationKey + `" in object.metadata.annotations)`
+
+	mirrorConditionName = "not-a-mirror-pod"
+	ownConditionName    = "not-our-own-objects"
+)
+
+// entry is a webhook of either kind. Validating ones have no reinvocationPolicy, which
+// is all that the types differ in.
+type entry = admissionregistrationv1.MutatingWebhook
+
+// entries are what the two configurations are to hold. They are complete: what the
+// apiserver would default is set, so that what it gives back compares equal.
+func (s Spec) entries(caBundle []byte) (mutating, validating []entry) {
+	if len(s.MutatingRules) > 0 {
+		one := s.entry(mutateName, mutatePath, s.MutatingRules, caBundle)
+		one.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
+		one.MatchConditions = append([]admissionregistrationv1.MatchCondition{{Name: mirrorConditionName, Expression: mirrorCondition}}, one.MatchConditions...)
+		mutating = append(mutating, one)
+	}
+	if len(s.ValidatingRules) > 0 {
+		validating = append(validating, s.entry(validateName, validatePath, s.ValidatingRules, caBundle))
+	}
+	return mutating, validating
+}
+
+func (s Spec) entry(name, path string, rules []admission.Rule, caBundle []byte) entry {
+	return entry{
+		Name:                    name,
+		ClientConfig:            s.clientConfig(path, caBundle),
+		Rules:                   admission.RulesWithOperations(rules),
+		FailurePolicy:           new(s.FailurePolicy),
+		MatchPolicy:             new(admissionregistrationv1.Equivalent),
+		NamespaceSelector:       s.namespaceSelector(),
+		ObjectSelector:          &metav1.LabelSelector{},
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
+		TimeoutSeconds:          new(wholeSeconds(s.Timeout)),
+		AdmissionReviewVersions: []string{"v1", "v1beta1"},
+		MatchConditions:         s.ownCondition(rules),
+	}
+}
+
+func (s Spec) clientConfig(path string, caBundle []byte) admissionregistrationv1.WebhookClientConfig {
+	if s.Mode == URL {
+		return admissionregistrationv1.WebhookClientConfig{URL: new(s.Endpoint(path)), CABundle: caBundle}
+	}
+	return admissionregistrationv1.WebhookClientConfig{
+		Service: &admissionregistrationv1.ServiceReference{
+			Namespace: s.ServiceNamespace,
+			Name:      s.ServiceName,
+			Path:      &path,
+			Port:      new(int32(s.Port)), //nolint:gosec // Validate has bounded it
+		},
+		CABundle: caBundle,
+	}
+}
+
+func (s Spec) namespaceSelector() *metav1.LabelSelector {
+	if len(s.ExcludedNamespaces) == 0 {
+		return &metav1.LabelSelector{}
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key:      corev1.LabelMetadataName,
+		Operator: metav1.LabelSelectorOpNotIn,
+		Values:   slices.Sorted(slices.Values(s.ExcludedNamespaces)),
+	}}}
+}
+
+// ownCondition excludes those of our own objects that rules reach; mostly none.
+func (s Spec) ownCondition(rules []admission.Rule) []admissionregistrationv1.MatchCondition {
+	var parts []string
+	for _, object := range s.Own {
+		if slices.ContainsFunc(rules, func(r admission.Rule) bool { return reaches(r, object) }) {
+			parts = append(parts, object.condition())
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: strings.Join(parts, " && ")}}
+}
+
+// reaches leaves out what could only widen the answer: operations, versions and
+// subresources.
+func reaches(rule admission.Rule, object Object) bool {
+	return (rule.Group == admission.Any || rule.Group == object.Group) &&
+		(rule.Resource == admission.Any || rule.Resource == object.Resource)
+}
+
+func (o Object) condition() string {
+	parts := []string{
+		fmt.Sprintf("request.resource.group == %s", strconv.Quote(o.Group)),
+		fmt.Sprintf("request.resource.resource == %s", strconv.Quote(o.Resource)),
+		fmt.Sprintf("has(request.name) && request.name == %s", strconv.Quote(o.Name)),
+	}
+	if o.Namespace != "" {
+		parts = append(parts, fmt.Sprintf("has(request.namespace) && request.namespace == %s", strconv.Quote(o.Namespace)))
+	}
+	return "!(" + strings.Join(parts, " && ") + ")"
+}
+
+func wholeSeconds(d time.Duration) int32 {
+	return int32(d / time.Second) //nolint:gosec // Validate has bounded it
+}

@@ -1,0 +1,200 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// registryOf has a plugin of each name, which says in its refusals how it was configured.
+func registryOf(t *testing.T, names ...string) *Registry {
+	t.Helper()
+	registry := NewRegistry()
+	for _, name := range names {
+		if err := registry.Register(name, configured); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return registry
+}
+
+// configuredPlugin keeps its configuration, to show it.
+type configuredPlugin struct {
+	Plugin
+	config string
+}
+
+func configured(config io.Reader) (Plugin, error) {
+	if config == nil {
+		return configuredPlugin{validates(allow), "none"}, nil
+	}
+	content, err := io.ReadAll(config)
+	if err == nil && strings.Contains(string(content), "bad") {
+		err = errBoom
+	}
+	return configuredPlugin{validates(allow), strings.TrimSpace(string(content))}, err
+}
+
+func TestRegister(t *testing.T) {
+	t.Parallel()
+	registry := registryOf(t, "Zebra", "Ant")
+	if diff := cmp.Diff([]string{"Ant", "Zebra"}, registry.Registered()); diff != "" {
+		t.Errorf("registered (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Zebra", "Ant"}, registry.Order()); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if got, want := text(registry.Register("Ant", configured)), `admission plugin "Ant" is registered twice; registered are Ant, Zebra`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := text(registry.Register("LimitRanger", configured)); !strings.Contains(got, "stays in kube-apiserver") {
+		t.Errorf("a name of kube-apiserver can be taken: %q", got)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	registry := registryOf(t, "ServiceAccount", "AlwaysDeny")
+	cases := map[string]struct {
+		reason, plugin, want string
+	}{
+		"registered": {reason: "fine", plugin: "AlwaysDeny"},
+		"unknown":    {reason: "the reader learns what there is", plugin: "Nonsense", want: `admission plugin "Nonsense" is unknown; registered are AlwaysDeny, ServiceAccount`},
+		"case":       {reason: "names are exact, as upstream's", plugin: "serviceaccount", want: `admission plugin "serviceaccount" is unknown; registered are AlwaysDeny, ServiceAccount`},
+		"apiserver":  {reason: "the reader learns where it is", plugin: "LimitRanger", want: `admission plugin "LimitRanger" stays in kube-apiserver: set it in the flags of kube-apiserver; registered here are AlwaysDeny, ServiceAccount`},
+		"webhooks":   {reason: "also the generic ones", plugin: "ValidatingAdmissionWebhook", want: `admission plugin "ValidatingAdmissionWebhook" stays in kube-apiserver: set it in the flags of kube-apiserver; registered here are AlwaysDeny, ServiceAccount`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := text(registry.Check(tc.plugin)); got != tc.want {
+				t.Errorf("%s:\ngot  %q\nwant %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+	if got, want := text(NewRegistry().Check("x")), `admission plugin "x" is unknown; registered are none`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", "from: file")
+	write(t, dir, "bad.yaml", "bad: true")
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	absolute := filepath.Join(dir, "a.yaml")
+	cases := map[string]struct {
+		reason  string
+		names   []string
+		plugins string
+		want    map[string]string
+		refusal string
+	}{
+		"nothing configured":    {reason: "nil for all", names: []string{"A", "B"}, want: map[string]string{"A": "none", "B": "none"}},
+		"in place":              {reason: "as JSON", names: []string{"A", "B"}, plugins: "- name: A\n  configuration: {x: 1}\n", want: map[string]string{"A": `{"x":1}`, "B": "none"}},
+		"in a file":             {reason: "relative to the configuration file", names: []string{"A"}, plugins: "- {name: A, path: a.yaml}\n", want: map[string]string{"A": "from: file"}},
+		"in a file, absolute":   {reason: "taken as it is", names: []string{"A"}, plugins: "- {name: A, path: " + absolute + "}\n", want: map[string]string{"A": "from: file"}},
+		"both":                  {reason: "in place wins, as upstream", names: []string{"A"}, plugins: "- {name: A, path: a.yaml, configuration: {x: 1}}\n", want: map[string]string{"A": `{"x":1}`}},
+		"null in place":         {reason: "it is not there", names: []string{"A"}, plugins: "- {name: A, path: a.yaml, configuration: null}\n", want: map[string]string{"A": "from: file"}},
+		"name alone":            {reason: "no configuration", names: []string{"A"}, plugins: "- name: A\n", want: map[string]string{"A": "none"}},
+		"plugins of others":     {reason: "the apiserver's own file can be given", names: []string{"A"}, plugins: "- {name: PodSecurity, path: nosuch.yaml}\n", want: map[string]string{"A": "none"}},
+		"no such file":          {reason: "the error names plugin and both files", names: []string{"A"}, plugins: "- {name: A, path: nosuch.yaml}\n", refusal: `admission plugin "A": read its configuration, named in DIR/config.yaml: open DIR/nosuch.yaml: no such file or directory`},
+		"bad in place":          {reason: "the error names plugin and file", names: []string{"A"}, plugins: "- {name: A, configuration: {bad: 1}}\n", refusal: `admission plugin "A", configured in DIR/config.yaml: boom`},
+		"bad file":              {reason: "the error names plugin and file", names: []string{"A"}, plugins: "- {name: A, path: bad.yaml}\n", refusal: `admission plugin "A", configured in DIR/bad.yaml: boom`},
+		"unknown plugin":        {reason: "enabling it is an error", names: []string{"A", "C"}, refusal: `admission plugin "C" is unknown; registered are A, B`},
+		"plugin of kube-server": {reason: "enabling it is an error", names: []string{"PodSecurity"}, refusal: `admission plugin "PodSecurity" stays in kube-apiserver: set it in the flags of kube-apiserver; registered here are A, B`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := ""
+			if tc.plugins != "" {
+				file = write(t, dir, "config-"+strings.ReplaceAll(name, " ", "-")+".yaml", head+tc.plugins)
+			}
+			configuration, err := ReadConfiguration(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			chain, err := registryOf(t, "A", "B").Build(tc.names, configuration, nil)
+			said := strings.ReplaceAll(strings.ReplaceAll(text(err), file, "DIR/config.yaml"), dir, "DIR")
+			if file == "" {
+				said = text(err)
+			}
+			if said != tc.refusal {
+				t.Errorf("%s:\ngot  %q\nwant %q", tc.reason, said, tc.refusal)
+			}
+			if tc.refusal != "" {
+				return
+			}
+			got := map[string]string{}
+			for _, link := range chain {
+				got[link.Name] = link.Plugin.(configuredPlugin).config
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.names, chain.Names()); diff != "" {
+				t.Errorf("%s: order (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestReadConfiguration(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, content, refusal string
+	}{
+		"v1":              {reason: "today's version", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"},
+		"v1alpha1":        {reason: "the older one", content: "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: AdmissionConfiguration\nplugins: []\n"},
+		"JSON":            {reason: "JSON is YAML", content: `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{"name":"A"}]}`},
+		"other version":   {reason: "both are named", content: "apiVersion: apiserver.config.k8s.io/v2\nkind: AdmissionConfiguration\n", refusal: `found apiVersion "apiserver.config.k8s.io/v2", kind "AdmissionConfiguration"; expected apiVersion "apiserver.config.k8s.io/v1", kind "AdmissionConfiguration"`},
+		"other kind":      {reason: "a file for another flag", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n", refusal: `kind "TracingConfiguration"; expected`},
+		"empty":           {reason: "an empty file is a mistake", content: "", refusal: `found apiVersion "", kind ""`},
+		"unknown field":   {reason: "strict", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugin: []\n", refusal: `unknown field "plugin"`},
+		"unknown in item": {reason: "strict below too", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  config: {}\n", refusal: `unknown field "config"`},
+		"duplicate field": {reason: "strict", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nkind: AdmissionConfiguration\n", refusal: "already set in map"},
+		"no name":         {reason: "the place is named", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- path: x\n", refusal: "plugins[0] has no name"},
+		"same name twice": {reason: "which one counts is unclear", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n- name: A\n", refusal: `plugin "A" is configured twice`},
+		"not YAML":        {reason: "the file is named", content: "\t{", refusal: "yaml: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := write(t, t.TempDir(), "config.yaml", tc.content)
+			_, err := ReadConfiguration(file)
+			if tc.refusal == "" {
+				if err != nil {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			if got := text(err); !strings.HasPrefix(got, "read admission configuration "+file+": ") || !strings.Contains(got, tc.refusal) {
+				t.Errorf("%s: got %q, want the file and %q", tc.reason, got, tc.refusal)
+			}
+		})
+	}
+	if _, err := ReadConfiguration(filepath.Join(t.TempDir(), "nosuch")); err == nil {
+		t.Error("a file that is not there is no error")
+	}
+	if none, err := ReadConfiguration(""); none != nil || err != nil {
+		t.Errorf("no file: got %v, %v", none, err)
+	}
+}
+
+func write(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

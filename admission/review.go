@@ -1,0 +1,224 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+)
+
+// reviewKind is the kind of what comes in and of what goes out.
+const reviewKind = "AdmissionReview"
+
+// reviewVersions are those that are understood. Their JSON is the same
+// (k8s.io/api admission/v1 and v1beta1), so that one set of types does for both.
+func reviewVersions() []string {
+	return []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"}
+}
+
+// review is an AdmissionReview as far as it is read. Objects stay bytes: most are not
+// looked into, and decoding into types would lose fields that they do not know.
+type review struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Request    *reviewRequest `json:"request"`
+}
+
+type reviewRequest struct {
+	UID         types.UID                   `json:"uid"`
+	Kind        metav1.GroupVersionKind     `json:"kind"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	Name        string                      `json:"name"`
+	Namespace   string                      `json:"namespace"`
+	Operation   Operation                   `json:"operation"`
+	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
+	Object      json.RawMessage             `json:"object"`
+	OldObject   json.RawMessage             `json:"oldObject"`
+	DryRun      *bool                       `json:"dryRun"`
+	Options     json.RawMessage             `json:"options"`
+}
+
+// envelope is what an answer takes from the question, whatever else is wrong with it.
+type envelope struct {
+	apiVersion string
+	uid        types.UID
+}
+
+// decodeReview reads body as the apiserver would: case matters, unknown fields do not,
+// of duplicate fields the last one counts. The envelope is as complete as can be, also
+// when the review cannot be used.
+func decodeReview(body []byte) (*Request, envelope, error) {
+	var r review
+	err := kjson.UnmarshalCaseSensitivePreserveInts(body, &r)
+	found := r.envelope()
+	if err != nil {
+		if found.uid == "" {
+			found = findEnvelope(bytes.NewReader(body))
+		}
+		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+			"the body is not an AdmissionReview in JSON: %v", err)
+	}
+	if r.Kind != reviewKind || !slices.Contains(reviewVersions(), r.APIVersion) {
+		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+			"found apiVersion %.100q, kind %.100q; understood is kind %s of apiVersion %q", r.APIVersion, r.Kind, reviewKind, reviewVersions())
+	}
+	if r.Request == nil {
+		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the AdmissionReview has no request")
+	}
+	if r.Request.UID == "" {
+		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request of the AdmissionReview has no uid")
+	}
+	return r.Request.decoded(), found, nil
+}
+
+func (r *review) envelope() envelope {
+	found := envelope{apiVersion: r.APIVersion}
+	if r.Request != nil {
+		found.uid = r.Request.UID
+	}
+	return found
+}
+
+func (r *reviewRequest) decoded() *Request {
+	return &Request{
+		UID:         r.UID,
+		Kind:        r.Kind,
+		Resource:    r.Resource,
+		SubResource: r.SubResource,
+		Name:        r.Name,
+		Namespace:   r.Namespace,
+		Operation:   r.Operation,
+		User:        r.UserInfo,
+		DryRun:      r.DryRun != nil && *r.DryRun,
+		Object:      notNull(r.Object),
+		OldObject:   notNull(r.OldObject),
+		Options:     notNull(r.Options),
+	}
+}
+
+func notNull(raw json.RawMessage) []byte {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	return raw
+}
+
+// allowed answers yes, with what the plugins said.
+func allowed(e envelope, outcome *Outcome) (*admissionv1.AdmissionReview, error) {
+	answer := e.answer(outcome)
+	answer.Response.Allowed = true
+	if len(outcome.Patch) == 0 {
+		return answer, nil
+	}
+	patch, err := json.Marshal(outcome.Patch)
+	if err != nil {
+		return nil, err
+	}
+	patchType := admissionv1.PatchTypeJSONPatch
+	answer.Response.Patch, answer.Response.PatchType = patch, &patchType
+	return answer, nil
+}
+
+// refused answers no. Warnings and audit annotations go with it, a patch does not.
+func refused(e envelope, outcome *Outcome, err error) *admissionv1.AdmissionReview {
+	answer := e.answer(outcome)
+	answer.Response.Result = statusOf(err)
+	return answer
+}
+
+// answer speaks the version of the question, and v1 where that is not known.
+func (e envelope) answer(outcome *Outcome) *admissionv1.AdmissionReview {
+	version := e.apiVersion
+	if !slices.Contains(reviewVersions(), version) {
+		version = reviewVersions()[0]
+	}
+	return &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: reviewKind},
+		Response: &admissionv1.AdmissionResponse{
+			UID:              e.uid,
+			Warnings:         outcome.Warnings,
+			AuditAnnotations: outcome.AuditAnnotations,
+		},
+	}
+}
+
+// findEnvelope reads no more of body than it takes to answer it: the apiserver writes
+// kind, apiVersion and the uid first. It finds them in JSON that breaks off later, and
+// without holding a large body in memory.
+func findEnvelope(body io.Reader) envelope {
+	var found envelope
+	decoder := json.NewDecoder(body)
+	eachField(decoder, func(key string) bool {
+		switch key {
+		case "apiVersion":
+			found.apiVersion, _ = stringValue(decoder)
+			return found.apiVersion != ""
+		case "request":
+			eachField(decoder, func(key string) bool {
+				if key != "uid" {
+					return skipValue(decoder)
+				}
+				uid, _ := stringValue(decoder)
+				found.uid = types.UID(uid)
+				return false
+			})
+			return false
+		default:
+			return skipValue(decoder)
+		}
+	})
+	return found
+}
+
+// eachField calls visit with the keys of the object that comes next. Visit reads the
+// value and returns false to end it all.
+func eachField(decoder *json.Decoder, visit func(key string) bool) {
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+		return
+	}
+	for decoder.More() {
+		key, ok := stringValue(decoder)
+		if !ok || !visit(key) {
+			return
+		}
+	}
+}
+
+func stringValue(decoder *json.Decoder) (string, bool) {
+	token, err := decoder.Token()
+	value, ok := token.(string)
+	return value, err == nil && ok
+}
+
+// skipValue steps over the next value token by token, so that none is held whole. It
+// gives up where the real decoder would too.
+func skipValue(decoder *json.Decoder) bool {
+	const maxDepth = 10000
+	for depth := 0; depth <= maxDepth; {
+		token, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return true
+		}
+	}
+	return false
+}

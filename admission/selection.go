@@ -1,0 +1,81 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Selection is what the flags say about which plugins run. They mean what they mean
+// to kube-apiserver (k8s.io/apiserver pkg/server/options/admission.go), except that
+// --admission-control keeps the order it is written in, as it did in Kubernetes 1.9.
+type Selection struct {
+	// Enable adds plugins to those that are on by default (--enable-admission-plugins).
+	// Their order does not matter.
+	Enable []string
+	// Disable takes plugins off (--disable-admission-plugins).
+	Disable []string
+	// Exact is the whole list, in order (--admission-control). Nil means that the flag
+	// was not given; empty means no plugin at all. It excludes the other two.
+	Exact []string
+}
+
+// Names returns the plugins that run, in their order. Order lists all there are,
+// onByDefault those that run when the flags do not speak of them.
+func (s Selection) Names(order, onByDefault []string) []string {
+	if s.Exact != nil {
+		return slices.Clone(s.Exact)
+	}
+	var names []string
+	for _, name := range order {
+		on := slices.Contains(onByDefault, name) && !slices.Contains(s.Disable, name)
+		if on || slices.Contains(s.Enable, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Validate returns every mistake in the flags: names that registry does not know, and
+// flags that contradict each other.
+func (s Selection) Validate(registry *Registry) []error {
+	var problems []error
+	if s.Exact != nil && (s.Enable != nil || s.Disable != nil) {
+		problems = append(problems, errors.New("--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive"))
+	}
+	for _, flag := range []struct {
+		name    string
+		plugins []string
+	}{
+		{"--admission-control", s.Exact},
+		{"--enable-admission-plugins", s.Enable},
+		{"--disable-admission-plugins", s.Disable},
+	} {
+		for _, plugin := range flag.plugins {
+			if err := registry.Check(plugin); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", flag.name, err))
+			}
+		}
+	}
+	for _, plugin := range s.Enable {
+		if slices.Contains(s.Disable, plugin) {
+			problems = append(problems, fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both name %q", plugin))
+		}
+	}
+	return append(problems, duplicates(s.Exact)...)
+}
+
+// duplicates reports plugins that an ordered list names more than once: which of the
+// places is meant cannot be known.
+func duplicates(exact []string) []error {
+	var problems []error
+	for i, plugin := range exact {
+		if slices.Index(exact, plugin) < i {
+			problems = append(problems, fmt.Errorf("--admission-control names %q more than once", plugin))
+		}
+	}
+	return problems
+}

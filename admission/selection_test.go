@@ -1,0 +1,71 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSelectionNames(t *testing.T) {
+	t.Parallel()
+	order, on := []string{"A", "B", "C", "D"}, []string{"B", "D"}
+	cases := map[string]struct {
+		reason    string
+		selection Selection
+		want      []string
+	}{
+		"no flag":        {reason: "what is on by default", want: []string{"B", "D"}},
+		"enable":         {reason: "in addition, in our order", selection: Selection{Enable: []string{"C", "A"}}, want: []string{"A", "B", "C", "D"}},
+		"enable again":   {reason: "it is on already", selection: Selection{Enable: []string{"B"}}, want: []string{"B", "D"}},
+		"disable":        {reason: "taken off", selection: Selection{Disable: []string{"B", "A"}}, want: []string{"D"}},
+		"disable all":    {reason: "nothing is left", selection: Selection{Disable: []string{"B", "D"}}},
+		"both":           {reason: "each does its part", selection: Selection{Enable: []string{"A"}, Disable: []string{"B"}}, want: []string{"A", "D"}},
+		"the same":       {reason: "enabled wins, as upstream, if validation is passed by", selection: Selection{Enable: []string{"B"}, Disable: []string{"B"}}, want: []string{"B", "D"}},
+		"exact":          {reason: "the order is that of the flag", selection: Selection{Exact: []string{"D", "A"}}, want: []string{"D", "A"}},
+		"exact and none": {reason: "given and empty", selection: Selection{Exact: []string{}}, want: []string{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, tc.selection.Names(order, on)); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestSelectionValidate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		selection Selection
+		want      []string
+	}{
+		"no flag":         {reason: "fine"},
+		"known":           {reason: "fine", selection: Selection{Enable: []string{"A"}, Disable: []string{"B"}}},
+		"exact":           {reason: "fine", selection: Selection{Exact: []string{"B", "A"}}},
+		"exact and more":  {reason: "they exclude each other", selection: Selection{Exact: []string{}, Disable: []string{}}, want: []string{"--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive"}},
+		"unknown":         {reason: "the flag is named, and all mistakes at once", selection: Selection{Enable: []string{"X", "LimitRanger"}, Disable: []string{"Y"}}, want: []string{`--enable-admission-plugins: admission plugin "X" is unknown`, `--enable-admission-plugins: admission plugin "LimitRanger" stays in kube-apiserver`, `--disable-admission-plugins: admission plugin "Y" is unknown`}},
+		"unknown exact":   {reason: "the flag is named", selection: Selection{Exact: []string{"X"}}, want: []string{`--admission-control: admission plugin "X" is unknown`}},
+		"overlap":         {reason: "which is meant?", selection: Selection{Enable: []string{"A"}, Disable: []string{"A"}}, want: []string{`--enable-admission-plugins and --disable-admission-plugins both name "A"`}},
+		"exact and twice": {reason: "which place is meant?", selection: Selection{Exact: []string{"A", "B", "A"}}, want: []string{`--admission-control names "A" more than once`}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, err := range tc.selection.Validate(registryOf(t, "A", "B")) {
+				problem, _, _ := strings.Cut(err.Error(), "; registered")
+				problem, _, _ = strings.Cut(problem, ": set it")
+				got = append(got, problem)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseConfig(t *testing.T) {
+	t.Parallel()
+	defaults := DefaultConfig()
+	cases := map[string]struct {
+		reason string
+		data   string
+		want   Config
+		err    string // part of the error
+	}{
+		"Empty":    {reason: "no configuration is upstream's", data: "", want: defaults},
+		"Comments": {reason: "nor is a document that says nothing", data: "# nothing\n---\n", want: defaults},
+		"Braces":   {reason: "an object without members changes nothing", data: "{}", want: defaults},
+		"YAML": {
+			reason: "what is said replaces the default, the rest stays",
+			data:   "limitSecretReferences: true\nmode: secret\n",
+			want:   Config{LimitSecretReferences: true, MountServiceAccountToken: true, RequireAPIToken: true, Mode: Secret},
+		},
+		"JSON": {
+			reason: "JSON is YAML",
+			data:   `{"mountServiceAccountToken": false, "requireAPIToken": false, "strictMountableSecrets": true}`,
+			want:   Config{StrictMountableSecrets: true, Mode: Projected},
+		},
+		"Unknown":   {reason: "a setting that does nothing is a mistake", data: "limitSecrets: true", err: `unknown field "limitSecrets"`},
+		"WrongCase": {reason: "names are told apart by case", data: "Mode: secret", err: `unknown field "Mode"`},
+		"Repeated":  {reason: "which one is meant?", data: "mode: secret\nmode: projected", err: `"mode" already set`},
+		"WrongType": {reason: "a quoted boolean is a string", data: `requireAPIToken: "false"`, err: "cannot unmarshal string"},
+		"WrongMode": {reason: "there are two modes", data: "mode: bound", err: `mode: "bound" is neither "projected" nor "secret"`},
+		"NoMode":    {reason: "an empty mode is none of the two", data: `mode: ""`, err: "is neither"},
+		"List":      {reason: "it must be an object", data: "[]", err: "cannot unmarshal array"},
+		"Garbage":   {reason: "it must be YAML", data: "a: b: c", err: "mapping values are not allowed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := ParseConfig([]byte(tc.data))
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("%s: error %v, want %q", tc.reason, err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

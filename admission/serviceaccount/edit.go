@@ -1,0 +1,89 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/admission"
+)
+
+// edits collects what is to be changed in a Pod, as JSON patch operations on its JSON
+// and in the decoded Pod at once, so that later decisions see the Pod as it will be.
+// Lists are appended to; one that is missing or null is added whole.
+type edits struct {
+	pod        *pod
+	operations []admission.PatchOperation
+	err        error
+}
+
+func newEdits(pod *pod) *edits {
+	e := &edits{pod: pod}
+	if pod.lacksSpec {
+		e.add("/spec", struct{}{})
+	}
+	return e
+}
+
+// result is the patch.
+func (e *edits) result() ([]admission.PatchOperation, error) { return e.operations, e.err }
+
+// setAccount writes both names of the field. kube-apiserver does so when it converts a
+// Pod (k8s.io/kubernetes pkg/apis/core/v1/conversion.go), but not between two webhooks.
+func (e *edits) setAccount(name string) {
+	spec := e.pod.Spec
+	if spec.ServiceAccountName != name {
+		e.add("/spec/serviceAccountName", name)
+	}
+	if spec.ServiceAccount != name {
+		e.add("/spec/serviceAccount", name)
+	}
+	spec.ServiceAccountName, spec.ServiceAccount = name, name
+}
+
+func (e *edits) addVolume(v corev1.Volume) {
+	spec := e.pod.Spec
+	e.appendTo("/spec/volumes", spec.Volumes != nil, v)
+	decoded := volume{Name: v.Name}
+	if v.Secret != nil {
+		decoded.Secret = &secretName{v.Secret.SecretName}
+	}
+	spec.Volumes = append(spec.Volumes, decoded)
+}
+
+// addMount mounts in the container at index of list.
+func (e *edits) addMount(list containerList, index int, mount corev1.VolumeMount) {
+	c := list.containers[index]
+	e.appendTo(fmt.Sprintf("/spec/%s/%d/volumeMounts", list.field, index), c.VolumeMounts != nil, mount)
+	c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: mount.Name, MountPath: mount.MountPath})
+}
+
+func (e *edits) addPullSecrets(references []corev1.LocalObjectReference) {
+	spec := e.pod.Spec
+	for _, reference := range references {
+		e.appendTo("/spec/imagePullSecrets", spec.ImagePullSecrets != nil, reference)
+		spec.ImagePullSecrets = append(spec.ImagePullSecrets, named{reference.Name})
+	}
+}
+
+// appendTo adds value to the end of the list at path, which is made if it does not exist.
+func (e *edits) appendTo(path string, exists bool, value any) {
+	if exists {
+		e.add(path+"/-", value)
+		return
+	}
+	e.add(path, []any{value})
+}
+
+// add sets the member at path, whether it is there or not (RFC 6902, section 4.1).
+func (e *edits) add(path string, value any) {
+	encoded, err := json.Marshal(value)
+	if err != nil && e.err == nil {
+		e.err = fmt.Errorf("encode the value for %s: %w", path, err)
+	}
+	e.operations = append(e.operations, admission.PatchOperation{Op: "add", Path: path, Value: encoded})
+}

@@ -1,0 +1,130 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/admission"
+)
+
+// TestEveryCVEPath tries every way in which a Secret was once reachable past the limit:
+// CVE-2023-2728 (ephemeral containers) and CVE-2024-3177 (envFrom).
+func TestEveryCVEPath(t *testing.T) {
+	t.Parallel()
+	fields := map[string]string{
+		"env":     `"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": %q, "key": "k"}}}]`,
+		"envFrom": `"envFrom": [{"configMapRef": {"name": "c"}}, {"secretRef": {"name": %q}}]`,
+	}
+	words := map[string]string{"env": " with envVar A referencing ", "envFrom": " with envFrom referencing "}
+	lists := map[string]string{
+		"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container",
+	}
+	for list, role := range lists {
+		for field, member := range fields {
+			t.Run(list+"/"+field, func(t *testing.T) {
+				t.Parallel()
+				pod := func(secret string) string {
+					return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", %q: [{"name": "c", %s}]}}`,
+						list, fmt.Sprintf(member, secret))
+				}
+				want := role + " c" + words[field] + `secret.secretName="theirs" is not allowed because service account default does not reference that secret`
+				checkLimit(t, list == "ephemeralContainers", pod("theirs"), pod("mine"), want)
+			})
+		}
+	}
+	t.Run("volume", func(t *testing.T) {
+		t.Parallel()
+		pod := func(secret string) string {
+			return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", "volumes": [{"name": "v", "secret": {"secretName": %q}}]}}`, secret)
+		}
+		checkLimit(t, false, pod("theirs"), pod("mine"),
+			`volume with secret.secretName="theirs" is not allowed because service account default does not reference that secret`)
+	})
+}
+
+// checkLimit refuses one Pod and allows the other, limited by the account's annotation
+// and by the configuration, in Admit and in Validate.
+func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
+	t.Helper()
+	annotated := account(testNamespace, defaultAccount)
+	annotated.Secrets = []corev1.ObjectReference{{Name: "mine"}}
+	plain := annotated.DeepCopy()
+	annotated.Annotations = map[string]string{enforceAnnotation: "true"}
+	everywhere := DefaultConfig()
+	everywhere.LimitSecretReferences = true
+	plugins := map[string]*Plugin{
+		"annotation":    newWorld(annotated).plugin(DefaultConfig()),
+		"configuration": newWorld(plain).plugin(everywhere),
+	}
+	for name, plugin := range plugins {
+		decide := map[string]func(string) error{
+			"Admit": func(pod string) error {
+				return plugin.Admit(t.Context(), creation([]byte(pod)), &admission.Outcome{})
+			},
+			"Validate": func(pod string) error {
+				return plugin.Validate(t.Context(), creation([]byte(pod)), &admission.Outcome{})
+			},
+		}
+		if ephemeral {
+			decide = map[string]func(string) error{"Validate": func(pod string) error {
+				return plugin.Validate(t.Context(), ephemeralUpdate([]byte(pod)), &admission.Outcome{})
+			}}
+		}
+		for call, decide := range decide {
+			code, message := codeAndMessage(decide(refused))
+			if code != 403 || !strings.HasSuffix(message, ": "+want) {
+				t.Errorf("%s, %s: got %d %q, want 403 %q", name, call, code, message, want)
+			}
+			if err := decide(allowed); err != nil {
+				t.Errorf("%s, %s: a listed Secret was refused: %v", name, call, err)
+			}
+		}
+	}
+}
+
+// TestStrictCoversEveryVolume: with the strict rule, and only with it, a Secret is
+// limited whatever field of a volume names it, and the audit log says which rule it was.
+func TestStrictCoversEveryVolume(t *testing.T) {
+	t.Parallel()
+	sources := map[string]string{
+		"projected.sources[0].secret.name": `"projected": {"sources": [{"secret": {"name": "theirs"}}]}`,
+		"azureFile.secretName":             `"azureFile": {"secretName": "theirs"}`,
+		"csi.nodePublishSecretRef.name":    `"csi": {"nodePublishSecretRef": {"name": "theirs"}}`,
+		"cephfs.secretRef.name":            `"cephfs": {"secretRef": {"name": "theirs"}}`,
+		"cinder.secretRef.name":            `"cinder": {"secretRef": {"name": "theirs"}}`,
+		"flexVolume.secretRef.name":        `"flexVolume": {"secretRef": {"name": "theirs"}}`,
+		"iscsi.secretRef.name":             `"iscsi": {"secretRef": {"name": "theirs"}}`,
+		"rbd.secretRef.name":               `"rbd": {"secretRef": {"name": "theirs"}}`,
+		"scaleIO.secretRef.name":           `"scaleIO": {"secretRef": {"name": "theirs"}}`,
+		"storageos.secretRef.name":         `"storageos": {"secretRef": {"name": "theirs"}}`,
+	}
+	limit := DefaultConfig()
+	limit.LimitSecretReferences = true
+	strict := limit
+	strict.StrictMountableSecrets = true
+	for field, source := range sources {
+		t.Run(field, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(account(testNamespace, defaultAccount))
+			request := creation([]byte(`{"metadata": {"name": "web"}, "spec": {"volumes": [{"name": "v", ` + source + `}]}}`))
+			if err := w.plugin(limit).Admit(t.Context(), request, &admission.Outcome{}); err != nil {
+				t.Errorf("refused without the strict rule: %v", err)
+			}
+			outcome := &admission.Outcome{}
+			_, message := codeAndMessage(w.plugin(strict).Admit(t.Context(), request, outcome))
+			want := "volume v with " + field + `="theirs" is not allowed because service account default does not reference that secret`
+			if message != `pods "web" is forbidden: `+want {
+				t.Errorf("got %q, want %q", message, want)
+			}
+			if outcome.AuditAnnotations[auditStrict] != want {
+				t.Errorf("audit annotations: %v", outcome.AuditAnnotations)
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import "k8s.io/component-base/metrics"
+
+// Where an account was looked for.
+const (
+	sourceCache   = "cache"
+	sourceLive    = "live"
+	sourceCreated = "created"
+	sourceAwaited = "awaited"
+)
+
+// Metrics are the series of the plugin. A nil Metrics counts nothing.
+type Metrics struct {
+	lookups *metrics.CounterVec
+	waiting *metrics.Gauge
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{
+		lookups: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "sacm_admission_account_lookups_total",
+			Help:           "Lookups of service accounts for Pods by source: the cache if it has the account, otherwise each further step that is taken.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
+		waiting: metrics.NewGauge(&metrics.GaugeOpts{
+			Name:           "sacm_admission_waiters",
+			Help:           "Requests that wait for a service account or a token, or for the apiserver to say whether there is one.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	mustRegister(m.lookups, m.waiting)
+	m.setWaiting(0)
+	return m
+}
+
+func (m *Metrics) lookup(source string) {
+	if m != nil {
+		m.lookups.WithLabelValues(source).Inc()
+	}
+}
+
+func (m *Metrics) setWaiting(n int) {
+	if m != nil {
+		m.waiting.Set(float64(n))
+	}
+}

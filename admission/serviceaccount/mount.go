@@ -1,0 +1,134 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// tokenPath is where programs in a Pod look for a token (client-go, rest.InClusterConfig).
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+	// projectedPrefix starts the name of every projected token volume. A volume of
+	// such a name counts as one, whoever made it.
+	projectedPrefix = "kube-api-access-"
+
+	// tokenSeconds is the life that is asked for. kube-apiserver extends just this
+	// one to a year if it is told to extend, and warns of its use after the 3607
+	// seconds (k8s.io/kubernetes pkg/serviceaccount, WarnOnlyBoundTokenExpirationSeconds).
+	tokenSeconds = 3607
+
+	// longestNameBase leaves room for a random suffix in a name of 63 characters.
+	longestNameBase = validation.DNS1123LabelMaxLength - 5
+)
+
+// mountToken mounts a token in every container and init container that mounts nothing
+// where the token goes. It gives the account back, or a newer state of it that names
+// the token.
+func (p *Plugin) mountToken(ctx context.Context, edits *edits, account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
+	if !edits.pod.Spec.lacksMount() {
+		return account, nil
+	}
+	if p.config.Mode == Projected {
+		edits.mount(p.projectedVolume(edits.pod.Spec))
+		return account, nil
+	}
+	account, secret, err := p.token(ctx, account)
+	if err != nil || secret == "" {
+		return account, err
+	}
+	edits.mount(p.secretVolume(edits.pod.Spec, secret))
+	return account, nil
+}
+
+// lacksMount tells whether a container mounts nothing at the token's path.
+func (s *podSpec) lacksMount() bool {
+	return slices.ContainsFunc(s.InitContainers, (*container).lacksMount) ||
+		slices.ContainsFunc(s.Containers, (*container).lacksMount)
+}
+
+// lacksMount compares paths as they are written, as upstream does.
+func (c *container) lacksMount() bool {
+	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == tokenPath })
+}
+
+// mount adds the volume, unless the Pod has it, and mounts it where it is lacking.
+func (e *edits) mount(v corev1.Volume, exists bool) {
+	if !exists {
+		e.addVolume(v)
+	}
+	mount := corev1.VolumeMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath}
+	for _, list := range e.pod.Spec.containerLists() {
+		// Ephemeral containers come to a Pod that is complete, and mount what they want.
+		if list.role == roleEphemeral {
+			continue
+		}
+		for i, c := range list.containers {
+			if c.lacksMount() {
+				e.addMount(list, i, mount)
+			}
+		}
+	}
+}
+
+// projectedVolume is the Pod's own token volume, or else a new one.
+func (p *Plugin) projectedVolume(spec *podSpec) (_ corev1.Volume, exists bool) {
+	for i := range spec.Volumes {
+		if name := spec.Volumes[i].Name; strings.HasPrefix(name, projectedPrefix) {
+			return corev1.Volume{Name: name}, true
+		}
+	}
+	name := projectedPrefix + p.suffix()
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenProjection()}}, false
+}
+
+// tokenProjection gives what an account token Secret gives: token, CA and namespace.
+// Defaults are written out, so that nothing remains for kube-apiserver to add.
+func tokenProjection() *corev1.ProjectedVolumeSource {
+	return &corev1.ProjectedVolumeSource{
+		DefaultMode: ptr.To(corev1.ProjectedVolumeSourceDefaultMode),
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+				Path: corev1.ServiceAccountTokenKey, ExpirationSeconds: ptr.To[int64](tokenSeconds),
+			}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+				Items:                []corev1.KeyToPath{{Key: corev1.ServiceAccountRootCAKey, Path: corev1.ServiceAccountRootCAKey}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+				Path:     corev1.ServiceAccountNamespaceKey,
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+			}}}},
+		},
+	}
+}
+
+// secretVolume is the Pod's own volume of that Secret, or else a new one.
+func (p *Plugin) secretVolume(spec *podSpec, secret string) (_ corev1.Volume, exists bool) {
+	for i := range spec.Volumes {
+		if own := spec.Volumes[i].Secret; own != nil && own.SecretName == secret {
+			return corev1.Volume{Name: spec.Volumes[i].Name}, true
+		}
+	}
+	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(corev1.SecretVolumeSourceDefaultMode)}
+	return corev1.Volume{Name: p.secretVolumeName(spec, secret), VolumeSource: corev1.VolumeSource{Secret: source}}, false
+}
+
+// secretVolumeName is the Secret's name, made to fit: a volume's name has no dots and
+// at most 63 characters.
+func (p *Plugin) secretVolumeName(spec *podSpec, secret string) string {
+	name := strings.ReplaceAll(secret, ".", "-")
+	taken := slices.ContainsFunc(spec.Volumes, func(v volume) bool { return v.Name == name })
+	if !taken && len(name) <= validation.DNS1123LabelMaxLength {
+		return name
+	}
+	return name[:min(len(name), longestNameBase-1)] + "-" + p.suffix()
+}

@@ -1,0 +1,209 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serviceaccount decides about Pods what kube-apiserver's own ServiceAccount
+// plugin decides (k8s.io/kubernetes plugin/pkg/admission/serviceaccount, v1.36.3).
+//
+// A Pod that is created gets an account, the account's pull secrets and a volume with
+// a token, and is refused if its account does not exist or if it refers to Secrets
+// that the account does not allow. An ephemeral container that is added is checked for
+// the latter. Mirror pods are never changed.
+//
+// The plugin reads the few members of the Pod's JSON that it needs and answers with
+// operations that add to it. It never encodes a Pod, so that fields of a newer API
+// survive. To admit a Pod twice is to admit it once, because kube-apiserver calls
+// again after other webhooks have changed the Pod.
+//
+// A Plugin is built once and used by any number of goroutines. Admit may wait for an
+// account or a token that is being created, Validate never waits. Nobody polls: the
+// informers' handlers wake the requests that wait.
+package serviceaccount
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/admission"
+)
+
+const (
+	// Name is what the plugin is enabled by, the same as upstream's.
+	Name = "ServiceAccount"
+
+	defaultAccount     = "default"
+	ephemeralContainer = "ephemeralcontainers"
+
+	// auditEnsured is the audit annotation of a Pod whose account was created for it.
+	auditEnsured = "ensured-service-account"
+)
+
+// Plugin is the ServiceAccount admission plugin. Build it with New.
+type Plugin struct {
+	*admission.Handler
+
+	config   Config
+	accounts accounts
+	tokens   tokens
+	suffix   func() string
+}
+
+var (
+	_ admission.SelectiveMutator = (*Plugin)(nil)
+	_ admission.Validator        = (*Plugin)(nil)
+)
+
+// New builds the plugin. It is ready at once; use SetReadyFunc or SetReadyChannels to
+// make it wait for the first lists of the informers.
+func New(config Config, from Dependencies) *Plugin {
+	return &Plugin{
+		Handler:  admission.NewHandler(admission.Create, admission.Update),
+		config:   config,
+		accounts: accounts{from},
+		tokens:   tokens{from},
+		suffix:   from.Suffix,
+	}
+}
+
+// Rules are the creation of Pods and the addition of ephemeral containers to them.
+func (p *Plugin) Rules() []admission.Rule {
+	return []admission.Rule{
+		{Version: "v1", Resource: "pods", Operations: []admission.Operation{admission.Create}},
+		{Version: "v1", Resource: "pods", SubResource: ephemeralContainer, Operations: []admission.Operation{admission.Update}},
+	}
+}
+
+// MutatingRules are the creation of Pods alone: ephemeral containers are only judged.
+func (p *Plugin) MutatingRules() []admission.Rule { return p.Rules()[:1] }
+
+// Admit adds to a Pod that is created what it lacks and then refuses it for all that
+// Validate refuses, so that a cluster with the mutating webhook alone enforces
+// everything. It may wait as long as ctx lasts.
+func (p *Plugin) Admit(ctx context.Context, request *admission.Request, outcome *admission.Outcome) error {
+	if !createsPod(request) {
+		return nil
+	}
+	pod, err := decodePod(request.Object)
+	if err != nil || pod == nil {
+		return err
+	}
+	// The kubelet deletes a mirror pod that differs from its static pod.
+	if pod.isMirror() {
+		return p.checkMirror(request, pod)
+	}
+	edits := newEdits(pod)
+	account, err := p.complete(ctx, request, edits, outcome)
+	if err != nil {
+		return err
+	}
+	if err := p.limitSecrets(request, account, pod.Spec, outcome); err != nil {
+		return err
+	}
+	operations, err := edits.result()
+	if err != nil {
+		return admission.Internal(err)
+	}
+	outcome.Patch = append(outcome.Patch, operations...)
+	return nil
+}
+
+// complete adds to the Pod what it lacks, and tells for which account it did.
+func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits *edits, outcome *admission.Outcome) (*corev1.ServiceAccount, error) {
+	edits.setAccount(cmp.Or(edits.pod.Spec.accountName(), defaultAccount))
+	account, err := p.account(ctx, request, edits.pod, outcome, create)
+	if err != nil {
+		return nil, err
+	}
+	if p.config.MountServiceAccountToken && automounts(edits.pod, account) {
+		if account, err = p.mountToken(ctx, edits, account); err != nil {
+			return nil, err
+		}
+	}
+	if len(edits.pod.Spec.ImagePullSecrets) == 0 {
+		edits.addPullSecrets(account.ImagePullSecrets)
+	}
+	return account, nil
+}
+
+// Validate refuses a Pod whose account does not exist or does not allow what the Pod
+// refers to.
+func (p *Plugin) Validate(ctx context.Context, request *admission.Request, outcome *admission.Outcome) error {
+	if !createsPod(request) && !addsEphemeralContainer(request) {
+		return nil
+	}
+	pod, err := decodePod(request.Object)
+	if err != nil || pod == nil {
+		return err
+	}
+	if createsPod(request) && pod.isMirror() {
+		return p.checkMirror(request, pod)
+	}
+	if pod.Spec.accountName() == "" {
+		return admission.Forbidden(request, fmt.Errorf("no service account specified for pod %s/%s", request.Namespace, pod.Metadata.Name))
+	}
+	account, err := p.account(ctx, request, pod, outcome, lookOnly)
+	if err != nil {
+		return err
+	}
+	return p.limitSecrets(request, account, pod.Spec, outcome)
+}
+
+// account is the account that the Pod names, or a refusal.
+func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, outcome *admission.Outcome, patience patience) (*corev1.ServiceAccount, error) {
+	name := cache.NewObjectName(request.Namespace, pod.Spec.accountName())
+	if request.DryRun {
+		patience = min(patience, await) // a dry run leaves nothing behind
+	}
+	account, ensured, err := p.accounts.find(ctx, name, patience)
+	if err != nil {
+		return nil, accountRefusal(request, name, err)
+	}
+	if ensured {
+		annotate(outcome, auditEnsured, name.String())
+	}
+	return account, nil
+}
+
+// accountRefusal has upstream's text. A missing account is the Pod's fault, or will be
+// there when the Pod's controller tries again; everything else is ours.
+func accountRefusal(request *admission.Request, name cache.ObjectName, err error) error {
+	if errors.Is(err, errTooManyWaiters) {
+		return tooManyWaiters()
+	}
+	err = fmt.Errorf("error looking up service account %s: %w", name, err)
+	if apierrors.IsNotFound(err) {
+		return admission.Forbidden(request, err)
+	}
+	return admission.Internal(err)
+}
+
+// automounts tells whether the Pod wants a token mounted. What the Pod says goes
+// before what the account says.
+func automounts(pod *pod, account *corev1.ServiceAccount) bool {
+	wish := cmp.Or(pod.Spec.AutomountServiceAccountToken, account.AutomountServiceAccountToken)
+	return wish == nil || *wish
+}
+
+func createsPod(request *admission.Request) bool {
+	return isPod(request) && request.SubResource == "" && request.Operation == admission.Create
+}
+
+func addsEphemeralContainer(request *admission.Request) bool {
+	return isPod(request) && request.SubResource == ephemeralContainer && request.Operation == admission.Update
+}
+
+func isPod(request *admission.Request) bool {
+	return request.Resource.Group == "" && request.Resource.Resource == "pods" && request.Object != nil
+}
+
+func annotate(outcome *admission.Outcome, key, value string) {
+	if outcome.AuditAnnotations == nil {
+		outcome.AuditAnnotations = map[string]string{}
+	}
+	outcome.AuditAnnotations[key] = value
+}

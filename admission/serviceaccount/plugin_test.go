@@ -1,0 +1,134 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"sa-controller-manager/admission"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// TestIgnores: what is not the creation of a Pod or the addition of an ephemeral
+// container is not the plugin's business.
+func TestIgnores(t *testing.T) {
+	t.Parallel()
+	const unacceptable = `{"spec": {"serviceAccountName": "nobody"}}`
+	cases := map[string]struct {
+		reason string
+		change func(*admission.Request)
+	}{
+		"NoObject":          {"there is nothing to decide about", func(r *admission.Request) { r.Object = nil }},
+		"NullObject":        {"null is nothing", func(r *admission.Request) { r.Object = []byte("null") }},
+		"OtherResource":     {"only Pods", func(r *admission.Request) { r.Resource.Resource = "podtemplates" }},
+		"OtherGroup":        {"metrics.k8s.io has pods too", func(r *admission.Request) { r.Resource.Group = "metrics.k8s.io" }},
+		"Update":            {"a Pod's account cannot change", func(r *admission.Request) { r.Operation = admission.Update }},
+		"Status":            {"status holds no references", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "status" }},
+		"Resize":            {"nor do resources", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "resize" }},
+		"Delete":            {"what goes may go", func(r *admission.Request) { r.Operation = admission.Delete }},
+		"Connect":           {"that is not about the spec", func(r *admission.Request) { r.Operation, r.SubResource = admission.Connect, "exec" }},
+		"CreateSubResource": {"bindings and evictions are not Pods", func(r *admission.Request) { r.SubResource = "binding" }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plugin := newWorld().plugin(DefaultConfig())
+			request := creation([]byte(unacceptable))
+			if plugin.Admit(t.Context(), request, &admission.Outcome{}) == nil {
+				t.Fatal("the Pod of this test is accepted")
+			}
+			tc.change(request)
+			outcome := &admission.Outcome{}
+			if err := plugin.Admit(t.Context(), request, outcome); err != nil || len(outcome.Patch) > 0 {
+				t.Errorf("%s: Admit: %v, %v", tc.reason, err, outcome.Patch)
+			}
+			if err := plugin.Validate(t.Context(), request, outcome); err != nil {
+				t.Errorf("%s: Validate: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+// TestValidateWantsAnAccount: Admit gives one to every Pod, so that a Pod without one
+// has come past it.
+func TestValidateWantsAnAccount(t *testing.T) {
+	t.Parallel()
+	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
+	err := plugin.Validate(t.Context(), creation([]byte(`{"metadata": {"name": "web"}, "spec": {}}`)), &admission.Outcome{})
+	if _, message := codeAndMessage(err); message != `pods "web" is forbidden: no service account specified for pod shop/web` {
+		t.Errorf("got %q", message)
+	}
+}
+
+// TestRepeatedMembers: two readers may disagree about which one counts, and one of them
+// is kube-apiserver.
+func TestRepeatedMembers(t *testing.T) {
+	t.Parallel()
+	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
+	cases := map[string]string{
+		"Spec":       `{"spec": {"serviceAccountName": "default"}, "spec": {}}`,
+		"Account":    `{"spec": {"serviceAccountName": "default", "serviceAccountName": "other"}}`,
+		"Annotation": `{"metadata": {"annotations": {"a": "b", "a": "c"}}, "spec": {}}`,
+		"Volume":     `{"spec": {"volumes": [{"name": "a", "secret": {}, "secret": null}]}}`,
+	}
+	for name, object := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if code, message := codeAndMessage(plugin.Admit(t.Context(), creation([]byte(object)), &admission.Outcome{})); code != 400 {
+				t.Errorf("got %d %q", code, message)
+			}
+		})
+	}
+}
+
+// TestRequestIsNotChanged: requests are shared by all plugins of a chain, accounts by
+// the whole process.
+func TestRequestIsNotChanged(t *testing.T) {
+	t.Parallel()
+	existing := account(testNamespace, defaultAccount)
+	before := existing.DeepCopy()
+	object := []byte(`{"spec": {"containers": [{"name": "a"}]}}`)
+	request := creation(object)
+	if err := newWorld(existing).plugin(DefaultConfig()).Admit(t.Context(), request, &admission.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	if string(request.Object) != `{"spec": {"containers": [{"name": "a"}]}}` || !reflect.DeepEqual(before, existing) {
+		t.Errorf("changed: %s, %v", request.Object, existing)
+	}
+}
+
+// TestReadiness: the plugin decides once its caches are there.
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	plugin := newWorld().plugin(DefaultConfig())
+	if err := plugin.Ready(t.Context()); err != nil {
+		t.Errorf("not ready without a ready function: %v", err)
+	}
+	plugin.SetReadyFunc(func() bool { return false })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if plugin.Ready(ctx) == nil {
+		t.Error("ready against the ready function")
+	}
+}
+
+// TestRules: the registered webhook is called for nothing else.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, rule := range newWorld().plugin(DefaultConfig()).Rules() {
+		got = append(got, rule.String())
+	}
+	if want := []string{"CREATE pods.v1", "UPDATE pods.v1/ephemeralcontainers"}; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount_test
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+// review is what kube-apiserver v1.36.3 sends for a Pod of two containers.
+//
+//go:embed testdata/review/create.json
+var review []byte
+
+// BenchmarkMutate is the webhook without a network. Read it beside BenchmarkDecodePod,
+// which is what any webhook has to do that decodes the whole Pod.
+func BenchmarkMutate(b *testing.B) {
+	webhook := newWebhook(b)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(review)))
+	for b.Loop() {
+		answer := httptest.NewRecorder()
+		webhook.ServeHTTP(answer, call("http://webhook/mutate?timeout=10s"))
+		if !bytes.Contains(answer.Body.Bytes(), []byte(`"patchType"`)) {
+			b.Fatalf("no patch: %s", answer.Body)
+		}
+	}
+}
+
+// BenchmarkDecodePod is the floor of webhooks that decode the Pod into its Go type.
+func BenchmarkDecodePod(b *testing.B) {
+	var body struct {
+		Request struct {
+			Object json.RawMessage `json:"object"`
+		} `json:"request"`
+	}
+	if err := json.Unmarshal(review, &body); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body.Request.Object)))
+	for b.Loop() {
+		if err := json.Unmarshal(body.Request.Object, &corev1.Pod{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTLS compares the webhook over loopback TLS with a handler that does nothing.
+func BenchmarkTLS(b *testing.B) {
+	null := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"","allowed":true}}`)
+	})
+	for name, handler := range map[string]http.Handler{"null": null, "mutate": newWebhook(b)} {
+		b.Run(name, func(b *testing.B) {
+			server := httptest.NewTLSServer(handler)
+			defer server.Close()
+			client := server.Client()
+			b.ReportAllocs()
+			for b.Loop() {
+				answer, err := client.Post(server.URL+"/mutate?timeout=10s", "application/json", bytes.NewReader(review))
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+			}
+		})
+	}
+}
+
+func call(url string) *http.Request {
+	request := httptest.NewRequest(http.MethodPost, url, bytes.NewReader(review))
+	request.Header.Set("Content-Type", "application/json")
+	return request
+}
+
+func newWebhook(b *testing.B) *admission.Webhook {
+	b.Helper()
+	accounts := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	if err := accounts.Add(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default", UID: "1"}}); err != nil {
+		b.Fatal(err)
+	}
+	plugin := serviceaccount.New(serviceaccount.DefaultConfig(), serviceaccount.Dependencies{
+		Accounts: corev1listers.NewServiceAccountLister(accounts),
+		Waiters:  serviceaccount.NewWaiters(nil),
+		Suffix:   func() string { return "abcde" },
+	})
+	return admission.NewWebhook(admission.WebhookConfig{Chain: admission.Chain{{Name: serviceaccount.Name, Plugin: plugin}}})
+}

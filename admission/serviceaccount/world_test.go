@@ -1,0 +1,195 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/admission"
+)
+
+const (
+	testNamespace = "shop"
+	testSuffix    = "abcde"
+)
+
+var errBoom = errors.New("boom")
+
+// world is what a plugin under test sees: a cache and an apiserver, which may differ.
+type world struct {
+	cache    cache.Indexer
+	server   cache.Store
+	err      error // of the apiserver
+	gets     atomic.Int32
+	ensured  atomic.Int32
+	ensure   func(context.Context, string, string) error
+	tokens   map[string]bool // usable token Secrets
+	waiters  *Waiters
+	requests chan struct{} // receives, if not nil, before a GET is answered
+}
+
+// newWorld has accounts in the cache and in the apiserver.
+func newWorld(accounts ...*corev1.ServiceAccount) *world {
+	w := &world{
+		cache:   cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		server:  cache.NewStore(cache.MetaNamespaceKeyFunc),
+		tokens:  map[string]bool{},
+		waiters: NewWaiters(nil),
+	}
+	for _, account := range accounts {
+		_ = w.cache.Add(account)
+		_ = w.server.Add(account)
+	}
+	return w
+}
+
+func (w *world) plugin(config Config) *Plugin {
+	return New(config, Dependencies{
+		Accounts:    corev1listers.NewServiceAccountLister(w.cache),
+		Client:      w,
+		Ensure:      w.ensure,
+		UsableToken: func(_ *corev1.ServiceAccount, secret string) bool { return w.tokens[secret] },
+		Waiters:     w.waiters,
+		Suffix:      func() string { return testSuffix },
+	})
+}
+
+// show makes the informer deliver account.
+func (w *world) show(account *corev1.ServiceAccount) {
+	_ = w.cache.Add(account)
+	w.waiters.Wake(cache.MetaObjectToName(account))
+}
+
+// creates makes the world's Ensure put accounts into the apiserver but not the cache.
+func (w *world) creates() *world {
+	w.ensure = func(_ context.Context, namespace, name string) error {
+		w.ensured.Add(1)
+		return w.server.Add(account(namespace, name))
+	}
+	return w
+}
+
+func (w *world) ServiceAccounts(namespace string) corev1client.ServiceAccountInterface {
+	return liveAccounts{world: w, namespace: namespace}
+}
+
+type liveAccounts struct {
+	corev1client.ServiceAccountInterface
+
+	world     *world
+	namespace string
+}
+
+func (l liveAccounts) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.ServiceAccount, error) {
+	l.world.gets.Add(1)
+	if l.world.requests != nil {
+		select {
+		case <-l.world.requests:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if l.world.err != nil {
+		return nil, l.world.err
+	}
+	object, exists, err := l.world.server.GetByKey(l.namespace + "/" + name)
+	if err != nil || !exists {
+		return nil, apierrors.NewNotFound(corev1.Resource("serviceaccounts"), name)
+	}
+	return object.(*corev1.ServiceAccount), nil
+}
+
+func account(namespace, name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1"}}
+}
+
+// creation asks for the Pod with that JSON.
+func creation(object []byte) *admission.Request {
+	return &admission.Request{
+		UID:       "u",
+		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Namespace: testNamespace,
+		Operation: admission.Create,
+		Object:    object,
+	}
+}
+
+// ephemeralUpdate asks for an update of the Pod's ephemeral containers.
+func ephemeralUpdate(object []byte) *admission.Request {
+	request := creation(object)
+	request.Operation, request.SubResource = admission.Update, ephemeralContainer
+	return request
+}
+
+// apply applies a patch with a library that the plugin does not use.
+func apply(t *testing.T, object []byte, operations []admission.PatchOperation) []byte {
+	t.Helper()
+	encoded, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatalf("encode the patch: %v", err)
+	}
+	if len(operations) == 0 {
+		return object
+	}
+	patch, err := jsonpatch.DecodePatch(encoded)
+	if err != nil {
+		t.Fatalf("decode the patch %s: %v", encoded, err)
+	}
+	patched, err := patch.Apply(object)
+	if err != nil {
+		t.Fatalf("apply the patch %s to %s: %v", encoded, object, err)
+	}
+	return patched
+}
+
+// admitTwice admits the Pod of request, patches it and admits it again, which must
+// change nothing. It returns what the first call said and the patched Pod.
+func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admission.Outcome, []byte, error) {
+	t.Helper()
+	first := &admission.Outcome{}
+	if err := plugin.Admit(t.Context(), request, first); err != nil {
+		if len(first.Patch) > 0 {
+			t.Errorf("a refusal came with a patch: %v", first.Patch)
+		}
+		return first, nil, err
+	}
+	again := *request
+	again.Object = apply(t, request.Object, first.Patch)
+	second := &admission.Outcome{}
+	if err := plugin.Admit(t.Context(), &again, second); err != nil {
+		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)
+	}
+	if len(second.Patch) > 0 {
+		encoded, _ := json.Marshal(second.Patch)
+		t.Errorf("the patched Pod was patched again: %s", encoded)
+	}
+	if err := plugin.Validate(t.Context(), &again, &admission.Outcome{}); err != nil {
+		t.Errorf("the admitted Pod is not valid: %v", err)
+	}
+	return first, again.Object, nil
+}
+
+// codeAndMessage is what the user sees of a refusal.
+func codeAndMessage(err error) (int32, string) {
+	if err == nil {
+		return 0, ""
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Code, status.Status().Message
+	}
+	return -1, err.Error()
+}

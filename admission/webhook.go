@@ -1,0 +1,167 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/klog/v2"
+)
+
+// The two things that the webhook is asked to do. They are its URL paths, with a slash
+// in front, and the values of the metric label "path".
+const (
+	pathMutate   = "mutate"
+	pathValidate = "validate"
+)
+
+// DefaultMaxInFlight is how many calls are decided at the same time unless configured.
+const DefaultMaxInFlight = 400
+
+// WebhookConfig says what a Webhook needs.
+type WebhookConfig struct {
+	// Chain decides. POST /mutate calls its mutators, POST /validate its validators.
+	Chain Chain
+	// MaxInFlight is how many calls are decided at the same time, over both paths;
+	// zero means DefaultMaxInFlight. More than that are told to try again.
+	MaxInFlight int
+	// Metrics counts the calls. Nil counts nothing.
+	Metrics *Metrics
+}
+
+// Webhook answers AdmissionReviews of admission.k8s.io/v1 and v1beta1 in the version
+// they come in. It is the only place where bytes become requests and decisions become
+// bytes; plugins see neither.
+//
+// Every answer but 404 is a well-formed AdmissionReview with the uid of the request.
+// The HTTP status is 200, because the apiserver hides what any other one says and lets
+// failurePolicy decide. Only where the uid cannot be known is it that of the refusal.
+type Webhook struct {
+	chain   Chain
+	slots   chan struct{}
+	metrics *Metrics
+}
+
+// NewWebhook returns a Webhook. It may be called from several goroutines.
+func NewWebhook(config WebhookConfig) *Webhook {
+	limit := config.MaxInFlight
+	if limit <= 0 {
+		limit = DefaultMaxInFlight
+	}
+	return &Webhook{chain: config.Chain, slots: make(chan struct{}, limit), metrics: config.Metrics}
+}
+
+// decideFunc is Chain.Admit or Chain.Validate.
+type decideFunc func(context.Context, *Request, *Outcome) error
+
+// ServeHTTP answers /mutate and /validate.
+func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/" + pathMutate:
+		w.serve(rw, r, pathMutate, w.chain.Admit)
+	case "/" + pathValidate:
+		w.serve(rw, r, pathValidate, w.chain.Validate)
+	default:
+		http.NotFound(rw, r)
+	}
+}
+
+func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, decide decideFunc) {
+	start := time.Now()
+	answer, outcome := w.answer(rw, r, decide)
+	w.metrics.requestEnds(path, outcome, start)
+	writeReview(rw, r, answer)
+}
+
+// answer leads a call through its stages. Each of them may end it.
+func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
+	ctx, cancel := withDeadline(r)
+	defer cancel()
+	if err := checkCall(r); err != nil {
+		return refused(envelope{}, &Outcome{}, err), outcomeInvalid
+	}
+	if !w.enter() {
+		found := findEnvelope(boundedBody(rw, r))
+		return refused(found, &Outcome{}, TooManyRequests("too many admission requests at the same time, please try again", time.Second)), outcomeOverload
+	}
+	defer w.leave()
+	body, found, err := readBody(rw, r)
+	if err != nil {
+		return refused(found, &Outcome{}, err), outcomeInvalid
+	}
+	request, found, err := decodeReview(body)
+	if err != nil {
+		return refused(found, &Outcome{}, err), outcomeInvalid
+	}
+	return decided(ctx, found, request, decide)
+}
+
+// decided asks the plugins and turns what they say into an answer.
+func decided(ctx context.Context, found envelope, request *Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
+	said := &Outcome{}
+	err := guardedDecide(ctx, request, said, decide)
+	var answer *admissionv1.AdmissionReview
+	if err == nil {
+		answer, err = allowed(found, said)
+	}
+	if err != nil {
+		answer = refused(found, said, err)
+	}
+	outcome := outcomeOf(said, err)
+	klog.FromContext(ctx).V(4).Info("Decided an admission request", "operation", request.Operation,
+		"resource", request.groupResource(), "subResource", request.SubResource, "namespace", request.Namespace,
+		"name", request.Name, "uid", request.UID, "dryRun", request.DryRun, "outcome", outcome)
+	return answer, outcome
+}
+
+// guardedDecide lets a request without an object through untouched where there should
+// be one: there is nothing to decide on. A deletion has none, and CONNECT may have none.
+func guardedDecide(ctx context.Context, request *Request, said *Outcome, decide decideFunc) (err error) {
+	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
+		return nil
+	}
+	defer recoverAs(ctx, &err, "the admission webhook")
+	return decide(ctx, request, said)
+}
+
+func (w *Webhook) enter() bool {
+	select {
+	case w.slots <- struct{}{}:
+		w.metrics.inFlightAdd(1)
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *Webhook) leave() {
+	<-w.slots
+	w.metrics.inFlightAdd(-1)
+}
+
+// writeReview sends answer. The status line tells what the review cannot: see Webhook.
+func writeReview(rw http.ResponseWriter, r *http.Request, answer *admissionv1.AdmissionReview) {
+	encoded, err := json.Marshal(answer)
+	if err != nil {
+		klog.FromContext(r.Context()).Error(nil, "An answer cannot be encoded", "cause", err.Error())
+		http.Error(rw, "the answer cannot be encoded", http.StatusInternalServerError)
+		return
+	}
+	code := http.StatusOK
+	if answer.Response.UID == "" {
+		code = int(answer.Response.Result.Code)
+	}
+	if code == http.StatusMethodNotAllowed {
+		rw.Header().Set("Allow", http.MethodPost)
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(code)
+	if _, err := rw.Write(encoded); err != nil {
+		klog.FromContext(r.Context()).V(4).Info("The caller left before its answer", "cause", err.Error())
+	}
+}

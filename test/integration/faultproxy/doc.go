@@ -1,0 +1,20 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package faultproxy stands between a client and kube-apiserver, writes down
+// every request and gives chosen ones a fault.
+//
+// It is a reverse proxy over HTTPS, so that the client under test is the real
+// binary with an ordinary kubeconfig and HTTP/2, and the faults are in the
+// proxy's http.RoundTripper. The client has no credentials of its own: the proxy
+// speaks to kube-apiserver as whoever its configuration says.
+//
+// Lifecycle: Start, then Use as often as wanted, then Close, which also ends
+// requests that a fault holds. Requests that no rule matches pass unchanged.
+//
+// Concurrency: all methods may be called from any goroutine.
+//
+// What must never happen: a fault that nobody asked for. A request that the proxy
+// itself cannot pass on is an answer without a status in the list of requests, as
+// kube-apiserver being away would be.
+package faultproxy

@@ -1,0 +1,136 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faultproxy
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// errCut is how a watch ends that is cut.
+var errCut = errors.New("the watch is cut")
+
+// journal is the list of all requests.
+type journal struct {
+	mu      sync.Mutex
+	entries []*entry
+	changed chan struct{} // closed and replaced by every change
+}
+
+// entry is a request in the journal.
+type entry struct {
+	journal *journal
+	request Request
+	body    io.Closer // of an open watch's answer
+	cut     bool
+}
+
+func newJournal() *journal {
+	return &journal{changed: make(chan struct{})}
+}
+
+func (j *journal) begin(request Request) *entry {
+	e := &entry{journal: j, request: request}
+	j.change(func() { j.entries = append(j.entries, e) })
+	return e
+}
+
+// change runs do under the lock and wakes who awaits.
+func (j *journal) change(do func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	do()
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+func (j *journal) selected(match Match) []Request {
+	found, _ := j.snapshot(match)
+	return found
+}
+
+// snapshot returns the matching requests and a channel that is closed once that
+// may have changed.
+func (j *journal) snapshot(match Match) ([]Request, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var found []Request
+	for _, e := range j.entries {
+		if match(e.request) {
+			found = append(found, e.request)
+		}
+	}
+	return found, j.changed
+}
+
+func (j *journal) cut(match Match) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	count := 0
+	for _, e := range j.entries {
+		if e.body == nil || !e.request.Open || e.cut || !match(e.request) {
+			continue
+		}
+		e.cut = true
+		_ = e.body.Close() // what matters is that a blocked Read returns
+		count++
+	}
+	return count
+}
+
+// served notes what kube-apiserver says.
+func (e *entry) served(code int) {
+	e.journal.change(func() { e.request.Served = code })
+}
+
+// answered notes that the client is getting an answer.
+func (e *entry) answered(code int) {
+	e.journal.change(func() { e.request.Code = code })
+}
+
+// ended notes that the exchange is over, with or without an answer.
+func (e *entry) ended() {
+	e.journal.change(func() { e.request.Open = false })
+}
+
+func (e *entry) isCut() bool {
+	e.journal.mu.Lock()
+	defer e.journal.mu.Unlock()
+	return e.cut
+}
+
+// track has the entry know when the answer's body has been read to its end, and
+// lets it be cut before.
+func (e *entry) track(body io.ReadCloser) io.ReadCloser {
+	e.journal.change(func() {
+		if e.request.Verb == "watch" {
+			e.body = body
+		}
+	})
+	return &trackedBody{ReadCloser: body, entry: e}
+}
+
+type trackedBody struct {
+	io.ReadCloser
+
+	entry *entry
+}
+
+// Read reports a cut as an error, which the reverse proxy passes on to the client
+// by ending the stream.
+func (b *trackedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.entry.isCut() {
+		return 0, errCut
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *trackedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.entry.ended()
+	return err
+}

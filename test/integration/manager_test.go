@@ -1,0 +1,278 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// drainLimit is how long the product may take from SIGTERM to its end.
+const drainLimit = 10 * time.Second
+
+// manager is a running sa-controller-manager.
+type manager struct {
+	*devcluster.Manager
+
+	cluster *controlPlane
+	name    string
+	faulty  bool // errors in the log are expected
+	stopped bool
+}
+
+// manage starts the binary, awaits that it is ready and stops it when the test
+// ends.
+func (c *controlPlane) manage(t *testing.T, flags ...string) *manager {
+	t.Helper()
+	m := c.start(t, flags...)
+	m.awaitReady(t)
+	return m
+}
+
+// start does not wait.
+func (c *controlPlane) start(t *testing.T, flags ...string) *manager {
+	t.Helper()
+	binary, err := shared.binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// At this level client-go logs whatever it sends and receives.
+	running, err := binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &manager{Manager: running, cluster: c, name: t.Name()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines of the manager's log:\n%s", m.quietTail())
+		}
+		m.stop(t)
+	})
+	return m
+}
+
+func (m *manager) awaitReady(t *testing.T) {
+	t.Helper()
+	if err := m.Ready(limited(t)); err != nil {
+		t.Fatalf("await the manager: %v", err)
+	}
+}
+
+// stop sends SIGTERM and holds the manager to what it must never do. It does
+// nothing if the manager was stopped or killed before.
+func (m *manager) stop(t *testing.T) devcluster.Exit {
+	t.Helper()
+	if m.stopped {
+		return devcluster.Exit{}
+	}
+	m.stopped = true
+	m.keepMetrics(t)
+	m.cluster.hangUpManagers()
+	exit, err := m.Stop()
+	m.examineRaces(t, err)
+	if exit.Code != 0 {
+		t.Errorf("the manager ended with code %d, want 0", exit.Code)
+	}
+	if exit.Took > drainLimit {
+		t.Errorf("the manager took %v to end, want %v at most", exit.Took, drainLimit)
+	}
+	m.examineLog(t)
+	return exit
+}
+
+// ended awaits that the manager ends by itself with the given exit code.
+func (m *manager) ended(t *testing.T, code int) {
+	t.Helper()
+	m.stopped = true
+	select {
+	case <-m.Done():
+	case <-limited(t).Done():
+		t.Error("the manager does not end")
+	}
+	exit, err := m.Stop()
+	m.examineRaces(t, err)
+	if exit.Code != code {
+		t.Errorf("the manager ended with code %d, want %d", exit.Code, code)
+	}
+	m.examineLog(t)
+}
+
+// kill ends the manager as a power cut would.
+func (m *manager) kill(t *testing.T) {
+	t.Helper()
+	m.stopped = true
+	m.keepMetrics(t)
+	_, err := m.Kill()
+	m.examineRaces(t, err)
+	m.examineLog(t)
+}
+
+func (m *manager) keepMetrics(t *testing.T) {
+	t.Helper()
+	select {
+	case <-m.Done():
+		return
+	default:
+	}
+	// The context of a test has ended when its clean-up runs.
+	metrics, err := m.Get(cleanupContext(t), "/metrics")
+	if err != nil {
+		t.Logf("the manager's last metrics are lost: %v", err)
+	}
+	shared.canary.add("metrics of "+m.name, metrics)
+}
+
+// raceBlock is one report of the race detector.
+var raceBlock = regexp.MustCompile(`(?s)WARNING: DATA RACE\n.*?\n={18}\n`)
+
+// raceAccess is the function at the top of one of its two stacks.
+var raceAccess = regexp.MustCompile(`(?m)^(?:Previous )?(?:[Ww]rite|[Rr]ead) at .*\n +(\S+)`)
+
+// examineRaces looks at what devcluster found wrong with the end of a manager. The
+// races in it are those of the log, less a known one of client-go: from -v=9 on it
+// times connections, and reads the times while a dial that lost still writes them
+// (client-go transport/round_trippers.go, debuggingRoundTripper).
+func (m *manager) examineRaces(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !strings.Contains(err.Error(), "has a data race") {
+		t.Errorf("end the manager: %v", err)
+	}
+	for _, block := range raceBlock.FindAllString(m.Logs(), -1) {
+		known := true
+		for _, access := range raceAccess.FindAllStringSubmatch(block, -1) {
+			known = known && strings.Contains(access[1], "debuggingRoundTripper")
+		}
+		if !known {
+			t.Errorf("the manager has a data race:\n%s", block)
+		}
+	}
+}
+
+// errorLine is how klog begins a line of severity Error or Fatal.
+var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
+
+// eventsCutOff is what client-go logs for each Event that is on its way when the
+// manager ends.
+//
+// TODO(#2): remove this once the recorder ends quietly.
+var eventsCutOff = regexp.MustCompile(`event_broadcaster\.go:.*context canceled|request\.go:.*"Unexpected error when reading response body" err="context canceled"`)
+
+func (m *manager) examineLog(t *testing.T) {
+	t.Helper()
+	log := m.Logs()
+	shared.canary.add("log of "+m.name, log)
+	if m.faulty {
+		return
+	}
+	for _, line := range errorLine.FindAllString(log, -1) {
+		if !eventsCutOff.MatchString(line) {
+			t.Errorf("the manager logged an error: %s", line)
+			return // one says enough
+		}
+	}
+}
+
+// chatter is what client-go prints at high log levels.
+var chatter = regexp.MustCompile(`(?m)^(I\d{4} .* (request|round_trippers|reflector|type|shared_informer|helper|envvar|view|health|flags)\.go:.*|I\d{4} .*(Request|Response) Body.*|[^EFIW].*|[EFIW]\D.*|)\n`)
+
+// quietTail is the end of the log without that.
+func (m *manager) quietTail() string {
+	lines := chatter.ReplaceAllString(m.Logs()+"\n", "")
+	const longest = 6000
+	return lines[max(0, len(lines)-longest):]
+}
+
+// awaitIdle returns once no queue holds a key and no sync is under way. Keys that
+// wait for their time to come, after a failure or in a grace period, do not count.
+func (m *manager) awaitIdle(t *testing.T) {
+	t.Helper()
+	ctx := limited(t)
+	last := -1.0
+	poll(t, "await an idle manager", func() error {
+		metrics, err := m.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		added := metrics.Sum("workqueue_adds_total", nil)
+		worked := metrics.Sum("workqueue_work_duration_seconds", nil)
+		if depth := metrics.Sum("workqueue_depth", nil); depth != 0 || added != worked {
+			return fmt.Errorf("%v keys added, %v worked on, %v waiting", added, worked, depth)
+		}
+		if added == 0 {
+			return errors.New("nothing has been queued yet")
+		}
+		// One scrape is no snapshot: only if nothing has moved between two of them,
+		// nothing moves.
+		if added != last {
+			last = added
+			return errors.New("it has only been idle for a moment")
+		}
+		return nil
+	})
+}
+
+// metric is a series' value now.
+func (m *manager) metric(t *testing.T, name string, labels devcluster.Labels) float64 {
+	t.Helper()
+	metrics, err := m.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics.Sum(name, labels)
+}
+
+// awaitMetric returns once a series has at least the given value.
+func (m *manager) awaitMetric(t *testing.T, name string, labels devcluster.Labels, least float64) {
+	t.Helper()
+	ctx := limited(t)
+	poll(t, "await "+name, func() error {
+		metrics, err := m.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if value := metrics.Sum(name, labels); value < least {
+			return fmt.Errorf("%v is %v, want %v", labels, value, least)
+		}
+		return nil
+	})
+}
+
+// manageThrough starts a manager that reaches kube-apiserver through a fault
+// proxy. Errors in its log are nobody's fault but the proxy's.
+func (c *controlPlane) manageThrough(t *testing.T, proxy *faultproxy.Proxy, flags ...string) *manager {
+	t.Helper()
+	m := c.start(t, append(throughProxy(t, proxy), flags...)...)
+	m.faulty = true
+	m.awaitReady(t)
+	return m
+}
+
+// proxy starts a fault proxy in front of kube-apiserver.
+func (c *controlPlane) proxy(t *testing.T) *faultproxy.Proxy {
+	t.Helper()
+	proxy, err := faultproxy.Start(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
+// throughProxy are the flags of a manager behind a proxy.
+func throughProxy(t *testing.T, proxy *faultproxy.Proxy) []string {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--kubeconfig=" + kubeconfig}
+}

@@ -1,0 +1,91 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// TestWhatIsWatched shows which objects a manager holds in memory: what it has
+// asked for. Secrets of other types are not among them.
+func TestWhatIsWatched(t *testing.T) {
+	c := sharedControlPlane(t)
+	const onlyTokens = "type=kubernetes.io/service-account-token"
+	type watches map[string][]string // resource to the field selectors of its watches
+	cases := map[string]struct {
+		reason string
+		flags  []string
+		want   watches
+	}{
+		"Everything": {
+			reason: "one watch for each resource, however many controllers ask",
+			flags:  []string{"--token-secrets=auto"},
+			want:   watches{"namespaces": {""}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+		},
+		"InModeManual": {
+			want: watches{"namespaces": {""}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+		},
+		"WithoutTheTokenController": {
+			reason: "no Secret is its business",
+			flags:  []string{"--controllers=*,-serviceaccount-token"},
+			want:   watches{"namespaces": {""}, "serviceaccounts": {""}},
+		},
+		"WithoutASigningKey": {
+			reason: "as in kube-controller-manager, that turns the token controller off",
+			flags:  []string{"--service-account-private-key-file="},
+			want:   watches{"namespaces": {""}, "serviceaccounts": {""}},
+		},
+		"OnlyTheTokenController": {
+			flags: []string{"--controllers=serviceaccount-token-controller"},
+			want:  watches{"serviceaccounts": {""}, "secrets": {onlyTokens}},
+		},
+		"NoController": {
+			flags: []string{"--controllers=-*"},
+			want:  watches{},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := c.proxy(t)
+			// The managers work side by side, so only one may create Secrets.
+			m := c.manageThrough(t, proxy, append([]string{"--token-secrets=manual"}, tc.flags...)...)
+			if _, works := tc.want["secrets"]; works {
+				c.createAndAwaitOne(t)
+				m.awaitIdle(t)
+			}
+			got := watches{}
+			for _, request := range proxy.Requests(faultproxy.On("watch", "")) {
+				got[request.Resource] = append(got[request.Resource], request.Query.Get("fieldSelector"))
+				if request.Query.Get("sendInitialEvents") != "true" {
+					t.Errorf("a watch does not stream its list: %v", request)
+				}
+				if !strings.HasPrefix(request.Accept, "application/vnd.kubernetes.protobuf") {
+					t.Errorf("a watch is not in protobuf but in %q", request.Accept)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\nwatches (-want +got):\n%s", tc.reason, diff)
+			}
+			for _, request := range proxy.Requests(faultproxy.On("list", "").Or(faultproxy.On("get", "secrets"))) {
+				t.Errorf("unneeded: %v", request)
+			}
+		})
+	}
+}
+
+// createAndAwaitOne has a manager fill a Secret, beside one of another type.
+func (c *controlPlane) createAndAwaitOne(t *testing.T) {
+	t.Helper()
+	namespace := c.namespace(t)
+	c.createAccount(t, namespace, "someone")
+	c.createSecret(t, opaque(namespace, "opaque"))
+	c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
+	c.awaitFilled(t, namespace, "mine")
+}

@@ -79,13 +79,18 @@ endif
 ##@ Test
 
 .PHONY: test
-test: ## Run the unit tests, then the integration tests.
+test: ## Run the unit tests, the differential tests, then the integration tests.
 	@test/stage.sh "unit tests" $(MAKE) test-unit
+	@test/stage.sh "differential tests" $(MAKE) test-differential
 	@test/stage.sh "integration tests" $(MAKE) test-integration
 
 .PHONY: test-unit
 test-unit: deps ## Run the unit tests with the race detector.
 	CGO_ENABLED=1 go test -race -timeout=10m ./...
+
+.PHONY: test-differential
+test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 30 s.
+	go -C test/differential test -count=1 -timeout=20m . -args -for=30s
 
 # One package at a time: each runs control planes of its own. Never from the
 # cache: the control plane and the binary under test are no inputs that Go sees.
@@ -152,7 +157,7 @@ update-lint: ## Mend what golangci-lint can mend by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules.
-	for module in . test test/tools test/peers; do go -C $$module mod tidy; done
+	for module in . test test/differential test/tools test/peers; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md anew from the binary.

@@ -15,7 +15,7 @@ import (
 
 const (
 	// tokenPath is where programs in a Pod look for a token (client-go, rest.InClusterConfig).
-	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path, no credential
 
 	// projectedPrefix starts the name of every projected token volume. A volume of
 	// such a name counts as one, whoever made it.

@@ -59,8 +59,7 @@ func secretPaths(of reflect.Type, path []string) [][]string {
 		return nil
 	}
 	var found [][]string
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		found = append(found, secretPaths(field.Type, append(slices.Clone(path), field.Name))...)
 	}
 	return found

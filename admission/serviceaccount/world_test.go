@@ -174,8 +174,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)
 	}
 	if len(second.Patch) > 0 {
-		encoded, _ := json.Marshal(second.Patch)
-		t.Errorf("the patched Pod was patched again: %s", encoded)
+		t.Errorf("the patched Pod was patched again: %+v", second.Patch)
 	}
 	if err := plugin.Validate(t.Context(), &again, &admission.Outcome{}); err != nil {
 		t.Errorf("the admitted Pod is not valid: %v", err)

@@ -42,13 +42,16 @@ func FindBinary(ctx context.Context) (Binary, error) {
 }
 
 // StartManager starts the binary beside the cluster, with the cluster's key, root
-// CA and issuer, without leader election, and with the given flags after those.
+// CA and issuer, without leader election and webhook, and with the given flags after
+// those, of which the last of several equal ones counts.
 // It does not wait; Manager.Ready does. Cluster.Stop stops it if nobody else has.
 func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
 	defaults := []string{
 		"--service-account-private-key-file=" + c.SigningKeyFile(),
 		"--root-ca-file=" + c.CAFile(),
 		"--service-account-issuer=" + c.Issuer(),
+		// Its port is fixed by default, and several managers may run at a time.
+		"--webhook-port=0",
 	}
 	return c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Log)
 }

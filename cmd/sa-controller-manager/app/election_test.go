@@ -91,17 +91,30 @@ func candidateFor(t *testing.T, client *fake.Clientset, diary *electionDiary, na
 	return e
 }
 
-func leaseOf(client *fake.Clientset) *coordinationv1.Lease {
+// stop ends a process as SIGTERM does, which must be no error.
+func (e *election) stop(t *testing.T) {
+	t.Helper()
+	e.cancel()
+	if err := <-e.ended; err != nil {
+		t.Errorf("the end is taken for an error: %v", err)
+	}
+}
+
+// holderOf is the identity in the lease, "" if nobody holds it.
+func holderOf(client *fake.Clientset) string {
 	obj, err := client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), "kube-system", "sa-controller-manager")
 	if err != nil {
-		return nil
+		return ""
 	}
-	return obj.(*coordinationv1.Lease)
+	if holder := obj.(*coordinationv1.Lease).Spec.HolderIdentity; holder != nil {
+		return *holder
+	}
+	return ""
 }
 
 // holding says whether anybody holds the lease.
 func holding(client *fake.Clientset) string {
-	if lease := leaseOf(client); lease == nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+	if holderOf(client) == "" {
 		return "free"
 	}
 	return "held"
@@ -115,7 +128,7 @@ func foreignLease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager"},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To(int32(15)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To(int32(0)),
+			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(15)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: new(int32(0)),
 		},
 	}
 }
@@ -128,8 +141,7 @@ func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
 		if err := e.watchdog.Check(nil); err != nil {
 			t.Errorf("the watchdog barks at a leader in good health: %v", err)
 		}
-		e.cancel()
-		<-e.ended
+		e.stop(t)
 		e.diary.expect(t, "0s A works", "1m3s A has worked, lease held", "1m3s A ends with <nil>, lease free")
 	})
 }
@@ -151,7 +163,9 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 		if err := e.watchdog.Check(nil); err == nil {
 			t.Error("it is silent about a leader that has not renewed its lease for 40s")
 		}
-		<-e.ended
+		if err := <-e.ended; !errors.Is(err, errLeaseLost) {
+			t.Errorf("got error %v, want %v", err, errLeaseLost)
+		}
 		e.cancel()
 	})
 }
@@ -175,10 +189,9 @@ func TestAWaitingProcessEndsAtOnce(t *testing.T) {
 		client := fake.NewClientset(foreignLease())
 		e := candidate(t, client, newDiary(), "A", 0)
 		time.Sleep(10 * time.Second)
-		e.cancel()
-		<-e.ended
+		e.stop(t)
 		e.diary.expect(t, "10s A ends with <nil>, lease held")
-		if got := *leaseOf(client).Spec.HolderIdentity; got != "another" {
+		if got := holderOf(client); got != "another" {
 			t.Errorf("the lease is held by %q, want that it is left alone", got)
 		}
 	})
@@ -195,8 +208,7 @@ func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
 		if got := len(e.diary.lines); got != 1 {
 			t.Errorf("%d things have happened once the lease has expired, want that the work has begun", got)
 		}
-		e.cancel()
-		<-e.ended
+		e.stop(t)
 	})
 }
 
@@ -215,21 +227,19 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 			return nil
 		}
 		first := candidateFor(t, client, diary, "A", work)
-		firstHolder := *leaseOf(client).Spec.HolderIdentity
+		firstHolder := holderOf(client)
 		second := candidateFor(t, client, diary, "B", work)
 		time.Sleep(time.Minute)
-		first.cancel()
-		<-first.ended
+		first.stop(t)
 		time.Sleep(tick)
 		synctest.Wait()
 		if working.Load() != 1 {
 			t.Errorf("nobody works %v after the lease was given away", tick)
 		}
-		if secondHolder := *leaseOf(client).Spec.HolderIdentity; secondHolder == firstHolder {
+		if secondHolder := holderOf(client); secondHolder == firstHolder {
 			t.Errorf("two processes of one host have the same identity %q", secondHolder)
 		}
-		second.cancel()
-		<-second.ended
+		second.stop(t)
 	})
 }
 
@@ -272,8 +282,8 @@ func TestALostLease(t *testing.T) {
 				if took := time.Since(lost); took < 10*time.Second || took > 10*time.Second+tick {
 					t.Errorf("the process ended %v after the lease was lost, want the renew deadline of 10s", took)
 				}
-				if name == "TakenByAnother" && *leaseOf(client).Spec.HolderIdentity != "another" {
-					t.Errorf("the lease of the new leader was touched: %v", leaseOf(client).Spec)
+				if name == "TakenByAnother" && holderOf(client) != "another" {
+					t.Errorf("the lease of the new leader was touched, %q holds it", holderOf(client))
 				}
 				close(released)
 				e.cancel()

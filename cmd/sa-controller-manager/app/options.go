@@ -17,6 +17,8 @@ type Options struct {
 	LeaderElection LeaderElectionOptions
 	Keys           KeyOptions
 	Tokens         TokenOptions
+	Admission      AdmissionOptions
+	Webhook        WebhookOptions
 	SecureServing  SecureServingOptions
 	Logs           LogOptions
 }
@@ -30,6 +32,8 @@ func NewOptions() *Options {
 		LeaderElection: newLeaderElectionOptions(),
 		Keys:           newKeyOptions(),
 		Tokens:         newTokenOptions(),
+		Admission:      newAdmissionOptions(),
+		Webhook:        newWebhookOptions(),
 		SecureServing:  newSecureServingOptions(),
 		Logs:           newLogOptions(),
 	}
@@ -57,6 +61,8 @@ func (o *Options) groups() []namedGroup {
 		{"service account key", &o.Keys},
 		{"service account token", &o.Tokens},
 		{"controller", &o.Generic},
+		{"admission plugin", &o.Admission},
+		{"admission webhook", &o.Webhook},
 		{"leader election", &o.LeaderElection},
 		{"secure serving", &o.SecureServing},
 		{"log", &o.Logs},

@@ -7,24 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/component-base/metrics/legacyregistry"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/keyactivation"
-	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
-	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/tokens"
 )
 
 // watchdogTimeout is how long the lease may be overdue before /livez fails, as in
@@ -51,107 +46,21 @@ type manager struct {
 	files       *files
 	ring        *signing.Keyring // nil without a signing key
 	rootCA      *rootca.Source
-	activator   *keyactivation.Activator // nil without a signing key
+	activator   *keyactivation.Activator   // nil without a signing key
+	accounts    *serviceaccount.Controller // nil if it is not enabled
+	webhook     *webhook                   // nil if it is turned off
 	controllers []controller
 	watchdog    *leaderelection.HealthzAdaptor
 	server      *Server
 }
 
+// webhookRegistration is what the leader runs besides the controllers of KCM.
+const webhookRegistration = "webhook-registration"
+
 // controller is one that only the leader runs.
 type controller struct {
 	name string
 	run  func(context.Context) error
-}
-
-func newManager(ctx context.Context, o *Options) (*manager, error) {
-	config, err := o.Connection.clientConfig()
-	if err != nil {
-		return nil, err
-	}
-	m := &manager{options: o, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)}
-	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
-		return nil, err
-	}
-	if m.files, err = openFiles(&o.Keys, config); err != nil {
-		return nil, err
-	}
-	bundle, err := m.files.bundle(config)
-	if err != nil {
-		return nil, err
-	}
-	m.rootCA = rootca.NewSource(bundle)
-	m.view = view.New(m.clients.main, o.Generic.resync())
-	m.recorder = events.NewRecorder(m.clients.main, programName)
-	m.files.recorder, m.files.process = m.recorder, o.LeaderElection.process()
-	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
-	if err := m.buildControllers(ctx); err != nil {
-		return nil, err
-	}
-	m.server, err = NewServer(o.SecureServing, m.liveChecks(), m.readyChecks())
-	return m, err
-}
-
-// buildControllers builds the enabled controllers and what they need, and with
-// that decides what will be watched.
-func (m *manager) buildControllers(ctx context.Context) error {
-	set, err := ParseControllers(m.options.Generic.Controllers)
-	if err != nil {
-		return fmt.Errorf("--controllers %w", err)
-	}
-	logger := klog.FromContext(ctx)
-	if elsewhere := set.NotRun(); len(elsewhere) > 0 {
-		logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
-	}
-	loops := loop.NewMetrics(legacyregistry.MustRegister)
-	if set.Enabled(ServiceAccountController) {
-		accounts := serviceaccount.New(m.clients.main, m.view, m.options.Tokens.ServiceAccounts, loops)
-		m.controllers = append(m.controllers, controller{ServiceAccountController, accounts.Run})
-	}
-	if !set.Enabled(ServiceAccountTokenController) {
-		return nil
-	}
-	if m.files.privateKey == nil {
-		logger.Info("The token controller does not run, because --service-account-private-key-file is not given")
-		return nil
-	}
-	m.buildTokenController(logger, loops)
-	return nil
-}
-
-func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) {
-	o := m.options
-	m.ring = signing.NewKeyring(m.files.privateKey.Get(), m.files.publicKeys()...)
-	m.activator = keyactivation.New(keyactivation.Config{
-		Client:    m.clients.main,
-		View:      m.view,
-		Ring:      m.ring,
-		Issuer:    o.Keys.Issuer(),
-		Immediate: o.Keys.Activation == KeyActivationImmediate,
-		Recorder:  m.recorder,
-		Process:   o.LeaderElection.process(),
-		Metrics:   keyactivation.NewMetrics(legacyregistry.MustRegister),
-	})
-	auto := o.Tokens.TokenSecrets == TokenSecretsAuto
-	if auto {
-		logger.Info("Every ServiceAccount gets a token Secret, and those tokens do not expire; --token-secrets=manual turns this off")
-	}
-	if m.rootCA.Current() == nil {
-		logger.Info("Token Secrets get no ca.crt: neither --root-ca-file nor the kubeconfig gives a root CA")
-	}
-	legacy := tokensecret.New(tokensecret.Config{
-		Client:      m.clients.main,
-		View:        m.view,
-		Issuer:      tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
-		Keys:        m.ring,
-		RootCA:      m.rootCA,
-		Recorder:    m.recorder,
-		Metrics:     tokensecret.NewMetrics(legacyregistry.MustRegister),
-		Loops:       loops,
-		Auto:        auto,
-		OrphanGrace: o.Tokens.OrphanTokenGrace,
-		Workers:     int(o.Tokens.ConcurrentSyncs),
-	})
-	m.controllers = append(m.controllers, controller{ServiceAccountTokenController, legacy.Run})
 }
 
 // run starts everything in the order in which one part needs another and stops it
@@ -177,12 +86,22 @@ func (m *manager) run(ctx context.Context) error {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(support, cancel)()
+	// The webhook drains while the controllers do, and needs the view until then.
+	var serving sync.WaitGroup
+	if m.webhook != nil {
+		serving.Go(func() {
+			if err := m.webhook.server.Run(working); err != nil {
+				stop(err)
+			}
+		})
+	}
 	err := m.work(working, start)
-
-	stop(err)
 	if errors.Is(err, errLeaseLost) {
 		return err // at once: see lead
 	}
+	cancel()
+	serving.Wait()
+	stop(err)
 	running.Wait()
 	m.view.Stop()
 	if cause := context.Cause(support); !errors.Is(cause, context.Canceled) {
@@ -201,6 +120,11 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 		<-support.Done()
 		return nil
 	})
+	if m.webhook != nil {
+		for _, follower := range m.webhook.followers {
+			start(follower)
+		}
+	}
 	if !m.view.Await(ctx) {
 		return nil
 	}
@@ -244,21 +168,4 @@ func (m *manager) newKey(ctx context.Context, key *signing.PrivateKey) {
 	if m.activator != nil {
 		m.activator.Offer(ctx, key)
 	}
-}
-
-func (m *manager) liveChecks() []Check {
-	return []Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
-}
-
-func (m *manager) readyChecks() []Check {
-	checks := []Check{{Name: "caches", Probe: func() (string, error) {
-		if missing := m.view.Missing(); len(missing) > 0 {
-			return "", fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
-		}
-		return "", nil
-	}}}
-	if m.activator != nil {
-		checks = append(checks, Check{Name: "signing-key", Probe: func() (string, error) { return m.activator.Status(), nil }})
-	}
-	return append(checks, m.liveChecks()...)
 }

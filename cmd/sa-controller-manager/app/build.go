@@ -1,0 +1,120 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/serviceaccount"
+	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+func newManager(ctx context.Context, o *Options) (*manager, error) {
+	config, err := o.Connection.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	m := &manager{options: o, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)}
+	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
+		return nil, err
+	}
+	if m.files, err = openFiles(&o.Keys, config); err != nil {
+		return nil, err
+	}
+	bundle, err := m.files.bundle(config)
+	if err != nil {
+		return nil, err
+	}
+	m.rootCA = rootca.NewSource(bundle)
+	m.view = view.New(m.clients.main, o.Generic.resync())
+	m.recorder = events.NewRecorder(m.clients.main, programName)
+	m.files.recorder, m.files.process = m.recorder, o.LeaderElection.process()
+	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
+	if err := m.buildControllers(ctx); err != nil {
+		return nil, err
+	}
+	if m.webhook, err = m.buildWebhook(); err != nil {
+		return nil, err
+	}
+	if m.webhook != nil {
+		m.controllers = append(m.controllers, controller{webhookRegistration, m.webhook.registrar.Run})
+	}
+	m.server, err = NewServer(o.SecureServing, m.liveChecks(), m.readyChecks())
+	return m, err
+}
+
+// buildControllers builds the enabled controllers and what they need, and with
+// that decides what will be watched.
+func (m *manager) buildControllers(ctx context.Context) error {
+	set, err := ParseControllers(m.options.Generic.Controllers)
+	if err != nil {
+		return fmt.Errorf("--controllers %w", err)
+	}
+	logger := klog.FromContext(ctx)
+	if elsewhere := set.NotRun(); len(elsewhere) > 0 {
+		logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
+	}
+	loops := loop.NewMetrics(legacyregistry.MustRegister)
+	if set.Enabled(ServiceAccountController) {
+		m.accounts = serviceaccount.New(m.clients.main, m.view, m.options.Tokens.ServiceAccounts, loops)
+		m.controllers = append(m.controllers, controller{ServiceAccountController, m.accounts.Run})
+	}
+	if !set.Enabled(ServiceAccountTokenController) {
+		return nil
+	}
+	if m.files.privateKey == nil {
+		logger.Info("The token controller does not run, because --service-account-private-key-file is not given")
+		return nil
+	}
+	m.buildTokenController(logger, loops)
+	return nil
+}
+
+func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) {
+	o := m.options
+	m.ring = signing.NewKeyring(m.files.privateKey.Get(), m.files.publicKeys()...)
+	m.activator = keyactivation.New(keyactivation.Config{
+		Client:    m.clients.main,
+		View:      m.view,
+		Ring:      m.ring,
+		Issuer:    o.Keys.Issuer(),
+		Immediate: o.Keys.Activation == KeyActivationImmediate,
+		Recorder:  m.recorder,
+		Process:   o.LeaderElection.process(),
+		Metrics:   keyactivation.NewMetrics(legacyregistry.MustRegister),
+	})
+	auto := o.Tokens.TokenSecrets == TokenSecretsAuto
+	if auto {
+		logger.Info("Every ServiceAccount gets a token Secret, and those tokens do not expire; --token-secrets=manual turns this off")
+	}
+	if m.rootCA.Current() == nil {
+		logger.Info("Token Secrets get no ca.crt: neither --root-ca-file nor the kubeconfig gives a root CA")
+	}
+	legacy := tokensecret.New(tokensecret.Config{
+		Client:      m.clients.main,
+		View:        m.view,
+		Issuer:      tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Keys:        m.ring,
+		RootCA:      m.rootCA,
+		Recorder:    m.recorder,
+		Metrics:     tokensecret.NewMetrics(legacyregistry.MustRegister),
+		Loops:       loops,
+		Auto:        auto,
+		OrphanGrace: o.Tokens.OrphanTokenGrace,
+		Workers:     int(o.Tokens.ConcurrentSyncs),
+	})
+	m.controllers = append(m.controllers, controller{ServiceAccountTokenController, legacy.Run})
+}

@@ -1,0 +1,37 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What /livez and /readyz ask. Each answers from memory, at once.
+
+func (m *manager) liveChecks() []Check {
+	return []Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
+}
+
+func (m *manager) readyChecks() []Check {
+	checks := []Check{{Name: "caches", Probe: func() (string, error) { return "", m.cachesReady() }}}
+	if m.activator != nil {
+		checks = append(checks, Check{Name: "signing-key", Probe: func() (string, error) { return m.activator.Status(), nil }})
+	}
+	if m.webhook != nil {
+		checks = append(checks,
+			Check{Name: "webhook-certificate", Probe: func() (string, error) { return "", m.webhook.source.Ready() }},
+			Check{Name: "webhook-registration", Probe: func() (string, error) {
+				return m.webhook.registrar.Status().String(), m.webhook.registrar.Check()
+			}})
+	}
+	return append(checks, m.liveChecks()...)
+}
+
+func (m *manager) cachesReady() error {
+	if missing := m.view.Missing(); len(missing) > 0 {
+		return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+// AdmissionOptions say which admission plugins decide and how.
+type AdmissionOptions struct {
+	// Selection is which plugins run.
+	Selection admission.Selection
+	// ConfigFile is kube-apiserver's AdmissionConfiguration; empty means that every
+	// plugin has its defaults.
+	ConfigFile string
+	// PodToken is the form in which a Pod gets its token.
+	PodToken serviceaccount.TokenMode
+	// LimitSecretReferences and StrictMountableSecrets turn on what the plugin's
+	// own configuration may turn on too; the flags win when they are given.
+	LimitSecretReferences  bool
+	StrictMountableSecrets bool
+
+	given *pflag.FlagSet
+}
+
+func newAdmissionOptions() AdmissionOptions {
+	return AdmissionOptions{PodToken: serviceaccount.Projected}
+}
+
+// AddFlags binds the group to fs.
+func (o *AdmissionOptions) AddFlags(fs *pflag.FlagSet) {
+	o.given = fs
+	fs.StringSliceVar(&o.Selection.Enable, "enable-admission-plugins", nil,
+		fmt.Sprintf("Admission plugins to run besides those that are on by default (%s). Their order does not matter. "+
+			"Further ones: %s.", serviceaccount.Name, "AlwaysAdmit, AlwaysDeny, DenyEscalatingExec, NamespaceLifecycle, SecurityContextDeny"))
+	fs.StringSliceVar(&o.Selection.Disable, "disable-admission-plugins", nil,
+		"Admission plugins not to run although they are on by default.")
+	fs.StringSliceVar(&o.Selection.Exact, "admission-control", nil,
+		"All admission plugins to run, in this order. Excludes the two flags above. "+
+			"kube-apiserver has deprecated it, because there the order is fixed.")
+	fs.StringVar(&o.ConfigFile, "admission-control-config-file", "",
+		"`file` with an AdmissionConfiguration (apiserver.config.k8s.io/v1), as kube-apiserver has it, that configures the plugins.")
+	fs.StringVar((*string)(&o.PodToken), "pod-token", string(o.PodToken),
+		"\"projected\": Pods get a bound token in a projected volume, as since Kubernetes 1.21. "+
+			"\"secret\": they mount their account's token Secret, as up to Kubernetes 1.20.")
+	fs.BoolVar(&o.LimitSecretReferences, "limit-secret-references", false,
+		"Let every Pod refer only to Secrets that its ServiceAccount lists. Without it, an annotation does so for one account.")
+	fs.BoolVar(&o.StrictMountableSecrets, "strict-mountable-secrets", false,
+		"Where references are limited, limit those in every field that names a Secret: projected and CSI volumes and the "+
+			"other volume types too, which kube-apiserver's plugin does not look at.")
+
+	setOrigin(fs, asAPIServer, "enable-admission-plugins", "disable-admission-plugins", "admission-control", "admission-control-config-file")
+	setOrigin(fs, ours, "pod-token", "limit-secret-references", "strict-mountable-secrets")
+}
+
+// Validate returns every problem of the group. Names of plugins are checked when
+// the registry is there.
+func (o *AdmissionOptions) Validate() []error {
+	var p problems
+	p.oneOf("pod-token", string(o.PodToken), string(serviceaccount.Projected), string(serviceaccount.Secret))
+	return p
+}
+
+// apply lays the flags that were given over the plugin's own configuration.
+func (o *AdmissionOptions) apply(config serviceaccount.Config) serviceaccount.Config {
+	changed := func(flag string) bool { return o.given != nil && o.given.Changed(flag) }
+	if changed("pod-token") {
+		config.Mode = o.PodToken
+	}
+	if changed("limit-secret-references") {
+		config.LimitSecretReferences = o.LimitSecretReferences
+	}
+	if changed("strict-mountable-secrets") {
+		config.StrictMountableSecrets = o.StrictMountableSecrets
+	}
+	return config
+}

@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/controllers/view"
+)
+
+// volumeSuffixLength is how many random characters end the name of a token volume.
+const volumeSuffixLength = 5
+
+// pluginsOnByDefault run unless a flag turns them off.
+func pluginsOnByDefault() []string { return []string{serviceaccount.Name} }
+
+// registry lists every admission plugin that there is, in the order in which those
+// that are enabled decide: what completes an object comes before what judges it.
+// A factory asks for what its plugin watches, and is called only if it is enabled.
+func (m *manager) registry() (*admission.Registry, error) {
+	registry := admission.NewRegistry()
+	var errs []error
+	for _, plugin := range []struct {
+		name    string
+		factory admission.Factory
+	}{
+		{plugins.AlwaysAdmit, plugins.NewAlwaysAdmit},
+		{plugins.NamespaceLifecycle, m.newNamespaceLifecycle},
+		{plugins.SecurityContextDeny, plugins.NewSecurityContextDeny},
+		{serviceaccount.Name, m.newServiceAccountPlugin},
+		{plugins.DenyEscalatingExec, plugins.NewDenyEscalatingExec(m.clients.main.CoreV1())},
+		{plugins.AlwaysDeny, plugins.NewAlwaysDeny},
+	} {
+		errs = append(errs, registry.Register(plugin.name, plugin.factory))
+	}
+	return registry, errors.Join(errs...)
+}
+
+// buildChain builds the plugins that the flags enable.
+func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error) {
+	o := &m.options.Admission
+	registry, err := m.registry()
+	if err != nil {
+		return nil, err
+	}
+	if problems := o.Selection.Validate(registry); len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	configuration, err := admission.ReadConfiguration(o.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
+	}
+	names := o.Selection.Names(registry.Order(), pluginsOnByDefault())
+	return registry.Build(names, configuration, metrics)
+}
+
+func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Plugin, error) {
+	config, err := m.serviceAccountConfig(configuration)
+	if err != nil {
+		return nil, err
+	}
+	metrics := serviceaccount.NewMetrics(legacyregistry.MustRegister)
+	waiters := serviceaccount.NewWaiters(metrics)
+	accounts, informer := m.view.Accounts()
+	if _, err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
+		return nil, err
+	}
+	dependencies := serviceaccount.Dependencies{
+		Accounts: accounts,
+		Client:   m.clients.main.CoreV1(),
+		Waiters:  waiters,
+		Suffix:   func() string { return rand.String(volumeSuffixLength) },
+		Metrics:  metrics,
+	}
+	if m.accounts != nil && slices.Contains(m.options.Tokens.ServiceAccounts, "default") {
+		dependencies.Ensure = m.accounts.Ensure
+	}
+	synced := []<-chan struct{}{informer.HasSyncedChecker().Done()}
+	if config.Mode == serviceaccount.Secret {
+		secrets, informer := m.view.TokenSecrets()
+		if _, err := waiters.Follow(informer, accountOfToken); err != nil {
+			return nil, err
+		}
+		dependencies.UsableToken = usableToken(secrets)
+		synced = append(synced, informer.HasSyncedChecker().Done())
+	}
+	plugin := serviceaccount.New(config, dependencies)
+	plugin.SetReadyChannels(synced...)
+	return plugin, nil
+}
+
+// serviceAccountConfig is the plugin's own configuration with our flags on top.
+func (m *manager) serviceAccountConfig(configuration io.Reader) (serviceaccount.Config, error) {
+	var data []byte
+	if configuration != nil {
+		var err error
+		if data, err = io.ReadAll(configuration); err != nil {
+			return serviceaccount.Config{}, fmt.Errorf("read the configuration of admission plugin %s: %w", serviceaccount.Name, err)
+		}
+	}
+	config, err := serviceaccount.ParseConfig(data)
+	return m.options.Admission.apply(config), err
+}
+
+func accountOfToken(object any) (cache.ObjectName, bool) {
+	secret, ok := object.(*view.TokenSecret)
+	if !ok {
+		return cache.ObjectName{}, false
+	}
+	return cache.NewObjectName(secret.Namespace, secret.AccountName), secret.AccountName != ""
+}
+
+// usableToken tells whether a Pod of account can be given that Secret.
+func usableToken(secrets view.TokenSecretLister) func(*corev1.ServiceAccount, string) bool {
+	return func(account *corev1.ServiceAccount, name string) bool {
+		secret := secrets.Get(cache.NewObjectName(account.Namespace, name))
+		return secret != nil && secret.Token != nil && !secret.Terminating() && !secret.InvalidSince() &&
+			secret.AccountName == account.Name && secret.AccountUID == account.UID
+	}
+}
+
+func (m *manager) newNamespaceLifecycle(configuration io.Reader) (admission.Plugin, error) {
+	namespaces, informer := m.view.Namespaces()
+	factory := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
+		Lister: namespaces,
+		Synced: informer.HasSyncedChecker().Done(),
+		Client: m.clients.main.CoreV1(),
+		Clock:  clock.RealClock{},
+	})
+	return factory(configuration)
+}

@@ -1,0 +1,203 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/certs"
+	"sa-controller-manager/admission/registration"
+)
+
+// webhookDrainTimeout is how long calls that are still being decided may take once
+// the drain delay is over. The whole process has 10 s to stop.
+const webhookDrainTimeout = 5 * time.Second
+
+// webhook is the admission webhook. Every replica serves one; the leader's registers
+// it for all.
+type webhook struct {
+	server    *admission.Server
+	source    *certs.Source
+	registrar *registration.Registrar
+	// followers keep certificates right, until their context ends.
+	followers []func(context.Context) error
+}
+
+// buildWebhook builds the webhook and opens its port at once, so that one that is
+// taken is an error of the start-up. It returns nil if the webhook is turned off.
+func (m *manager) buildWebhook() (*webhook, error) {
+	o := &m.options.Webhook
+	if o.Port == 0 {
+		return nil, nil
+	}
+	metrics := admission.NewMetrics(legacyregistry.MustRegister)
+	chain, err := m.buildChain(metrics)
+	if err != nil {
+		return nil, err
+	}
+	w := &webhook{}
+	answerer := &registration.Answerer{}
+	if err := w.register(m, o, chain, answerer); err != nil {
+		return nil, err
+	}
+	if err := w.certify(m, o); err != nil {
+		return nil, err
+	}
+	w.source.OnChange(w.registrar.Wake)
+	// The answer to a probe comes before every plugin, none of which knows about it.
+	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: answerer}}, chain)
+	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
+	return w, w.listen(m, o, handler)
+}
+
+// register prepares what the leader registers: that the API server calls us for what
+// the plugins of chain match.
+func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain, answerer *registration.Answerer) error {
+	spec := o.spec(chain)
+	spec.Own = m.ownObjects()
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	config := registration.Config{
+		Spec:     spec,
+		Client:   m.clients.main,
+		CABundle: func() []byte { return w.source.CABundle() },
+		Arrived:  answerer.Arrived,
+		Warn:     m.recorder.Warn,
+	}
+	if o.Registration == RegistrationService {
+		// A Service may always lead the API server to another replica, whose answer
+		// proves as much: it is under the same caBundle.
+		config.Arrived = nil
+	}
+	w.registrar = registration.New(config)
+	return nil
+}
+
+// listen opens the port.
+func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler) error {
+	config, err := w.tlsConfig(o)
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort(o.bindAddress().String(), strconv.Itoa(o.Port))
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("open --webhook-port %d on %s: %w", o.Port, o.bindAddress(), err)
+	}
+	w.server = admission.NewServer(admission.ServerConfig{
+		Listener:     listener,
+		TLS:          config,
+		Webhook:      handler,
+		Ready:        func(context.Context) error { return errors.Join(w.source.Ready(), m.cachesReady()) },
+		HTTP2:        o.HTTP2,
+		DrainDelay:   o.DrainDelay,
+		DrainTimeout: webhookDrainTimeout,
+	})
+	return nil
+}
+
+// spec is what the leader registers.
+func (o *WebhookOptions) spec(chain admission.Chain) registration.Spec {
+	spec := registration.Spec{
+		Mode:             registration.Mode(o.Registration),
+		Host:             o.URLHost,
+		Port:             o.Port,
+		ServiceName:      o.ServiceName,
+		ServiceNamespace: o.ServiceNamespace,
+		FailurePolicy:    admissionregistrationv1.FailurePolicyType(o.FailurePolicy),
+		Timeout:          o.Timeout,
+		MutatingRules:    chain.MutatingRules(),
+		ValidatingRules:  chain.ValidatingRules(),
+		AllowBroadRules:  o.AllowBroadRules,
+	}
+	if o.Registration == RegistrationService {
+		spec.Port = servicePort
+	}
+	return spec
+}
+
+// servicePort is the port of the Service itself, behind which ours is the target port.
+const servicePort = 443
+
+// ownObjects are those of this process that its own webhook must never decide on.
+func (m *manager) ownObjects() []registration.Object {
+	election := &m.options.LeaderElection
+	return []registration.Object{
+		{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
+		{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
+		{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
+	}
+}
+
+// certify finds the serving certificate: in files that are given, or issued by the
+// serving CA that all replicas share.
+func (w *webhook) certify(m *manager, o *WebhookOptions) error {
+	metrics := certs.NewMetrics(legacyregistry.MustRegister)
+	if o.CertFile != "" {
+		files, err := certs.NewFiles(certs.FilesConfig{
+			CertFile: o.CertFile, KeyFile: o.KeyFile, Hosts: o.callersHosts(), Metrics: metrics,
+		})
+		if err != nil {
+			return fmt.Errorf("--webhook-tls-cert-file: %w", err)
+		}
+		w.source, w.followers = files.Source, append(w.followers, files.Run)
+		return nil
+	}
+	config := certs.ManagedConfig{Client: m.clients.main, Hosts: o.callersHosts(), Warn: m.recorder.Warn, Metrics: metrics}
+	if o.Registration != RegistrationNone {
+		config.Published = w.registrar.Published
+	}
+	managed := certs.NewManaged(config)
+	w.source, w.followers = managed.Source, append(w.followers, managed.Run)
+	return nil
+}
+
+// callersHosts are the names that the API server verifies our certificate for.
+func (o *WebhookOptions) callersHosts() []string {
+	switch o.Registration {
+	case RegistrationURL:
+		return []string{o.URLHost}
+	case RegistrationService:
+		return certs.ServiceHosts(o.ServiceNamespace, o.ServiceName)
+	case RegistrationNone:
+	}
+	return nil
+}
+
+func (w *webhook) tlsConfig(o *WebhookOptions) (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:     o.tlsMinVersion(),
+		GetCertificate: w.source.GetCertificate,
+		NextProtos:     []string{"http/1.1"},
+	}
+	if o.HTTP2 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if o.ClientCAFile == "" {
+		return config, nil
+	}
+	ca, err := certs.NewClientCA(o.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-client-ca-file: %w", err)
+	}
+	w.followers = append(w.followers, ca.Run)
+	config.ClientAuth = tls.VerifyClientCertIfGiven // /readyz is for all; the server demands one elsewhere
+	current := config.Clone()
+	config.ClientCAs = ca.Pool()
+	config.GetConfigForClient = ca.ConfigForClient(current)
+	return config, nil
+}

@@ -20,19 +20,65 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/utils/ptr"
 )
 
 // The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s and 2 s.
 
 const tick = 4400 * time.Millisecond // the longest time between two tries for the lease: 2 s and as much as 1.2 of it more
 
+// leases is an API whose requests about leases can be made to go wrong. The fake client takes no new reactors while in use.
+type leases struct {
+	*fake.Clientset
+	fault atomic.Pointer[func(verb string) error] // an error is the answer, nil lets the request through
+}
+
+func newLeases(objects ...runtime.Object) *leases {
+	l := &leases{Clientset: fake.NewClientset(objects...)}
+	l.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fault := l.fault.Load()
+		if fault == nil {
+			return false, nil, nil
+		}
+		err := (*fault)(action.GetVerb())
+		return err != nil, nil, err
+	})
+	return l
+}
+
+// breaks makes requests about leases go wrong from now on.
+func (l *leases) breaks(fault func(verb string) error) { l.fault.Store(&fault) }
+
+// holder is the identity in the lease, "" if nobody holds it.
+func (l *leases) holder() string {
+	obj, err := l.Tracker().Get(leaseResource(), "kube-system", "sa-controller-manager")
+	if err != nil {
+		return ""
+	}
+	if holder := obj.(*coordinationv1.Lease).Spec.HolderIdentity; holder != nil {
+		return *holder
+	}
+	return ""
+}
+
+// state says whether anybody holds the lease.
+func (l *leases) state() string {
+	if l.holder() == "" {
+		return "free"
+	}
+	return "held"
+}
+
+func leaseResource() schema.GroupVersionResource {
+	return coordinationv1.SchemeGroupVersion.WithResource("leases")
+}
+
 // election is one process that wants to lead.
 type election struct {
-	client   *fake.Clientset
+	client   *leases
 	watchdog *leaderelection.HealthzAdaptor
 	cancel   context.CancelFunc
 	ended    chan error
@@ -63,7 +109,7 @@ func (d *electionDiary) expect(t *testing.T, want ...string) {
 }
 
 // candidate begins to wait for the lease. Its work goes on until it is told to end, and drain longer.
-func candidate(t *testing.T, client *fake.Clientset, diary *electionDiary, name string, drain time.Duration) *election {
+func candidate(t *testing.T, client *leases, diary *electionDiary, name string, drain time.Duration) *election {
 	t.Helper()
 	return candidateFor(t, client, diary, name, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -72,7 +118,7 @@ func candidate(t *testing.T, client *fake.Clientset, diary *electionDiary, name 
 	})
 }
 
-func candidateFor(t *testing.T, client *fake.Clientset, diary *electionDiary, name string, work func(context.Context) error) *election {
+func candidateFor(t *testing.T, client *leases, diary *electionDiary, name string, work func(context.Context) error) *election {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	e := &election{client: client, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), cancel: cancel, ended: make(chan error, 1), diary: diary}
@@ -81,10 +127,10 @@ func candidateFor(t *testing.T, client *fake.Clientset, diary *electionDiary, na
 		err := o.lead(ctx, client, e.watchdog, func(ctx context.Context) error {
 			diary.write(name + " works")
 			err := work(ctx)
-			diary.write(fmt.Sprintf("%s has worked, lease %s", name, holding(client)))
+			diary.write(fmt.Sprintf("%s has worked, lease %s", name, client.state()))
 			return err
 		})
-		diary.write(fmt.Sprintf("%s ends with %v, lease %s", name, err, holding(client)))
+		diary.write(fmt.Sprintf("%s ends with %v, lease %s", name, err, client.state()))
 		e.ended <- err
 	}()
 	synctest.Wait()
@@ -98,26 +144,6 @@ func (e *election) stop(t *testing.T) {
 	if err := <-e.ended; err != nil {
 		t.Errorf("the end is taken for an error: %v", err)
 	}
-}
-
-// holderOf is the identity in the lease, "" if nobody holds it.
-func holderOf(client *fake.Clientset) string {
-	obj, err := client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), "kube-system", "sa-controller-manager")
-	if err != nil {
-		return ""
-	}
-	if holder := obj.(*coordinationv1.Lease).Spec.HolderIdentity; holder != nil {
-		return *holder
-	}
-	return ""
-}
-
-// holding says whether anybody holds the lease.
-func holding(client *fake.Clientset) string {
-	if holderOf(client) == "" {
-		return "free"
-	}
-	return "held"
 }
 
 func newDiary() *electionDiary { return &electionDiary{began: time.Now(), lines: []string{}} }
@@ -136,7 +162,7 @@ func foreignLease() *coordinationv1.Lease {
 func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, fake.NewClientset(), newDiary(), "A", 3*time.Second)
+		e := candidate(t, newLeases(), newDiary(), "A", 3*time.Second)
 		time.Sleep(time.Minute)
 		if err := e.watchdog.Check(nil); err != nil {
 			t.Errorf("the watchdog barks at a leader in good health: %v", err)
@@ -149,11 +175,11 @@ func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
 func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := newLeases()
 		e := candidate(t, client, newDiary(), "A", 0)
-		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		client.breaks(func(string) error {
 			time.Sleep(time.Minute)
-			return true, nil, errors.New("timed out")
+			return errors.New("timed out")
 		})
 		time.Sleep(30 * time.Second)
 		if err := e.watchdog.Check(nil); err != nil {
@@ -174,7 +200,7 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
-		e := candidateFor(t, fake.NewClientset(), newDiary(), "A", func(context.Context) error { return boom })
+		e := candidateFor(t, newLeases(), newDiary(), "A", func(context.Context) error { return boom })
 		if err := <-e.ended; !errors.Is(err, boom) {
 			t.Errorf("got error %v, want %v", err, boom)
 		}
@@ -186,12 +212,12 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 func TestAWaitingProcessEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(foreignLease())
+		client := newLeases(foreignLease())
 		e := candidate(t, client, newDiary(), "A", 0)
 		time.Sleep(10 * time.Second)
 		e.stop(t)
 		e.diary.expect(t, "10s A ends with <nil>, lease held")
-		if got := holderOf(client); got != "another" {
+		if got := client.holder(); got != "another" {
 			t.Errorf("the lease is held by %q, want that it is left alone", got)
 		}
 	})
@@ -200,7 +226,7 @@ func TestAWaitingProcessEndsAtOnce(t *testing.T) {
 func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, fake.NewClientset(foreignLease()), newDiary(), "A", 0)
+		e := candidate(t, newLeases(foreignLease()), newDiary(), "A", 0)
 		time.Sleep(15 * time.Second)
 		e.diary.expect(t) // whoever held it may be at work until now
 		time.Sleep(tick)
@@ -215,7 +241,7 @@ func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
 func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client, diary := fake.NewClientset(), newDiary()
+		client, diary := newLeases(), newDiary()
 		var working atomic.Int32
 		work := func(ctx context.Context) error {
 			if working.Add(1) > 1 {
@@ -227,7 +253,7 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 			return nil
 		}
 		first := candidateFor(t, client, diary, "A", work)
-		firstHolder := holderOf(client)
+		firstHolder := client.holder()
 		second := candidateFor(t, client, diary, "B", work)
 		time.Sleep(time.Minute)
 		first.stop(t)
@@ -236,7 +262,7 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 		if working.Load() != 1 {
 			t.Errorf("nobody works %v after the lease was given away", tick)
 		}
-		if secondHolder := holderOf(client); secondHolder == firstHolder {
+		if secondHolder := client.holder(); secondHolder == firstHolder {
 			t.Errorf("two processes of one host have the same identity %q", secondHolder)
 		}
 		second.stop(t)
@@ -245,20 +271,20 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 
 func TestALostLease(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*testing.T, *fake.Clientset){
-		"APIServerGone": func(_ *testing.T, client *fake.Clientset) {
-			client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, errors.New("connection refused")
-			})
+	for name, lose := range map[string]func(*testing.T, *leases){
+		"APIServerGone": func(_ *testing.T, client *leases) {
+			client.breaks(func(string) error { return errors.New("connection refused") })
 		},
-		"TakenByAnother": func(t *testing.T, client *fake.Clientset) {
-			gvr := coordinationv1.SchemeGroupVersion.WithResource("leases")
-			if err := client.Tracker().Update(gvr, foreignLease(), "kube-system"); err != nil {
+		"TakenByAnother": func(t *testing.T, client *leases) {
+			if err := client.Tracker().Update(leaseResource(), foreignLease(), "kube-system"); err != nil {
 				t.Fatal(err)
 			}
-			// The fake client does not compare resource versions.
-			client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewConflict(gvr.GroupResource(), "sa-controller-manager", errors.New("the object has been modified"))
+			client.breaks(func(verb string) error {
+				if verb != "update" {
+					return nil
+				}
+				// The fake client does not compare resource versions.
+				return apierrors.NewConflict(leaseResource().GroupResource(), "sa-controller-manager", errors.New("the object has been modified"))
 			})
 		},
 	} {
@@ -266,7 +292,7 @@ func TestALostLease(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				released := make(chan struct{})
-				client := fake.NewClientset()
+				client := newLeases()
 				e := candidateFor(t, client, newDiary(), "A", func(ctx context.Context) error {
 					<-ctx.Done()
 					<-released // what it has under way cannot be stopped
@@ -282,8 +308,8 @@ func TestALostLease(t *testing.T) {
 				if took := time.Since(lost); took < 10*time.Second || took > 10*time.Second+tick {
 					t.Errorf("the process ended %v after the lease was lost, want the renew deadline of 10s", took)
 				}
-				if name == "TakenByAnother" && holderOf(client) != "another" {
-					t.Errorf("the lease of the new leader was touched, %q holds it", holderOf(client))
+				if name == "TakenByAnother" && client.holder() != "another" {
+					t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
 				}
 				close(released)
 				e.cancel()
@@ -297,12 +323,14 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 	t.Parallel()
 	t.Skip("bug: lead takes the process for a waiting one, gives the lease away and returns, and the work begins nevertheless")
 	synctest.Test(t, func(t *testing.T) {
-		client, diary := fake.NewClientset(), newDiary()
+		client, diary := newLeases(), newDiary()
 		ctx, cancel := context.WithCancel(t.Context())
-		client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			cancel()
-			time.Sleep(time.Millisecond) // the answer is on its way
-			return false, nil, nil
+		client.breaks(func(verb string) error {
+			if verb == "create" {
+				cancel()
+				time.Sleep(time.Millisecond) // the answer is on its way
+			}
+			return nil
 		})
 		o := newLeaderElectionOptions()
 		var working atomic.Bool
@@ -338,7 +366,7 @@ func TestLeadRefuses(t *testing.T) {
 	} {
 		o := newLeaderElectionOptions()
 		tc.change(&o)
-		err := o.lead(t.Context(), fake.NewClientset(), leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
+		err := o.lead(t.Context(), newLeases(), leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
 			t.Errorf("%s: the work began", name)
 			return nil
 		})

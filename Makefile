@@ -52,13 +52,19 @@ build-race: deps ## Build the binary with the race detector into bin/race/, for 
 	@CGO_ENABLED=1 $(go_build) -race -ldflags '$(stamps)' -o bin/race/$(product) ./cmd/$(product)
 
 .PHONY: deps
-deps: ## Install what a bare Debian lacks for the race detector (gcc, libc6-dev) and for git.
+deps: ## Install what a bare Debian lacks: gcc and libc6-dev for the race detector, git, openssl, curl.
 	@test/deps.sh
 
 .PHONY: control-plane
 control-plane: ## Build the real etcd, kube-apiserver and kube-controller-manager, unless they are there.
 ifneq ($(control_plane),)
 	@test/peers/build.sh $(control_plane)
+endif
+
+.PHONY: kubectl
+kubectl: ## Build kubectl beside the control plane, unless there is one on the PATH.
+ifneq ($(control_plane),)
+	@command -v kubectl >/dev/null || test/peers/build.sh $(control_plane) kubectl
 endif
 
 ##@ Try
@@ -69,10 +75,7 @@ demo: control-plane build ## Show and verify what the binary does beside a real 
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo
 
 .PHONY: run
-run: control-plane build ## Keep a control plane and the binary up until Ctrl-C; flags for the binary in FLAGS.
-ifneq ($(control_plane),)
-	@command -v kubectl >/dev/null || test/peers/build.sh $(control_plane) kubectl
-endif
+run: control-plane kubectl build ## Keep a control plane and the binary up until Ctrl-C; flags for the binary in FLAGS.
 	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
 
@@ -95,7 +98,7 @@ test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's ow
 # One package at a time: each runs control planes of its own. Never from the
 # cache: the control plane and the binary under test are no inputs that Go sees.
 .PHONY: test-integration
-test-integration: control-plane build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
+test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=15m ./...
 
 ##@ Verify

@@ -2,13 +2,15 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs what the build needs and a bare Debian lacks: a C compiler and headers
-# for the race detector, and git. It installs only what is missing; where nothing
-# is, it takes no time and needs no rights.
+# Installs what a bare Debian lacks: a C compiler and headers for the race detector,
+# git, and openssl and curl, which the documents use. It installs only what is
+# missing; where nothing is, it takes no time and needs no rights.
 set -euo pipefail
 
 missing=()
 command -v git >/dev/null || missing+=(git)
+command -v openssl >/dev/null || missing+=(openssl)
+command -v curl >/dev/null || missing+=(curl ca-certificates)
 command -v gcc >/dev/null || missing+=(gcc)
 # The headers come in a package of their own, which gcc only recommends.
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || missing+=(libc6-dev)

@@ -30,9 +30,10 @@ const programName = "sa-controller-manager"
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
 tokens: it makes sure that every namespace has its ServiceAccounts, and it signs
-and fills the token Secrets that belong to them. It does this in place of the
-ServiceAccount controllers of kube-controller-manager; all other controllers
-stay there, and the two run side by side.
+and fills the token Secrets that belong to them, in place of the ServiceAccount
+controllers of kube-controller-manager; all other controllers stay there, and the
+two run side by side. Its admission webhook does to Pods what the ServiceAccount
+plugin of kube-apiserver does; nobody calls it until it is registered.
 
 Flags that kube-controller-manager has too mean the same here.`
 
@@ -49,10 +50,10 @@ const examples = `  # Beside the kube-controller-manager of a kind or kubeadm co
   sa-controller-manager --kubeconfig=admin.kubeconfig --leader-elect=false \
     --service-account-private-key-file=sa.key
 
-  # Without admission webhooks: only fill the token Secrets that users create, and run nothing else.
+  # With the webhook, for a kube-apiserver with --disable-admission-plugins=ServiceAccount.
   sa-controller-manager --kubeconfig=admin.kubeconfig \
     --service-account-private-key-file=sa.key \
-    --token-secrets=manual --controllers=serviceaccount-token-controller`
+    --token-secrets=manual --webhook-registration=url`
 
 // runFunc starts the manager and blocks until ctx ends.
 type runFunc func(ctx context.Context, o *Options) error
@@ -119,7 +120,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	addChoiceCompletions(cmd)
 
-	cmd.AddCommand(newVersionCommand(), newDocsCommand())
+	cmd.AddCommand(newVersionCommand(), newWebhookCommand(connect), newDocsCommand())
 	setHelp(cmd, sets)
 	return cmd
 }

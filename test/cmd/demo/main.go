@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"sa-controller-manager/test/devcluster"
@@ -62,7 +63,7 @@ func demonstrate(ctx context.Context, out *printer) (err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
-	story, err := newStory(out, cluster)
+	story, err := newStory(out, cluster, binary)
 	if err != nil {
 		return err
 	}
@@ -72,10 +73,10 @@ func demonstrate(ctx context.Context, out *printer) (err error) {
 	}
 	out.began("etcd and kube-apiserver "+version.GitVersion+", without its ServiceAccount admission plugin", watch.lap())
 
-	if err := story.startManager(ctx, binary); err != nil {
+	if err := story.startManager(ctx, firstFlags()); err != nil {
 		return err
 	}
-	out.began("sa-controller-manager "+story.flags(), watch.lap())
+	out.began("sa-controller-manager "+strings.Join(firstFlags(), " "), watch.lap())
 	if err := story.tell(ctx, steps()); err != nil {
 		return err
 	}

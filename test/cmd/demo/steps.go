@@ -3,6 +3,8 @@
 
 package main
 
+import "slices"
+
 // The names the story uses.
 const (
 	namespace    = "demo"
@@ -13,6 +15,11 @@ const (
 
 // steps is the story in order. A step may rely on those before it.
 func steps() []step {
+	return slices.Concat(tokenSteps(), podSteps())
+}
+
+// tokenSteps are about accounts and their token Secrets.
+func tokenSteps() []step {
 	return []step{
 		{
 			title:  "A new namespace gets its account",
@@ -63,6 +70,37 @@ func steps() []step {
 			title:  "The manager leaves in order",
 			expect: "exit code 0 within ten seconds of SIGTERM",
 			run:    managerLeaves,
+		},
+	}
+}
+
+// podSteps are about what Pods get of them.
+func podSteps() []step {
+	return []step{
+		{
+			title:  "Pods as in Kubernetes 1.17: token Secrets for all, mounted",
+			expect: "a Pod that mounts a token Secret of its account",
+			run:    kubernetes117().run,
+		},
+		{
+			title:  "Pods as in Kubernetes 1.22: token Secrets for all, Pods do not need them",
+			expect: "a Pod with a projected token, and an account with a token Secret",
+			run:    kubernetes122().run,
+		},
+		{
+			title:  "Pods as in Kubernetes today: no token Secrets but those that users create",
+			expect: "a Pod with a projected token, and no Secret",
+			run:    kubernetesToday().run,
+		},
+		{
+			title:  "A Pod of an account that does not exist is refused",
+			expect: "a refusal that says which account",
+			run:    unknownAccountIsRefused,
+		},
+		{
+			title:  "The webhook can be taken out at any time",
+			expect: "a Pod that nobody has changed",
+			run:    webhookIsTakenOut,
 		},
 	}
 }

@@ -6,7 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
+	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,34 +37,49 @@ type step struct {
 type story struct {
 	*printer
 	cluster *devcluster.Cluster
+	binary  devcluster.Binary
 	manager *devcluster.Manager
 	client  kubernetes.Interface
+
+	webhookPort int // on which every manager with a webhook serves it
 
 	account *corev1.ServiceAccount // the namespace's default account
 	secret  *corev1.Secret         // the token Secret made for it
 }
 
-func newStory(out *printer, cluster *devcluster.Cluster) (*story, error) {
+func newStory(out *printer, cluster *devcluster.Cluster, binary devcluster.Binary) (*story, error) {
 	client, err := cluster.Client()
 	if err != nil {
 		return nil, err
 	}
-	return &story{printer: out, cluster: cluster, client: client}, nil
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return &story{printer: out, cluster: cluster, binary: binary, client: client, webhookPort: port}, nil
 }
 
-// managerFlags are what the manager is started with beyond the cluster's files
+// freePort is one on which nothing listens now. The webhook's default may be taken.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// firstFlags are what the first manager is started with beyond the cluster's files
 // and address.
-func managerFlags() []string {
+func firstFlags() []string {
 	return []string{"--token-secrets=auto", "--leader-elect=true"}
 }
 
-func (s *story) flags() string { return strings.Join(managerFlags(), " ") }
-
-// startManager starts the manager and waits until it is ready.
-func (s *story) startManager(ctx context.Context, binary devcluster.Binary) error {
+// startManager starts a manager and waits until it is ready.
+func (s *story) startManager(ctx context.Context, flags []string) error {
 	ctx, cancel := context.WithTimeout(ctx, managerTimeout)
 	defer cancel()
-	manager, err := binary.StartManager(s.cluster, managerFlags()...)
+	manager, err := s.binary.StartManager(s.cluster, flags...)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/admission/registration"
+)
+
+// switchTimeout bounds the four requests of a webhook command. Whoever takes a webhook
+// out is in a hurry, and wants to know soon that it has not worked.
+const switchTimeout = 30 * time.Second
+
+const webhookDescription = `Take the admission webhook out of a cluster, or let it in again. It is registered in
+a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration, both called
+` + registration.Name + `.
+
+If the webhook refuses what it should not, or does not answer:
+
+  sa-controller-manager webhook unregister
+
+From then on kube-apiserver does not call it, and no replica registers it again.
+The same with kubectl alone, where this program is not at hand:
+
+  kubectl patch mutatingwebhookconfigurations,validatingwebhookconfigurations ` + registration.Name + ` \
+    --type=merge -p '{"metadata":{"annotations":{"` + registration.Annotation + `":"` + registration.AnnotationOff + `"}},"webhooks":null}'
+
+The annotation ` + registration.Annotation + `=` + registration.AnnotationOff + ` stops all writing as long as it is on
+either object, also by itself:
+
+  kubectl annotate mutatingwebhookconfigurations ` + registration.Name + ` ` + registration.Annotation + `=` + registration.AnnotationOff + `
+
+Objects that are deleted without it are made again.`
+
+// clientFunc makes the client of a command that sends a few requests.
+type clientFunc func(o *ConnectionOptions) (kubernetes.Interface, error)
+
+// connect makes a real one.
+func connect(o *ConnectionOptions) (kubernetes.Interface, error) {
+	config, err := o.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("build the API client: %w", err)
+	}
+	return client, nil
+}
+
+// webhookSwitch is one of the two commands.
+type webhookSwitch struct {
+	name, short, long string
+	act               func(context.Context, kubernetes.Interface) error
+	done              string // what has been done, printed after it
+}
+
+func webhookSwitches() []webhookSwitch {
+	return []webhookSwitch{
+		{
+			name:  "unregister",
+			short: "Take the webhook out, and keep it out",
+			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff + ",\n" +
+				"so that kube-apiserver calls no webhook of ours and no replica registers one. They are\n" +
+				"made if they do not exist. Pods are admitted then without what the webhook gives them.",
+			act: registration.Unregister,
+			done: "The webhook is out. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
+				"ValidatingWebhookConfiguration, holds no webhooks and is annotated with\n" +
+				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to notice.\n" +
+				"Nobody registers it again before: " + programName + " webhook register\n",
+		},
+		{
+			name:  "register",
+			short: "Let the webhook in again after unregister",
+			long: "Remove the annotation " + registration.Annotation + " from both webhook configurations. This command\n" +
+				"writes no webhook. The leader does, if it runs with --webhook-registration=url or\n" +
+				"service, as soon as kube-apiserver has shown that it reaches it.",
+			act: registration.Register,
+			done: "The leader may register the webhook again: " + registration.Name + ", the\n" +
+				"MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, no longer says\n" +
+				registration.Annotation + "=" + registration.AnnotationOff + ". It does so with --webhook-registration=url or service, once\n" +
+				"kube-apiserver reaches it; its /readyz/webhook-registration says how far it is.\n",
+		},
+	}
+}
+
+// newWebhookCommand is the break-glass of the webhook. It needs no running manager.
+func newWebhookCommand(client clientFunc) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "webhook",
+		Short: "Take the admission webhook out, or let it in again",
+		Long:  webhookDescription,
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Cobra's own default, which it sets only where it words the error.
+		SuggestionsMinimumDistance: 2,
+	}
+	for _, s := range webhookSwitches() {
+		parent.AddCommand(s.command(client))
+	}
+	return parent
+}
+
+func (s webhookSwitch) command(client clientFunc) *cobra.Command {
+	o := newConnectionOptions()
+	cmd := &cobra.Command{
+		Use:   s.name,
+		Short: s.short,
+		Long:  s.long,
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.run(cmd, client, &o)
+		},
+	}
+	all := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	o.AddFlags(all)
+	// The others are about many requests.
+	for _, name := range []string{"kubeconfig", "master"} {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+	return cmd
+}
+
+func (s webhookSwitch) run(cmd *cobra.Command, client clientFunc, o *ConnectionOptions) error {
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), switchTimeout, fmt.Errorf("no answer within %s", switchTimeout))
+	defer cancel()
+	connected, err := client(o)
+	if err != nil {
+		return err
+	}
+	if err := s.act(ctx, connected); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), s.done)
+	return err
+}

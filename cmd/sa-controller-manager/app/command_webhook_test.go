@@ -1,0 +1,181 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/admission/registration"
+)
+
+// registered is what one configuration holds.
+type registered struct {
+	Exists   bool
+	Off      string
+	Webhooks int
+}
+
+func TestWebhookCommand(t *testing.T) {
+	t.Parallel()
+	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
+	cases := map[string]struct {
+		reason     string
+		command    string
+		objects    []runtime.Object
+		mutating   registered
+		validating registered
+	}{
+		"Unregister": {
+			command:    "unregister",
+			objects:    configurations(nil, 1),
+			mutating:   registered{true, registration.AnnotationOff, 0},
+			validating: registered{true, registration.AnnotationOff, 0},
+		},
+		"UnregisterBeforeTheFirstStart": {
+			reason:     "the leader that starts next must find the annotation",
+			command:    "unregister",
+			mutating:   registered{true, registration.AnnotationOff, 0},
+			validating: registered{true, registration.AnnotationOff, 0},
+		},
+		"Register": {
+			reason:     "who fills it is the leader",
+			command:    "register",
+			objects:    configurations(off, 0),
+			mutating:   registered{true, "", 0},
+			validating: registered{true, "", 0},
+		},
+		"RegisterWhatIsRegistered": {
+			command:    "register",
+			objects:    configurations(nil, 1),
+			mutating:   registered{true, "", 1},
+			validating: registered{true, "", 1},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset(tc.objects...)
+			stdout, err := runWebhook(t, client, tc.command)
+			if err != nil {
+				t.Fatalf("%s\n%v", tc.reason, err)
+			}
+			if !strings.Contains(stdout, registration.Name) {
+				t.Errorf("it does not say what it has done: %q", stdout)
+			}
+			mutating, validating := registeredNow(t, client)
+			if diff := cmp.Diff(tc.mutating, mutating); diff != "" {
+				t.Errorf("%s\nmutating (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.validating, validating); diff != "" {
+				t.Errorf("%s\nvalidating (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A command that claims to have taken a webhook out must have done so.
+func TestWebhookCommandFails(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(configurations(nil, 1)...)
+	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("boom")
+	})
+	stdout, err := runWebhook(t, client, "unregister")
+	const want = "switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom"
+	if err == nil || err.Error() != want || stdout != "" {
+		t.Errorf("error %v and output %q, want %q and none", err, stdout, want)
+	}
+}
+
+func TestWebhookCommandLine(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args       []string
+		wantCode   int
+		wantStdout string // the beginning
+		wantStderr string // the beginning
+	}{
+		"Alone": {args: []string{"webhook"}, wantStdout: "Take the admission webhook out of a cluster"},
+		"Help":  {args: []string{"webhook", "unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
+		"Mistyped": {
+			args: []string{"webhook", "unregster"}, wantCode: 1,
+			wantStderr: "Error: \"sa-controller-manager webhook\" does not take any arguments, got [\"unregster\"]; did you mean 'sa-controller-manager webhook unregister'",
+		},
+		"NoConnection": {
+			args: []string{"webhook", "register", "--kubeconfig=testdata/none"}, wantCode: 1,
+			wantStderr: "Error: --kubeconfig \"testdata/none\": ",
+		},
+		"FlagOfTheManager": {
+			args: []string{"webhook", "register", "--webhook-port=1"}, wantCode: 1,
+			wantStderr: "Error: unknown flag: --webhook-port\nSee 'sa-controller-manager webhook register --help' for usage.\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, tc.args...)
+			if got.code != tc.wantCode || !strings.HasPrefix(got.stdout, tc.wantStdout) || !strings.HasPrefix(got.stderr, tc.wantStderr) {
+				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)
+			}
+		})
+	}
+}
+
+// Whoever needs break-glass reads the help, with kubectl at hand or not.
+func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
+	t.Parallel()
+	help := command(t, "webhook", "--help").stdout
+	for _, want := range []string{"kubectl patch", "kubectl annotate", registration.Annotation, registration.Name, "webhook unregister"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help lacks %q:\n%s", want, help)
+		}
+	}
+}
+
+func runWebhook(t *testing.T, client kubernetes.Interface, args ...string) (string, error) {
+	t.Helper()
+	var stdout bytes.Buffer
+	cmd := newWebhookCommand(func(*ConnectionOptions) (kubernetes.Interface, error) { return client, nil })
+	cmd.SetArgs(args)
+	cmd.SetOut(&stdout)
+	cmd.SetErr(os.Stderr)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(t.Context())
+	return stdout.String(), err
+}
+
+func configurations(annotations map[string]string, webhooks int) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: registration.Name, Annotations: annotations}
+	return []runtime.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.MutatingWebhook, webhooks)},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks)},
+	}
+}
+
+func registeredNow(t *testing.T, client kubernetes.Interface) (mutating, validating registered) {
+	t.Helper()
+	api := client.AdmissionregistrationV1()
+	m, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registered{true, m.Annotations[registration.Annotation], len(m.Webhooks)},
+		registered{true, v.Annotations[registration.Annotation], len(v.Webhooks)}
+}

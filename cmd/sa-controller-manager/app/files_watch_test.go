@@ -1,0 +1,238 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// sink sends the Events that it is told to.
+type sink chan string
+
+func (s sink) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+	s <- fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...))
+}
+
+// following are files under watch, looked at often enough for a test, and everything that a change reaches.
+type following struct {
+	*files
+	ring     *signing.Keyring
+	source   *rootca.Source
+	keys     chan string // IDs of new private keys
+	bundles  chan string // new root CAs
+	events   sink
+	registry metrics.KubeRegistry
+	stop     func()
+}
+
+func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *reload.File[T] {
+	t.Helper()
+	file, err := reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func startFollowing(t *testing.T) *following {
+	t.Helper()
+	f := &following{
+		files: &files{
+			privateKey: mustOpen(t, writeFile(t, "sa.key", testkeys.P256()), signing.ParsePrivateKey),
+			verifyKeys: []*reload.File[[]signing.PublicKey]{
+				mustOpen(t, writeFile(t, "one.pem", testkeys.P384()), signing.ParsePublicKeys),
+				mustOpen(t, writeFile(t, "two.pem", testkeys.P521()), signing.ParsePublicKeys),
+			},
+			rootCA: mustOpen(t, writeFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
+		},
+		keys: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
+	}
+	f.metrics = newFileMetrics(f.registry.MustRegister)
+	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
+	f.recorder = events.NewRecorderTo(f.events, clock.RealClock{})
+	f.ring = signing.NewKeyring(f.privateKey.Get(), f.publicKeys()...)
+	f.source = rootca.NewSource(f.rootCA.Get())
+	f.source.OnChange(func() { f.bundles <- string(f.source.Current().PEM()) })
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.watch(ctx, func(key *signing.PrivateKey) { f.keys <- key.ID() }, f.ring, f.source)
+	}()
+	f.stop = func() { cancel(); <-ended }
+	t.Cleanup(f.stop)
+	return f
+}
+
+// series are the metrics as Prometheus sees them.
+func (f *following) series() []string {
+	response := httptest.NewRecorder()
+	metrics.HandlerFor(f.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
+}
+
+// replace puts content in the place of a file at one stroke.
+func replace(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.Rename(writeFile(t, "new", content), path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, what string, from <-chan string) string {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(10 * time.Second):
+		t.Fatalf("no %s has arrived", what)
+		return ""
+	}
+}
+
+func TestWatchFeedsEverybody(t *testing.T) {
+	t.Parallel()
+	f := startFollowing(t)
+	replace(t, f.privateKey.Path(), testkeys.P256Other())
+	if got, want := receive(t, "private key", f.keys), keyID(t, testkeys.P256Other()); got != want {
+		t.Errorf("the new private key is %s, want %s", got, want)
+	}
+	if got, want := f.ring.Active().ID(), keyID(t, testkeys.P256()); got != want {
+		t.Errorf("the key that signs is %s, want %s until its activation", got, want)
+	}
+
+	bundle := certificatePEM(t)
+	replace(t, f.rootCA.Path(), bundle)
+	if diff := cmp.Diff(string(bundle), receive(t, "root CA", f.bundles)); diff != "" {
+		t.Errorf("root CA (-want +got):\n%s", diff)
+	}
+
+	// A changed file replaces its own keys and leaves those of the other file.
+	replace(t, f.verifyKeys[0].Path(), slices.Concat(testkeys.RSA2048(), testkeys.RSA2048Other()))
+	want := []string{
+		keyID(t, testkeys.P256()), keyID(t, testkeys.RSA2048()), keyID(t, testkeys.RSA2048Other()), keyID(t, testkeys.P521()),
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for len(f.ring.Keys().All()) != len(want) && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond) // the ring tells nobody
+	}
+	if diff := cmp.Diff(want, keyIDs(f.ring.Keys().All())); diff != "" {
+		t.Errorf("keys in the ring (-want +got):\n%s", diff)
+	}
+
+	f.stop()
+	if diff := cmp.Diff([]string{
+		`sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
+		`sacm_file_reloads_total{flag="service-account-key-file",result="accepted"} 1`,
+		`sacm_file_reloads_total{flag="service-account-private-key-file",result="accepted"} 1`,
+	}, f.series()); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	if len(f.events) > 0 {
+		t.Errorf("an Event was recorded about a success: %s", <-f.events)
+	}
+}
+
+func TestWatchKeepsTheFormerContent(t *testing.T) {
+	t.Parallel()
+	f := startFollowing(t)
+	const event = "sa-controller-manager: Warning FileReloadRefused Reload: "
+	const kept = "; the former content stays in use"
+	for _, bad := range []struct {
+		flag, path string
+		content    []byte
+		want       string
+	}{
+		{"--service-account-private-key-file", f.privateKey.Path(), testkeys.Ed25519(), "Ed25519"},
+		{"--service-account-key-file", f.verifyKeys[1].Path(), []byte("hello"), "accepted is"},
+		{"--root-ca-file", f.rootCA.Path(), testkeys.P256(), "at least one certificate"},
+	} {
+		replace(t, bad.path, bad.content)
+		got := receive(t, "Event", f.events)
+		if !strings.HasPrefix(got, event+bad.flag+": "+bad.path+": ") || !strings.Contains(got, bad.want) || !strings.HasSuffix(got, kept) {
+			t.Errorf("got the Event %q, want one about %s and %s that says %q", got, bad.flag, bad.path, bad.want)
+		}
+	}
+	f.stop()
+	if got, want := f.privateKey.Get().ID(), keyID(t, testkeys.P256()); got != want || len(f.keys) > 0 {
+		t.Errorf("the private key is %s and %d new ones were told, want %s and none", got, len(f.keys), want)
+	}
+	if diff := cmp.Diff([]string{keyID(t, testkeys.P256()), keyID(t, testkeys.P384()), keyID(t, testkeys.P521())}, keyIDs(f.ring.Keys().All())); diff != "" {
+		t.Errorf("keys in the ring (-want +got):\n%s", diff)
+	}
+	if f.source.Current() != f.rootCA.Get() || len(f.bundles) > 0 {
+		t.Error("the root CA was replaced")
+	}
+	if diff := cmp.Diff([]string{
+		`sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
+		`sacm_file_reloads_total{flag="service-account-key-file",result="refused"} 1`,
+		`sacm_file_reloads_total{flag="service-account-private-key-file",result="refused"} 1`,
+	}, f.series()); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestWatchOfNothingEnds(t *testing.T) {
+	t.Parallel()
+	(&files{}).watch(t.Context(), nil, nil, nil) // no file, no reason to stay
+}
+
+// Without a private key there is no ring, and the flag for verification keys may be given all the same.
+func TestWatchWithoutARing(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "sa.pub", testkeys.P256())
+	registry := metrics.NewKubeRegistry()
+	f := &files{
+		verifyKeys: []*reload.File[[]signing.PublicKey]{mustOpen(t, path, signing.ParsePublicKeys)},
+		metrics:    newFileMetrics(registry.MustRegister),
+	}
+	replace(t, path, testkeys.P384())
+	f.watch(t.Context(), nil, nil, nil)
+}
+
+func TestWatchWaitsForWhatItHasBegun(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "sa.key", testkeys.P256())
+	registry := metrics.NewKubeRegistry()
+	f := &files{privateKey: mustOpen(t, path, signing.ParsePrivateKey), metrics: newFileMetrics(registry.MustRegister)}
+	began, release, ended := make(chan string), make(chan struct{}), make(chan string)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		f.watch(ctx, func(*signing.PrivateKey) { began <- ""; <-release }, nil, nil)
+		close(ended)
+	}()
+	replace(t, path, testkeys.P384())
+	receive(t, "private key", began)
+	cancel()
+	select {
+	case <-ended:
+		t.Error("watch returned although a new key is being dealt with")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	receive(t, "end of watch", ended)
+}

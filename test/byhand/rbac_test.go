@@ -1,0 +1,80 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package byhand
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// rbacUser is the one that docs/rbac.yaml is written for.
+const rbacUser = "system:sa-controller-manager"
+
+// TestRBAC has the manager do all that needs a permission, with no others than those
+// of docs/rbac.yaml.
+func TestRBAC(t *testing.T) {
+	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
+		// Else kube-apiserver's own plugin is asked before ours.
+		"disable-admission-plugins": {"ServiceAccount,NamespaceLifecycle"},
+	}})
+	kubeconfig, _, err := cluster.Identity(rbacUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := filepath.Abs("../../docs/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := newShell(t, cluster, binary)
+	shell.must(t, "kubectl apply -f "+page)
+	flags := append(webhookFlags(t),
+		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
+		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")
+	manager := startManager(t, binary, cluster, flags)
+
+	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
+	// Looks up a namespace, an account and a Pod that are in no cache.
+	shell.must(t, "kubectl -n none create configmap x 2>&1 | tee /dev/stderr | grep 'namespaces \"none\" not found'",
+		"kubectl -n trial run nginx2 --image=nginx --overrides='{\"spec\":{\"serviceAccountName\":\"nobody\"}}' 2>&1 | grep 'serviceaccount \"nobody\" not found'",
+		"kubectl -n trial run root --image=nginx --privileged",
+		"kubectl -n trial exec root -- true 2>&1 | grep 'privileged container'")
+	// Damage to what it keeps.
+	shell.must(t, "kubectl delete validatingwebhookconfiguration 00-sa-controller-manager",
+		"kubectl -n kube-system patch secret sa-controller-manager-webhook-ca --type=merge -p '{\"data\":null}'")
+	awaitLogs(t, manager, `"Wrote the serving CA" secret="kube-system/sa-controller-manager-webhook-ca" reason="schema-version is missing`)
+	shell.must(t, "sa-controller-manager webhook unregister --kubeconfig='"+kubeconfig+"'")
+	awaitLogs(t, manager, `state="off"`)
+	shell.must(t, "sa-controller-manager webhook register --kubeconfig='"+kubeconfig+"'")
+
+	for line := range strings.Lines(manager.Logs()) {
+		if strings.Contains(line, "forbidden") && strings.Contains(line, rbacUser) {
+			t.Errorf("a permission is missing: %s", line)
+		}
+	}
+}
+
+// must runs commands, all of which have to succeed.
+func (s *shell) must(t *testing.T, commands ...string) {
+	t.Helper()
+	for i, got := range s.run(t, commands...) {
+		if got.code != "0" {
+			t.Fatalf("%s\nexit code %s: %s", commands[i], got.code, got.printed)
+		}
+	}
+}
+
+func awaitLogs(t *testing.T, manager *devcluster.Manager, texts ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, text := range texts {
+		if err := manager.AwaitLog(ctx, text); err != nil {
+			t.Fatalf("%v\n%s", err, manager.LogTail(40))
+		}
+	}
+}

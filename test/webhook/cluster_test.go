@@ -1,0 +1,136 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// patience bounds every wait. It is long because it is only ever used up by a test
+// that fails.
+const patience = 60 * time.Second
+
+// What the product calls its own.
+const (
+	configurationName = "00-sa-controller-manager"
+	caSecretName      = "sa-controller-manager-webhook-ca"
+)
+
+// cluster is the running control plane.
+type cluster struct {
+	*devcluster.Cluster
+
+	client kubernetes.Interface
+	idle   func() // closes connections
+}
+
+// controlPlane is the one that all tests share. A test asks for it before it starts a
+// manager: then its registration goes after its last manager has ended.
+func controlPlane(t *testing.T) *cluster {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.cluster == nil {
+		started, err := devcluster.Start(context.Background(), devcluster.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.cluster = &cluster{Cluster: started}
+		shared.cluster.connect(t)
+	}
+	c := shared.cluster
+	t.Cleanup(func() { c.clear(t) })
+	return c
+}
+
+func (c *cluster) connect(t *testing.T) {
+	t.Helper()
+	config := c.Config()
+	config.WarningHandler = rest.NoWarnings{} // some objects here are old-fashioned on purpose
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatalf("make an admin client: %v", err)
+	}
+	if c.client, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
+		t.Fatalf("make an admin client: %v", err)
+	}
+	c.idle = transport.CloseIdleConnections
+}
+
+// clear takes out what managers have registered, so that the next test finds a cluster
+// that has never seen one.
+func (c *cluster) clear(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	err := errors.Join(
+		ignoreNotFound(c.mutating().Delete(ctx, configurationName, metav1.DeleteOptions{})),
+		ignoreNotFound(c.validating().Delete(ctx, configurationName, metav1.DeleteOptions{})),
+		ignoreNotFound(c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, caSecretName, metav1.DeleteOptions{})),
+	)
+	if err != nil {
+		t.Errorf("take out the registration: %v", err)
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// namespace makes a namespace for one test. It stays.
+func (c *cluster) namespace(t *testing.T) string {
+	t.Helper()
+	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	return namespace.Name
+}
+
+// limited bounds a wait.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("patience is at its end"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// poll asks until ok is satisfied. It is for what nothing announces.
+func poll(t *testing.T, what string, ok func(context.Context) error) {
+	t.Helper()
+	ctx := limited(t)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	var last error // the one of the end says nothing
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v: %v", what, context.Cause(ctx), last)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// manager is a running sa-controller-manager whose webhook is on.
+type manager struct {
+	*devcluster.Manager
+
+	port    int  // of the webhook
+	faulty  bool // errors in the log are expected
+	stopped bool
+}
+
+// start starts the binary with its webhook on a free port and the given flags after
+// that, and stops it when the test ends. It does not wait.
+func (c *cluster) start(t *testing.T, flags ...string) *manager {
+	t.Helper()
+	binary, err := shared.binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &manager{port: freePort(t)}
+	defaults := []string{
+		"--webhook-port=" + strconv.Itoa(m.port),
+		"--webhook-drain-delay=0s", // at the end of most tests nobody calls
+	}
+	m.Manager, err = binary.StartManager(c.Cluster, append(defaults, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines of the manager's log:\n%s", m.LogTail(40))
+		}
+		m.stop(t)
+	})
+	return m
+}
+
+// manage starts a manager that registers itself by URL, and returns once kube-apiserver
+// asks it about Pods.
+func (c *cluster) manage(t *testing.T, flags ...string) *manager {
+	t.Helper()
+	m := c.start(t, append([]string{"--webhook-registration=url"}, flags...)...)
+	m.awaitReady(t)
+	c.awaitBound(t)
+	return m
+}
+
+func (m *manager) awaitReady(t *testing.T) {
+	t.Helper()
+	if err := m.Ready(limited(t)); err != nil {
+		t.Fatalf("await the manager: %v", err)
+	}
+}
+
+// awaitNotReady returns once the manager says something else than that it is ready,
+// and that text is in it.
+func (m *manager) awaitNotReady(t *testing.T, text *regexp.Regexp) {
+	t.Helper()
+	poll(t, "await a manager that says why it is not ready", func(ctx context.Context) error {
+		_, err := m.Get(ctx, "/readyz")
+		switch {
+		case err == nil:
+			return errors.New("it is ready")
+		case !text.MatchString(err.Error()):
+			return fmt.Errorf("want %q in: %w", text, err)
+		}
+		return nil
+	})
+}
+
+// errorLine is how klog begins a line of severity Error or Fatal.
+var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
+
+// eventsCutOff is what client-go logs for an Event that is on its way at the end.
+var eventsCutOff = regexp.MustCompile(`event_broadcaster\.go:.*context canceled`)
+
+// stop sends SIGTERM and holds the manager to what it must never do. It does nothing if
+// the manager was stopped before.
+func (m *manager) stop(t *testing.T) {
+	t.Helper()
+	if m.stopped {
+		return
+	}
+	m.stopped = true
+	exit, err := m.Stop()
+	if err != nil {
+		t.Errorf("end the manager: %v", err)
+	}
+	if exit.Code != 0 {
+		t.Errorf("the manager ended with code %d, want 0", exit.Code)
+	}
+	if m.faulty {
+		return
+	}
+	for _, line := range errorLine.FindAllString(m.Logs(), -1) {
+		if !eventsCutOff.MatchString(line) {
+			t.Errorf("the manager logged an error: %s", line)
+			return // one says enough
+		}
+	}
+}
+
+// metric is a series' value now.
+func (m *manager) metric(t *testing.T, name string, labels devcluster.Labels) float64 {
+	t.Helper()
+	metrics, err := m.Metrics(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics.Sum(name, labels)
+}
+
+// freePort is from below the range that the kernel hands out by itself, and above that
+// of devcluster.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 30000 + rand.IntN(2500)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		_ = listener.Close()
+		return port
+	}
+	t.Fatal("no free port")
+	return 0
+}

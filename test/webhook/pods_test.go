@@ -1,0 +1,162 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// tokenPath is where every container finds its token.
+const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// newPod is a Pod that says no more than it must. The changes make it a case.
+func newPod(changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+// of has the Pod name an account.
+func of(account string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.ServiceAccountName = account }
+}
+
+func withInitContainer(pod *corev1.Pod) {
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "init", Image: "image"})
+}
+
+// mirror makes it the copy of a static Pod. Such a Pod must say where it runs.
+func mirror(pod *corev1.Pod) {
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, "hash")
+	pod.Spec.NodeName = "node"
+}
+
+func environment(secret string) corev1.EnvVar {
+	return corev1.EnvVar{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: "key",
+	}}}
+}
+
+func environmentFrom(secret string) corev1.EnvFromSource {
+	return corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}
+}
+
+func secretVolume(secret string) corev1.Volume {
+	return corev1.Volume{Name: "volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}
+}
+
+// create creates the Pod, which must be admitted, and returns what became of it.
+func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	made, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create a Pod in namespace %s: %v", namespace, err)
+	}
+	return made
+}
+
+// refuse creates the Pod, which must be refused with 403 and that text.
+func (c *cluster) refuse(t *testing.T, namespace string, pod *corev1.Pod, text string) {
+	t.Helper()
+	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	refused(t, err, text)
+}
+
+func refused(t *testing.T, err error, text string) {
+	t.Helper()
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v, want a refusal that says %q", err, text)
+	}
+}
+
+func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	for _, change := range changes {
+		change(account)
+	}
+	made, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create service account %s/%s: %v", namespace, name, err)
+	}
+	return made
+}
+
+// try creates a Pod with dryRun.
+func (c *cluster) try(ctx context.Context, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
+	return c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// bound tells whether kube-apiserver asks both webhooks about Pods: only mutation names
+// an account, and a mirror Pod is checked by validation alone.
+func (c *cluster) bound(ctx context.Context) (mutation, validation bool, _ error) {
+	pod, err := c.try(ctx, metav1.NamespaceDefault, newPod())
+	if err != nil {
+		return false, false, err
+	}
+	_, err = c.try(ctx, metav1.NamespaceDefault, newPod(mirror, of("default")))
+	if err != nil && !apierrors.IsForbidden(err) {
+		return false, false, err
+	}
+	return pod.Spec.ServiceAccountName != "", err != nil, nil
+}
+
+// awaitBound returns once kube-apiserver asks both webhooks: it learns of their
+// configurations through a watch of its own, which nothing announces.
+func (c *cluster) awaitBound(t *testing.T) {
+	t.Helper()
+	poll(t, "await that kube-apiserver calls the webhooks", func(ctx context.Context) error {
+		mutation, validation, err := c.bound(ctx)
+		if err == nil && !(mutation && validation) {
+			err = fmt.Errorf("mutation %t, validation %t", mutation, validation)
+		}
+		return err
+	})
+}
+
+// awaitUnbound returns once kube-apiserver asks neither.
+func (c *cluster) awaitUnbound(t *testing.T) {
+	t.Helper()
+	poll(t, "await that kube-apiserver calls no webhook", func(ctx context.Context) error {
+		mutation, validation, err := c.bound(ctx)
+		if err == nil && (mutation || validation) {
+			err = errors.New("it still calls one")
+		}
+		return err
+	})
+}
+
+// awaitRefusal creates the Pod until it is refused, because kube-apiserver may not know
+// of the webhook yet, and holds the refusal to that text and to asking for a retry. The
+// client itself must not do as it is asked.
+func (c *cluster) awaitRefusal(t *testing.T, namespace string, pod *corev1.Pod, text string) {
+	t.Helper()
+	poll(t, "await a refusal", func(ctx context.Context) error {
+		err := c.client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").
+			Param("dryRun", metav1.DryRunAll).Body(pod).MaxRetries(0).Do(ctx).Error()
+		seconds, again := apierrors.SuggestsClientDelay(err)
+		switch {
+		case err == nil:
+			return errors.New("the Pod is admitted")
+		case !strings.Contains(err.Error(), text):
+			return fmt.Errorf("want %q in: %w", text, err)
+		case !again || seconds == 0:
+			return fmt.Errorf("want that it asks for a retry: %#v", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,122 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+)
+
+// TestNothingBindsUnproved has managers announce an address at which kube-apiserver
+// does not reach them.
+func TestNothingBindsUnproved(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		listen bool
+	}{
+		"NobodyListens": {reason: "a process on a laptop with somebody's kubeconfig"},
+		"SomebodyElse":  {reason: "a server that has not got our certificate", listen: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := controlPlane(t)
+			m := c.start(t, "--webhook-registration=url", "--webhook-url-host=127.0.0.2")
+			m.faulty = true
+			if tc.listen {
+				impostor(t, m.port)
+			}
+			url := fmt.Sprintf("https://127.0.0.2:%d/mutate", m.port)
+			m.awaitNotReady(t, regexp.MustCompile(`webhook-registration failed: .*has not proved that it reaches `+regexp.QuoteMeta(url)))
+
+			namespace := c.namespace(t)
+			if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "" {
+				t.Errorf("%s: somebody has changed a Pod: %v", tc.reason, pod.Spec)
+			}
+			c.create(t, namespace, newPod(of("nobody")))
+			c.awaitAccount(t, namespace, "default") // the controllers work on
+			c.onlyProbes(t)
+		})
+	}
+}
+
+// TestNothingIsWritten is registration "none".
+func TestNothingIsWritten(t *testing.T) {
+	c := controlPlane(t)
+	m := c.start(t, "--webhook-registration=none")
+	m.awaitReady(t)
+	namespace := c.namespace(t)
+	bare(t, c.create(t, namespace, newPod()))
+	c.awaitAccount(t, namespace, "default")
+	if _, err := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the MutatingWebhookConfiguration: got %v, want that there is none", err)
+	}
+	if _, err := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the ValidatingWebhookConfiguration: got %v, want that there is none", err)
+	}
+}
+
+// impostor answers every call on 127.0.0.2 with a certificate of its own.
+func impostor(t *testing.T, port int) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.2", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.StartTLS()
+	t.Cleanup(server.Close)
+}
+
+// onlyProbes holds the registration to what a proof needs.
+func (c *cluster) onlyProbes(t *testing.T) {
+	t.Helper()
+	mutating, err := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, webhook := range mutating.Webhooks {
+		if len(webhook.MatchConditions) != 1 || webhook.MatchConditions[0].Name != "only-the-probe" {
+			t.Errorf("webhook %q is for more than the probe: %v", webhook.Name, webhook.MatchConditions)
+		}
+	}
+	if validating, err := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{}); err == nil && len(validating.Webhooks) > 0 {
+		t.Errorf("there are validating webhooks: %v", validating.Webhooks)
+	}
+}
+
+// awaitAccount returns once the account exists.
+func (c *cluster) awaitAccount(t *testing.T, namespace, name string) {
+	t.Helper()
+	if _, err := await.ServiceAccounts(limited(t), c.client, namespace, await.Named[*corev1.ServiceAccount](name)); err != nil {
+		t.Fatalf("in namespace %s: %v", namespace, err)
+	}
+}
+
+// awaitRegistration returns once the manager, which is ready, says that of its
+// registration.
+func (m *manager) awaitRegistration(t *testing.T, state string) {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^\[\+\]webhook-registration ok: ` + state + `:`)
+	poll(t, "await that the registration is "+state, func(ctx context.Context) error {
+		report, err := m.Get(ctx, "/readyz?verbose")
+		if err == nil && !line.MatchString(report) {
+			err = fmt.Errorf("the report is:\n%s", report)
+		}
+		return err
+	})
+}

@@ -1,0 +1,91 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// watches are resources to the field selectors of their watches.
+type watches map[string][]string
+
+// TestWhatIsWatched counts the watches of one process: however many parts ask for a
+// resource, there is one watch of it.
+func TestWhatIsWatched(t *testing.T) {
+	const (
+		onlyTokens = "type=kubernetes.io/service-account-token"
+		onlyCA     = "metadata.name=" + caSecretName
+		onlyOurs   = "metadata.name=" + configurationName
+	)
+	t.Run("Everything", func(t *testing.T) {
+		c := controlPlane(t)
+		proxy := c.proxy(t)
+		c.manage(t, append(throughProxy(t, proxy), "--token-secrets=auto", "--pod-token=secret", "--webhook-allow-broad-rules",
+			"--enable-admission-plugins=AlwaysAdmit,DenyEscalatingExec,NamespaceLifecycle,SecurityContextDeny")...)
+		c.create(t, c.namespace(t), newPod())
+		c.watched(t, proxy, watches{
+			"namespaces":                      {""},
+			"serviceaccounts":                 {""},
+			"secrets":                         {onlyCA, onlyTokens},
+			"mutatingwebhookconfigurations":   {onlyOurs},
+			"validatingwebhookconfigurations": {onlyOurs},
+		})
+	})
+	t.Run("OnlyTheWebhook", func(t *testing.T) {
+		c := controlPlane(t)
+		c.ensureDefault(t)
+		proxy := c.proxy(t)
+		files := newCertificateFiles(t)
+		m := c.start(t, append(throughProxy(t, proxy), files.flags("--controllers=-*", "--pod-token=projected")...)...)
+		m.awaitReady(t)
+		c.registerByHand(t, m, files.pem)
+		namespace := c.namespace(t)
+		c.createAccount(t, namespace, "builder")
+		complete(t, c.create(t, namespace, newPod(of("builder"))), "builder")
+		c.watched(t, proxy, watches{"serviceaccounts": {""}})
+	})
+}
+
+// watched holds a manager to its watches, and to not listing beside them.
+func (c *cluster) watched(t *testing.T, proxy *faultproxy.Proxy, want watches) {
+	t.Helper()
+	got := watches{}
+	for _, request := range proxy.Requests(faultproxy.On("watch", "")) {
+		got[request.Resource] = append(got[request.Resource], request.Query.Get("fieldSelector"))
+		slices.Sort(got[request.Resource])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("watches (-want +got):\n%s", diff)
+	}
+	for _, request := range proxy.Requests(faultproxy.On("list", "")) {
+		t.Errorf("unneeded: %v", request)
+	}
+}
+
+// proxy records what passes on to kube-apiserver.
+func (c *cluster) proxy(t *testing.T) *faultproxy.Proxy {
+	t.Helper()
+	proxy, err := faultproxy.Start(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
+// throughProxy are the flags of a manager behind a proxy.
+func throughProxy(t *testing.T, proxy *faultproxy.Proxy) []string {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--kubeconfig=" + kubeconfig}
+}

@@ -14,13 +14,11 @@ package events
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 )
@@ -55,17 +53,15 @@ type Event struct {
 
 // Recorder sends Events. The zero value is not usable; a nil Recorder drops all.
 type Recorder struct {
-	broadcaster events.EventBroadcaster
-	sink        events.EventRecorder
-	limiter     *limiter
+	sink    events.EventRecorder
+	sender  *sender // nil if the sink is somebody else's
+	limiter *limiter
 }
 
 // NewRecorder reports under the name component.
 func NewRecorder(client kubernetes.Interface, component string) *Recorder {
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	recorder := NewRecorderTo(broadcaster.NewRecorder(scheme.Scheme, component), clock.RealClock{})
-	recorder.broadcaster = broadcaster
-	return recorder
+	sender := newSender(client, component, clock.RealClock{})
+	return &Recorder{sink: sender, sender: sender, limiter: newLimiter(clock.RealClock{})}
 }
 
 // NewRecorderTo reports to sink, for tests that look at what is recorded. Such a
@@ -74,13 +70,10 @@ func NewRecorderTo(sink events.EventRecorder, clock clock.PassiveClock) *Recorde
 	return &Recorder{sink: sink, limiter: newLimiter(clock)}
 }
 
-// Run sends what is recorded until ctx ends. What was recorded before is kept.
+// Run sends what is recorded until ctx ends. What was recorded before is kept, as far
+// as the queue is long.
 func (r *Recorder) Run(ctx context.Context) error {
-	if err := r.broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("start the event recorder: %w", err)
-	}
-	<-ctx.Done()
-	r.broadcaster.Shutdown()
+	r.sender.run(ctx)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func sayMany(about *corev1.ObjectReference, note string, times int) step {
 	return step{about: about, reason: "Refused", note: note, times: times}
 }
 
-func wait(d time.Duration) step { return step{wait: d} }
+func passing(d time.Duration) step { return step{wait: d} }
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -47,11 +47,11 @@ func TestLimits(t *testing.T) {
 		want   []string // object and note
 	}{
 		"Once":       {steps: []step{say(secret("a"), "x")}, want: []string{"a x"}},
-		"Fresh":      {reason: "it was told a moment ago", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), wait(time.Hour - 1), say(secret("a"), "x")}, want: []string{"a x"}},
-		"StaleAgain": {reason: "a standing problem is told each hour", steps: []step{say(secret("a"), "x"), wait(time.Hour), say(secret("a"), "x"), say(secret("a"), "x")}, want: []string{"a x", "a x"}},
+		"Fresh":      {reason: "it was told a moment ago", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), passing(time.Hour - 1), say(secret("a"), "x")}, want: []string{"a x"}},
+		"StaleAgain": {reason: "a standing problem is told each hour", steps: []step{say(secret("a"), "x"), passing(time.Hour), say(secret("a"), "x"), say(secret("a"), "x")}, want: []string{"a x", "a x"}},
 		"RepetitionDoesNotRefresh": {
 			reason: "the hour counts from when it was told",
-			steps:  []step{say(secret("a"), "x"), wait(30 * time.Minute), say(secret("a"), "x"), wait(30 * time.Minute), say(secret("a"), "x")},
+			steps:  []step{say(secret("a"), "x"), passing(30 * time.Minute), say(secret("a"), "x"), passing(30 * time.Minute), say(secret("a"), "x")},
 			want:   []string{"a x", "a x"},
 		},
 		"OtherNote":   {steps: []step{say(secret("a"), "x"), say(secret("a"), "y"), say(secret("a"), "x")}, want: []string{"a x", "a y"}},
@@ -60,9 +60,9 @@ func TestLimits(t *testing.T) {
 
 		"Burst":            {reason: "an object has five at once", steps: []step{sayMany(secret("a"), "x", 8)}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4"}},
 		"RepetitionIsFree": {reason: "what is not told costs nothing", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), say(secret("a"), "x"), sayMany(secret("a"), "x", 5)}, want: []string{"a x", "a x0", "a x1", "a x2", "a x3"}},
-		"Refill":           {reason: "and one more every five minutes", steps: []step{sayMany(secret("a"), "x", 5), wait(5*time.Minute - time.Second), say(secret("a"), "early"), wait(time.Second), sayMany(secret("a"), "y", 2)}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a y0"}},
-		"RefillHasACap":    {steps: []step{say(secret("a"), "x"), wait(48 * time.Hour), sayMany(secret("a"), "y", 8)}, want: []string{"a x", "a y0", "a y1", "a y2", "a y3", "a y4"}},
-		"DroppedIsNotTold": {reason: "what the budget swallowed is told when there is one", steps: []step{sayMany(secret("a"), "x", 6), wait(5 * time.Minute), say(secret("a"), "x5")}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a x5"}},
+		"Refill":           {reason: "and one more every five minutes", steps: []step{sayMany(secret("a"), "x", 5), passing(5*time.Minute - time.Second), say(secret("a"), "early"), passing(time.Second), sayMany(secret("a"), "y", 2)}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a y0"}},
+		"RefillHasACap":    {steps: []step{say(secret("a"), "x"), passing(48 * time.Hour), sayMany(secret("a"), "y", 8)}, want: []string{"a x", "a y0", "a y1", "a y2", "a y3", "a y4"}},
+		"DroppedIsNotTold": {reason: "what the budget swallowed is told when there is one", steps: []step{sayMany(secret("a"), "x", 6), passing(5 * time.Minute), say(secret("a"), "x5")}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a x5"}},
 		"OthersUnaffected": {steps: []step{sayMany(secret("a"), "x", 9), say(secret("b"), "x0"), say(secret("a"), "y")}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "b x0"}},
 		"Namesakes": {
 			reason: "the same name is not the same object",

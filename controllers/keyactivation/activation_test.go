@@ -207,7 +207,6 @@ func TestAnOfferDuringAProbeIsNotMissed(t *testing.T) {
 
 func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 	t.Parallel()
-	t.Skip("bug: Offer clears the trouble and the next probe, which fails for the same reason, does not show it again")
 	const refused = "the apiserver refuses its tokens: [invalid bearer token]"
 	for name, tc := range map[string]struct {
 		again func(keys) *signing.PrivateKey

@@ -100,11 +100,11 @@ func (a *Activator) Status() string { return *a.status.Load() }
 // Run proves the signing key and every candidate until ctx ends. The view must be
 // synced.
 func (a *Activator) Run(ctx context.Context) {
-	proven, told, backoff := "", "", firstBackoff
+	proven, failing, told, backoff := "", "", "", firstBackoff
 	for {
 		key, isCandidate := a.unproven(proven)
 		if key == nil {
-			told, backoff = "", firstBackoff
+			failing, told = "", ""
 			if !a.await(ctx, nil) {
 				return
 			}
@@ -123,8 +123,14 @@ func (a *Activator) Run(ctx context.Context) {
 			a.show("")
 			continue
 		}
+		a.show(trouble(key, isCandidate, err))
+		// A refusal and an apiserver that cannot be asked are two kinds of failure; a
+		// text may differ in a port number each time.
+		if kind := fmt.Sprint(key.ID(), isRefusal(err)); kind != failing {
+			failing, backoff = kind, firstBackoff
+		}
 		if reason := key.ID() + err.Error(); reason != told {
-			told, backoff = reason, firstBackoff
+			told = reason
 			a.report(ctx, key, isCandidate, err)
 		}
 		retry := a.Clock.NewTimer(backoff)
@@ -170,17 +176,23 @@ func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
 func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isCandidate bool, err error) {
 	logger := klog.FromContext(ctx)
 	if isCandidate {
-		a.show(fmt.Sprintf("the new key %s waits: %v", key.ID(), err))
 		logger.Info("The new key does not sign yet, the former one goes on", "keyID", key.ID(), "reason", err.Error())
 		a.Recorder.Warn(a.Process, "SigningKeyWaits", "Activate", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
 		return
 	}
-	a.show(fmt.Sprintf("not confirmed by the apiserver: %v", err))
 	logger.Info("The apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if isRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
 			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
 	}
+}
+
+// trouble is what Status says about a key that is not proven.
+func trouble(key *signing.PrivateKey, isCandidate bool, err error) string {
+	if isCandidate {
+		return fmt.Sprintf("the new key %s waits: %v", key.ID(), err)
+	}
+	return fmt.Sprintf("not confirmed by the apiserver: %v", err)
 }
 
 func (a *Activator) show(trouble string) {

@@ -4,6 +4,7 @@
 package keyactivation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,7 @@ func (a *Activator) review(ctx context.Context, token string) error {
 		return fmt.Errorf("ask the apiserver for a token review: %w", err)
 	}
 	if !review.Status.Authenticated {
-		return refusal{review.Status.Error}
+		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is --service-account-issuer right?)")}
 	}
 	return nil
 }
@@ -97,9 +98,14 @@ func (a *Activator) issuer(ctx context.Context) (string, error) {
 	if a.Issuer != "" {
 		return a.Issuer, nil
 	}
-	body, err := a.Client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx).Raw()
-	if err != nil {
+	answer := a.Client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
+	// Raw leaves the words of a refusal undecoded.
+	if err := answer.Error(); err != nil {
 		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return "", fmt.Errorf("look up the issuer at %s: %w", discoveryPath, err)
 	}
 	var document struct {
 		Issuer string `json:"issuer"`

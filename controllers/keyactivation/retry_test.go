@@ -131,7 +131,6 @@ func TestOfferNeverBlocks(t *testing.T) {
 // A connection that is reset has another local port in its error each time.
 func TestBackOffGrowsWhateverTheText(t *testing.T) {
 	t.Parallel()
-	t.Skip("bug: each new text begins the back-off anew, so such an apiserver is asked, and the log written to, every second")
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.set(func(s *apiserver) {

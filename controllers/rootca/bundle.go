@@ -8,9 +8,12 @@
 package rootca
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,18 +26,24 @@ type Bundle struct {
 	hash [sha256.Size]byte
 }
 
-// ParseBundle accepts PEM that holds at least one certificate and nothing that is
+// ParseBundle accepts PEM that holds at least one certificate and none that is
 // broken, as kube-controller-manager does for --root-ca-file
 // (cmd/kube-controller-manager/app/core.go, readCA). The bytes are kept as given,
-// comments included, because that is what upstream publishes.
-func ParseBundle(pem []byte) (*Bundle, error) {
-	if len(pem) == 0 {
+// comments included, because that is what upstream publishes. Unlike upstream it
+// refuses a file with a private key in it.
+func ParseBundle(data []byte) (*Bundle, error) {
+	if len(data) == 0 {
 		return nil, errors.New("is empty, want PEM with at least one certificate")
 	}
-	if _, err := cert.ParseCertsPEM(pem); err != nil {
+	if _, err := cert.ParseCertsPEM(data); err != nil {
 		return nil, fmt.Errorf("want PEM with at least one certificate: %v", err)
 	}
-	return &Bundle{pem: pem, hash: sha256.Sum256(pem)}, nil
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return nil, errors.New("holds a private key beside the certificates, which would be published with them")
+		}
+	}
+	return &Bundle{pem: bytes.Clone(data), hash: sha256.Sum256(data)}, nil
 }
 
 // PEM is the bundle's text. Callers must not modify it.

@@ -84,7 +84,6 @@ func TestParseBundle(t *testing.T) {
 		"KeyBesides": {
 			reason: "everybody who may read a token Secret would have it",
 			pem:    join(one, testkeys.P256()), refused: "private key",
-			skip: "bug: a private key beside the certificate is published (as kube-controller-manager does)",
 		},
 	}
 	for name, tc := range cases {
@@ -134,7 +133,6 @@ func TestParseErrorsHoldNothingOfTheFile(t *testing.T) {
 
 func TestABundleIsItsOwn(t *testing.T) {
 	t.Parallel()
-	t.Skip("bug: ParseBundle keeps the slice it was given, which signing/reload.Open forbids and which an immutable Bundle must not share")
 	given := certificate(t, "one")
 	want := string(given)
 	got, err := ParseBundle(given)

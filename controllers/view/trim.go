@@ -4,7 +4,7 @@
 package view
 
 import (
-	"bytes"
+	"encoding/json"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +41,18 @@ func trimAccount(obj any) (any, error) {
 }
 
 func writesReferences(entry metav1.ManagedFieldsEntry) bool {
-	return slices.Contains(tokenControllers, entry.Manager) && entry.FieldsV1 != nil &&
-		bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:secrets"`))
+	return slices.Contains(tokenControllers, entry.Manager) && references(entry) != nil
+}
+
+// references are the fields that an entry owns below the secrets list, by member.
+func references(entry metav1.ManagedFieldsEntry) map[string]json.RawMessage {
+	var owned struct {
+		Secrets map[string]json.RawMessage `json:"f:secrets"`
+	}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+		return nil
+	}
+	return owned.Secrets
 }
 
 // ReferenceWrittenByTokenController tells whether account's managedFields attribute
@@ -51,8 +61,9 @@ func writesReferences(entry metav1.ManagedFieldsEntry) bool {
 // (sigs.k8s.io/structured-merge-diff, fieldpath serialization).
 func ReferenceWrittenByTokenController(account *corev1.ServiceAccount, secret string) bool {
 	// Object names need no escaping: they are DNS-1123 subdomains.
-	member := []byte(`"k:{\"name\":\"` + secret + `\"}"`)
+	member := `k:{"name":"` + secret + `"}`
 	return slices.ContainsFunc(account.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return writesReferences(entry) && bytes.Contains(entry.FieldsV1.GetRawBytes(), member)
+		_, written := references(entry)[member]
+		return written && slices.Contains(tokenControllers, entry.Manager)
 	})
 }

@@ -51,7 +51,12 @@ func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
 func serverVersion(ctx context.Context, client kubernetes.Interface) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	body, err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	answer := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx)
+	// Raw leaves the words of a refusal undecoded.
+	if err := answer.Error(); err != nil {
+		return "", err
+	}
+	body, err := answer.Raw()
 	if err != nil {
 		return "", err
 	}

@@ -149,7 +149,6 @@ func TestAwaitAPIServer(t *testing.T) {
 					connected,
 				},
 			},
-			skip: "bug: Raw returns the error without the API server's message, which only Result.Error decodes",
 		},
 	}
 	for name, tc := range cases {

@@ -44,14 +44,19 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
-	var leading atomic.Bool
+	// What comes first, to lead or to be told to end, decides: work that is to begin
+	// while the lease is acquired does not.
+	const waiting, leading, ended = 0, 1, 2
+	var state atomic.Int32
 	worked := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: programName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
 		LeaseDuration: o.LeaseDuration.Duration, RenewDeadline: o.RenewDeadline.Duration, RetryPeriod: o.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
-				leading.Store(true)
+				if !state.CompareAndSwap(waiting, leading) {
+					return
+				}
 				working, stop := context.WithCancel(lease)
 				defer context.AfterFunc(ctx, stop)()
 				worked <- work(working)
@@ -66,7 +71,7 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 	watchdog.SetLeaderElection(elector)
 	// A process that waits for the lease has nothing to finish first.
 	defer context.AfterFunc(ctx, func() {
-		if !leading.Load() {
+		if state.CompareAndSwap(waiting, ended) {
 			giveUp()
 		}
 	})()

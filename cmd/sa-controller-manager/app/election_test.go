@@ -180,7 +180,6 @@ func TestALostLease(t *testing.T) {
 // SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be waited for, or not begin.
 func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 	t.Parallel()
-	t.Skip("bug: lead takes the process for a waiting one, gives the lease away and returns, and the work begins nevertheless")
 	synctest.Test(t, func(t *testing.T) {
 		client, diary := newLeases(), newDiary()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -49,11 +49,13 @@ func openFiles(o *KeyOptions, config *rest.Config) (*files, error) {
 	}
 	// As in KCM, the CA that we trust ourselves is what others are to trust,
 	// unless a flag says otherwise. Upstream forgets the CA that is given by path.
-	path := o.RootCAFile
-	if path == "" && len(config.CAData) == 0 {
-		path = config.CAFile
+	if o.RootCAFile == "" && len(config.CAData) == 0 && config.CAFile != "" {
+		if f.rootCA, err = reload.Open(config.CAFile, rootca.ParseBundle, reload.Options{}); err != nil {
+			return nil, fmt.Errorf("certificate-authority of the kubeconfig: %w", err)
+		}
+		return f, nil
 	}
-	f.rootCA, err = open("root-ca-file", path, rootca.ParseBundle)
+	f.rootCA, err = open("root-ca-file", o.RootCAFile, rootca.ParseBundle)
 	return f, err
 }
 

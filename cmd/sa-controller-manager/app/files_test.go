@@ -103,7 +103,6 @@ func TestOpenFilesRefuses(t *testing.T) {
 		"FlagBeatsInline": {flag: rootCA, path: missing, options: func(o *KeyOptions, c *rest.Config, path string) { o.RootCAFile, c.CAData = path, cert }, want: "no such file"},
 		"CAOfTheKubeconfig": {
 			flag: "certificate-authority of the kubeconfig: ", path: missing, options: func(_ *KeyOptions, c *rest.Config, path string) { c.CAFile = path }, want: "no such file",
-			skip: "bug: the error names --root-ca-file, which is not given",
 		},
 	}
 	for name, tc := range cases {

@@ -106,7 +106,7 @@ func (c *controlPlane) stop() error {
 
 // withoutRaces drops those races of managers that examineRaces has looked at.
 func withoutRaces(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this is about the tree of errors
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var kept []error
 		for _, err := range joined.Unwrap() {
 			kept = append(kept, withoutRaces(err))

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -17,75 +19,84 @@ import (
 // decided on for an account arrives after that account is gone.
 func TestAccountGoesWhileAWriteIsUnderWay(t *testing.T) {
 	c := sharedControlPlane(t)
-	cases := map[string]map[string]faultproxy.Match{
-		"manual": {"Fill": faultproxy.On("patch", "secrets")},
-		"auto":   {"Create": faultproxy.On("create", "secrets"), "Reference": faultproxy.On("patch", "serviceaccounts")},
+	fill, create, reference := faultproxy.On("patch", "secrets"), faultproxy.On("create", "secrets"), faultproxy.On("patch", "serviceaccounts")
+	cases := map[string][]lateWrite{
+		"manual": {{name: "Fill", write: fill}, {name: "FillForTheNext", write: fill, again: true}},
+		"auto": {
+			{name: "Create", write: create}, {name: "CreateForTheNext", write: create, again: true},
+			{name: "Reference", write: reference}, {name: "ReferenceForTheNext", write: reference, again: true},
+		},
 	}
 	for mode, writes := range cases {
 		t.Run(mode, func(t *testing.T) {
 			proxy := c.proxy(t)
 			m := c.manageThrough(t, proxy, "--token-secrets="+mode)
 			var rules []*faultproxy.Rule
-			for name, write := range writes {
-				for _, again := range []bool{false, true} {
-					run, rule := c.accountGoes(t, proxy, m, mode, write, again)
-					rules = append(rules, rule)
-					t.Run(fmt.Sprintf("%s/again=%v", name, again), run)
+			for _, w := range writes {
+				w.namespace, w.release = c.namespace(t), make(chan struct{})
+				c.awaitAccounts(t, w.namespace, "default")
+				if mode == "auto" {
+					c.awaitOwn(t, w.namespace, "default")
 				}
+				rules = append(rules, &faultproxy.Rule{
+					Match: w.write.In(w.namespace), Times: 1, Fault: faultproxy.Hold(w.release, faultproxy.Forward),
+				})
+				t.Run(w.name, func(t *testing.T) {
+					t.Parallel()
+					c.checkLateWrite(t, proxy, m, w)
+				})
 			}
-			proxy.Use(rules...) // before the first of the parallel tests goes on
+			proxy.Use(rules...) // parallel tests go on once this one has returned
 		})
 	}
 }
 
-// accountGoes prepares a namespace and returns a parallel test and the rule that it
-// needs. With again, an account of the same name comes in place of the first.
-func (c *controlPlane) accountGoes(t *testing.T, proxy *faultproxy.Proxy, m *manager, mode string, write faultproxy.Match, again bool) (func(*testing.T), *faultproxy.Rule) {
+// lateWrite is a kind of request that is held until its account is gone. With
+// again, another account of the same name has come by then.
+type lateWrite struct {
+	name      string
+	write     faultproxy.Match
+	again     bool
+	namespace string
+	release   chan struct{}
+}
+
+func (c *controlPlane) checkLateWrite(t *testing.T, proxy *faultproxy.Proxy, m *manager, w lateWrite) {
 	t.Helper()
-	namespace := c.namespace(t)
-	c.awaitAccounts(t, namespace, "default")
-	if mode == "auto" {
-		c.awaitOwn(t, namespace, "default")
+	first := c.createAccount(t, w.namespace, "someone")
+	if w.name == "Fill" || w.name == "FillForTheNext" {
+		c.createSecret(t, tokenSecret(w.namespace, "mine", "someone"))
 	}
-	held, release := write.In(namespace), make(chan struct{})
-	rule := &faultproxy.Rule{Match: held, Times: 1, Fault: faultproxy.Hold(release, faultproxy.Forward)}
-	test := func(t *testing.T) {
-		t.Parallel()
-		first := c.createAccount(t, namespace, "someone")
-		if mode == "manual" {
-			c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
-		}
-		if err := proxy.Await(limited(t), held, func(all []faultproxy.Request) bool {
-			return slices.ContainsFunc(all, func(r faultproxy.Request) bool { return r.Open && r.Code == 0 })
-		}); err != nil {
-			t.Fatal(err)
-		}
-		c.deleteAccount(t, namespace, "someone")
-		if again {
-			c.createAccount(t, namespace, "someone")
-		}
-		close(release)
-		if mode == "auto" && again {
-			c.accepted(t, c.awaitOwn(t, namespace, "someone"), c.getAccount(t, namespace, "someone"))
-		}
-		c.awaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
-			for _, secret := range secrets {
-				if secret.Annotations[corev1.ServiceAccountUIDKey] == string(first.UID) {
-					return fmt.Errorf("%q of the former account is there", secret.Name)
-				}
-			}
-			return nil
-		})
-		c.fence(t, m)
-		secrets := c.awaitSecrets(t, namespace, func([]*corev1.Secret) error { return nil })
+	if err := proxy.Await(limited(t), w.write.In(w.namespace), func(all []faultproxy.Request) bool {
+		return slices.ContainsFunc(all, func(r faultproxy.Request) bool { return r.Open && r.Code == 0 })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c.deleteAccount(t, w.namespace, "someone")
+	if w.again {
+		c.createAccount(t, w.namespace, "someone")
+	}
+	close(w.release)
+
+	c.awaitSecrets(t, w.namespace, noneOf(first.UID))
+	c.fence(t, m)
+	c.awaitSecrets(t, w.namespace, noneOf(first.UID)) // none has come back
+	for _, token := range c.tokens.of(w.namespace, first.UID) {
+		c.refused(t, []byte(token))
+	}
+	if w.again && w.name != "FillForTheNext" {
+		c.accepted(t, c.awaitOwn(t, w.namespace, "someone"), c.getAccount(t, w.namespace, "someone"))
+	}
+}
+
+// noneOf passes when no Secret bears the UID.
+func noneOf(uid types.UID) await.Check[*corev1.Secret] {
+	return func(secrets []*corev1.Secret) error {
 		for _, secret := range secrets {
-			if secret.Annotations[corev1.ServiceAccountUIDKey] == string(first.UID) {
-				t.Errorf("%q of the former account has come back", secret.Name)
+			if secret.Annotations[corev1.ServiceAccountUIDKey] == string(uid) {
+				return fmt.Errorf("%q of UID %q is there", secret.Name, uid)
 			}
 		}
-		for _, token := range c.tokens.of(namespace, string(first.UID)) {
-			c.refused(t, []byte(token))
-		}
+		return nil
 	}
-	return test, rule
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -405,7 +406,7 @@ func TestRootCAFileIsReloaded(t *testing.T) {
 	c := sharedControlPlane(t)
 	ca := keyFile{filepath.Join(t.TempDir(), "ca.crt")}
 	first := read(t, c.CAFile())
-	second := append(first[:len(first):len(first)], read(t, filepath.Join(c.Dir(), "client-ca.crt"))...)
+	second := slices.Concat(first, read(t, filepath.Join(c.Dir(), "client-ca.crt")))
 	ca.replace(t, first)
 	m := c.manage(t, "--token-secrets=auto", "--root-ca-file="+ca.path)
 	m.faulty = true // a refusal is logged as an error
@@ -422,14 +423,14 @@ func TestRootCAFileIsReloaded(t *testing.T) {
 	m.awaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"flag": "root-ca-file", "result": "refused"}, 1)
 	c.awaitWarning(t, aboutProcess("FileReloadRefused"), "")
 	c.createSecret(t, tokenSecret(namespace, "after-the-refusal", "someone"))
-	if got := c.awaitFilled(t, namespace, "after-the-refusal").Data["ca.crt"]; string(got) != string(first) {
+	if got := c.awaitFilled(t, namespace, "after-the-refusal").Data["ca.crt"]; !bytes.Equal(got, first) {
 		t.Error("the refused root CA is in use")
 	}
 
 	ca.replace(t, second)
 	secrets := c.awaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
 		for _, secret := range secrets {
-			if string(secret.Data["ca.crt"]) != string(second) {
+			if !bytes.Equal(secret.Data["ca.crt"], second) {
 				return fmt.Errorf("%q has the former root CA", secret.Name)
 			}
 		}

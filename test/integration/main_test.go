@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // of no use if it stays
 	// A race-enabled binary sleeps a second at its end by default. Its races are read
 	// from its log: see examineRaces.
 	if os.Getenv("GORACE") == "" {

@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -253,7 +254,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
 			}
 			for _, key := range tc.stays {
-				if string(after.Data[key]) != string(before.Data[key]) {
+				if !bytes.Equal(after.Data[key], before.Data[key]) {
 					t.Errorf("%s: %s was overwritten", tc.reason, key)
 				}
 			}

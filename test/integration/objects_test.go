@@ -5,7 +5,6 @@ package integration
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -23,9 +22,6 @@ const (
 )
 
 // change shapes an object before it is created.
-// errStillThere says that something has not been deleted yet.
-var errStillThere = errors.New("it is still there")
-
 type change func(*corev1.Secret)
 
 // tokenSecret is what a user writes: the type and the account's name.
@@ -213,8 +209,6 @@ func (c *controlPlane) awaitAccount(t *testing.T, namespace, name string, check 
 	account, _ := await.Find(accounts, name)
 	return account
 }
-
-func exists[T any](T) error { return nil }
 
 // one is a check of a single object.
 func one[T await.Object](name string, check func(T) error) await.Check[T] {

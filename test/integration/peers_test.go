@@ -107,13 +107,7 @@ func TestBesideKubeControllerManager(t *testing.T) {
 	}
 
 	// Both see an account go, and its Secrets go once.
-	c.deleteAccount(t, namespace, accountName(0))
-	c.awaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
-		for _, secret := range secrets {
-			if secret.Annotations[corev1.ServiceAccountNameKey] == accountName(0) {
-				return errStillThere
-			}
-		}
-		return nil
-	})
+	gone := c.getAccount(t, namespace, accountName(0))
+	c.deleteAccount(t, namespace, gone.Name)
+	c.awaitSecrets(t, namespace, noneOf(gone.UID))
 }

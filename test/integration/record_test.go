@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -25,7 +26,10 @@ type tokenRecord struct {
 }
 
 // owner is whose token it is, going by its Secret's annotation.
-type owner struct{ namespace, uid string }
+type owner struct {
+	namespace string
+	uid       types.UID
+}
 
 // recordTokens watches until end is called. Restarts of kube-apiserver may hide a
 // token from it that lived for less than that.
@@ -58,11 +62,11 @@ func (r *tokenRecord) see(obj any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tokens[token] = owner{secret.Namespace, secret.Annotations[corev1.ServiceAccountUIDKey]}
+	r.tokens[token] = owner{secret.Namespace, types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])}
 }
 
 // of returns the tokens that were ever seen of an account.
-func (r *tokenRecord) of(namespace, uid string) []string {
+func (r *tokenRecord) of(namespace string, uid types.UID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var tokens []string

@@ -4,13 +4,12 @@
 package faultproxy
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,21 +144,14 @@ func After(do func(Request) error) Fault {
 
 // status renders an answer as kube-apiserver would for a client that takes JSON.
 func status(request *http.Request, code int, reason metav1.StatusReason) *http.Response {
-	// Marshalling strings and numbers cannot fail.
-	body, _ := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure,
-		Code:     int32(code), //nolint:gosec // an HTTP status
-		Reason:   reason,
-		Message:  "injected fault",
-	})
+	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Status","status":"Failure","code":%d,"reason":%q,"message":"injected fault"}`, code, reason)
 	return &http.Response{
 		StatusCode:    code,
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        http.Header{"Content-Type": {"application/json"}},
-		Body:          io.NopCloser(bytes.NewReader(body)),
+		Body:          io.NopCloser(strings.NewReader(body)),
 		ContentLength: int64(len(body)),
 		Request:       request,
 	}

@@ -15,6 +15,7 @@ func TestManagerStop(t *testing.T) {
 	cases := map[string]struct {
 		reason   string
 		script   string
+		ended    bool // by itself, before Stop
 		wantCode int
 		wantErr  string
 	}{
@@ -35,6 +36,7 @@ func TestManagerStop(t *testing.T) {
 		"ended before": {
 			reason:   "how it ended is still told",
 			script:   `echo up; exit 4`,
+			ended:    true,
 			wantCode: 4,
 		},
 	}
@@ -44,6 +46,9 @@ func TestManagerStop(t *testing.T) {
 			m := startScript(t, tc.script)
 			if err := m.AwaitLog(t.Context(), "up"); err != nil {
 				t.Fatal(err)
+			}
+			if tc.ended {
+				<-m.Done()
 			}
 			exit, err := m.Stop()
 			if exit.Code != tc.wantCode {

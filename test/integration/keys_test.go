@@ -143,8 +143,8 @@ func (c *controlPlane) signed(t *testing.T, account *corev1.ServiceAccount, by s
 func TestBadKeyFileIsRefused(t *testing.T) {
 	c := sharedControlPlane(t)
 	good := read(t, c.SigningKeyFile())
-	file := newKeyFile(t, c.SigningKeyFile())
-	m := c.manage(t, "--token-secrets=manual", file.flag())
+	file, ca := newKeyFile(t, c.SigningKeyFile()), newKeyFile(t, c.CAFile())
+	m := c.manage(t, "--token-secrets=manual", file.flag(), "--root-ca-file="+ca.path)
 	m.faulty = true // each refusal is logged as an error
 	account := c.createAccount(t, c.namespace(t), "someone")
 	m.awaitProbe(t, "accepted")
@@ -160,14 +160,8 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 		{"HalfAKey", good[:len(good)/2], "a damaged or cut off PEM block"},
 	}
 	for i, bad := range contents {
-		refused := devcluster.Labels{"flag": "service-account-private-key-file", "result": "refused"}
 		file.replace(t, bad.content)
-		m.awaitMetric(t, "sacm_file_reloads_total", refused, float64(i+1))
-		file.replace(t, bad.content) // the same once more is no news
-		line := "Refused the changed file"
-		if n := strings.Count(m.Logs(), line); n != i+1 {
-			t.Errorf("%s: the log has %d lines %q, want %d", bad.name, n, line, i+1)
-		}
+		m.awaitRefusals(t, "service-account-private-key-file", i+1)
 		if err := m.AwaitLog(limited(t), bad.found); err != nil {
 			t.Errorf("%s: %v", bad.name, err)
 		}
@@ -178,15 +172,33 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 	}
 	c.awaitWarning(t, aboutProcess("FileReloadRefused"), "the former content stays in use")
 
+	// The same once more is no news. Two changes of another file, one after the other,
+	// take longer than to look at this one.
+	file.replace(t, contents[len(contents)-1].content)
+	for i := range 2 {
+		ca.replace(t, fmt.Appendf(nil, "no certificate %d", i))
+		m.awaitRefusals(t, "root-ca-file", i+1)
+	}
+	const line = `"Refused the changed file, its former content stays in use"`
+	if n := strings.Count(m.Logs(), line); n != len(contents)+2 {
+		t.Errorf("the log has %d lines %s, want %d", n, line, len(contents)+2)
+	}
+
 	if err := os.Remove(file.path); err != nil {
 		t.Fatal(err)
 	}
-	m.awaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"result": "refused"}, float64(len(contents)+1))
+	m.awaitRefusals(t, "service-account-private-key-file", len(contents)+1)
 	file.replace(t, good)
 	c.accepted(t, c.signed(t, account, idOf(t, good)), account)
 	if n := m.metric(t, "sacm_file_reloads_total", devcluster.Labels{"result": "accepted"}); n != 0 {
 		t.Errorf("%v changes were accepted, want none: the key in use came back", n)
 	}
+}
+
+// awaitRefusals returns once that many contents of a flag's file have been refused.
+func (m *manager) awaitRefusals(t *testing.T, flag string, n int) {
+	t.Helper()
+	m.awaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"flag": flag, "result": "refused"}, float64(n))
 }
 
 func TestEachRefusalIsTold(t *testing.T) {
@@ -420,7 +432,7 @@ func TestRootCAFileIsReloaded(t *testing.T) {
 	before := c.tokensByName(t, namespace)
 
 	ca.replace(t, []byte("no certificate"))
-	m.awaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"flag": "root-ca-file", "result": "refused"}, 1)
+	m.awaitRefusals(t, "root-ca-file", 1)
 	c.awaitWarning(t, aboutProcess("FileReloadRefused"), "")
 	c.createSecret(t, tokenSecret(namespace, "after-the-refusal", "someone"))
 	if got := c.awaitFilled(t, namespace, "after-the-refusal").Data["ca.crt"]; !bytes.Equal(got, first) {

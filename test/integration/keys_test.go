@@ -365,7 +365,7 @@ func TestIssuerIsLookedUp(t *testing.T) {
 	file := newKeyFile(t, c.SigningKeyFile())
 	// devcluster always gives the issuer.
 	cmd := exec.CommandContext(t.Context(), binary.Path, "-v=10", "--kubeconfig="+c.Kubeconfig(), file.flag(),
-		"--secure-port=0", "--token-secrets=manual", "--leader-elect-resource-name=issuer")
+		"--secure-port=0", "--webhook-port=0", "--token-secrets=manual", "--leader-elect-resource-name=issuer")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var output bytes.Buffer

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -44,6 +46,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // of no use if it stays
+	// The tests' own clients would tell of each connection that is cut on purpose.
+	klog.SetLogger(logr.Discard())
 	// A race-enabled binary sleeps a second at its end by default. Its races are read
 	// from its log: see examineRaces.
 	if os.Getenv("GORACE") == "" {

@@ -13,8 +13,9 @@ import (
 )
 
 // TestDrain ends the only replica under load. It goes on answering for the drain delay;
-// nobody's connection is cut, so that all a caller can ever see is that nobody listens
-// any more.
+// after that a caller sees that nobody listens any more. HTTP/1.1 cannot keep one call
+// from crossing with the closing of the idle connection that it takes, which the caller
+// sees as a cut one; at this rate that is one call at most.
 func TestDrain(t *testing.T) {
 	c := controlPlane(t)
 	const delay = 2 * time.Second
@@ -24,17 +25,19 @@ func TestDrain(t *testing.T) {
 	told := time.Now()
 	m.stop(t)
 	traffic.lasts(t, 500*time.Millisecond)
-	served, refused := 0, 0
+	served, refused, crossed := 0, 0, 0
 	for _, one := range traffic.finish() {
 		switch {
 		case one.err == nil:
 			served++
 		case one.ended.Before(told.Add(delay)):
 			t.Errorf("a call was refused %v after SIGTERM, want none before %v: %v", one.ended.Sub(told), delay, one.err)
-		case !strings.Contains(one.err.Error(), "connect: connection refused"):
-			t.Errorf("a connection was cut: %v", one.err)
-		default:
+		case strings.Contains(one.err.Error(), "connect: connection refused"):
 			refused++
+		case strings.HasSuffix(one.err.Error(), ": EOF") && crossed == 0:
+			crossed++
+		default:
+			t.Errorf("a connection was cut: %v", one.err)
 		}
 	}
 	// Both, or the test has shown nothing.

@@ -87,9 +87,9 @@ func (m *manager) awaitNotReady(t *testing.T, text *regexp.Regexp) {
 // errorLine is how klog begins a line of severity Error or Fatal.
 var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
 
-// lostRace is what client-go logs in the one of two processes that wanted to create the
-// Lease at the same time and came second.
-var lostRace = regexp.MustCompile(`"Error initially creating lease lock".* already exists"`)
+// lostRace is what client-go logs in the one of two processes that wanted to create or
+// take the Lease at the same time and came second.
+var lostRace = regexp.MustCompile(`leaderelection\.go:.*(already exists|the object has been modified)`)
 
 // stop sends SIGTERM and holds the manager to what it must never do. It does nothing if
 // the manager was stopped before.

@@ -31,7 +31,7 @@ func TestLeaderElection(t *testing.T) {
 	flags := []string{
 		"--token-secrets=auto", "--leader-elect=true", "--leader-elect-resource-name=two-replicas",
 		// A candidate looks at the Lease every 1.0 to 2.2 times this.
-		"--leader-elect-retry-period=1s",
+		"--leader-elect-retry-period=500ms",
 	}
 	first := c.manage(t, flags...)
 	if err := first.AwaitLog(limited(t), leads); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -129,56 +128,6 @@ func (m *manager) keepMetrics(t *testing.T) {
 		t.Logf("the manager's last metrics are lost: %v", err)
 	}
 	shared.canary.add("metrics of "+m.name, metrics)
-}
-
-// raceBlock is one report of the race detector.
-var raceBlock = regexp.MustCompile(`(?s)WARNING: DATA RACE\n.*?\n={18}\n`)
-
-// raceAccess is the function at the top of one of its two stacks.
-var raceAccess = regexp.MustCompile(`(?m)^(?:Previous )?(?:[Ww]rite|[Rr]ead) at .*\n +(\S+)`)
-
-// examineRaces looks at what devcluster found wrong with the end of a manager. The
-// races in it are those of the log, less a known one of client-go: from -v=9 on it
-// times connections, and reads the times while a dial that lost still writes them
-// (client-go transport/round_trippers.go, debuggingRoundTripper).
-func (m *manager) examineRaces(t *testing.T, err error) {
-	t.Helper()
-	if err != nil && !strings.Contains(err.Error(), "has a data race") {
-		t.Errorf("end the manager: %v", err)
-	}
-	for _, block := range raceBlock.FindAllString(m.Logs(), -1) {
-		known := true
-		for _, access := range raceAccess.FindAllStringSubmatch(block, -1) {
-			known = known && strings.Contains(access[1], "debuggingRoundTripper")
-		}
-		if !known {
-			t.Errorf("the manager has a data race:\n%s", block)
-		}
-	}
-}
-
-// errorLine is how klog begins a line of severity Error or Fatal.
-var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
-
-// eventsCutOff is what client-go logs for each Event that is on its way when the
-// manager ends.
-//
-// TODO(#2): remove this once the recorder ends quietly.
-var eventsCutOff = regexp.MustCompile(`event_broadcaster\.go:.*context canceled|request\.go:.*"Unexpected error when reading response body" err="context canceled"`)
-
-func (m *manager) examineLog(t *testing.T) {
-	t.Helper()
-	log := m.Logs()
-	shared.canary.add("log of "+m.name, log)
-	if m.faulty {
-		return
-	}
-	for _, line := range errorLine.FindAllString(log, -1) {
-		if !eventsCutOff.MatchString(line) {
-			t.Errorf("the manager logged an error: %s", line)
-			return // one says enough
-		}
-	}
 }
 
 // chatter is what client-go prints at high log levels.

@@ -68,10 +68,10 @@ func (m *manager) awaitReady(t *testing.T) {
 
 // stop sends SIGTERM and holds the manager to what it must never do. It does
 // nothing if the manager was stopped or killed before.
-func (m *manager) stop(t *testing.T) devcluster.Exit {
+func (m *manager) stop(t *testing.T) {
 	t.Helper()
 	if m.stopped {
-		return devcluster.Exit{}
+		return
 	}
 	m.stopped = true
 	m.keepMetrics(t)
@@ -85,7 +85,6 @@ func (m *manager) stop(t *testing.T) devcluster.Exit {
 		t.Errorf("the manager took %v to end, want %v at most", exit.Took, drainLimit)
 	}
 	m.examineLog(t)
-	return exit
 }
 
 // ended awaits that the manager ends by itself with the given exit code.

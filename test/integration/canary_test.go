@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,15 +22,6 @@ type canary struct {
 	signatures map[string]bool // third segments of tokens
 	keyLines   []string        // lines of private key files
 }
-
-// clientGoBodiesAreKnownToLeak excuses one finding: at -v=8 and above client-go
-// logs the bodies of requests and answers, and with them tokens.
-//
-// TODO(#2): remove this, and clientGoBody, once the binary keeps them out.
-const clientGoBodiesAreKnownToLeak = true
-
-// clientGoBody is such a line and the hex dump that may follow.
-var clientGoBody = regexp.MustCompile(`(?m)^.*"(?:Request|Response) Body".*(?:\n(?:\t.*| >))*$`)
 
 // said is one text and who said it.
 type said struct{ source, text string }
@@ -87,9 +77,6 @@ func (c *canary) check() error {
 	defer c.mu.Unlock()
 	var errs []error
 	for _, said := range c.texts {
-		if clientGoBodiesAreKnownToLeak {
-			said.text = clientGoBody.ReplaceAllString(said.text, "")
-		}
 		if found := c.find(said.text); found != "" {
 			errs = append(errs, fmt.Errorf("%s: %s", said.source, found))
 		}

@@ -101,22 +101,7 @@ func (c *controlPlane) stop() error {
 	shared.canary.add("Events", string(events))
 	c.hangUp()
 	c.hangUpManagers()
-	return errors.Join(err, withoutRaces(c.Stop()))
-}
-
-// withoutRaces drops those races of managers that examineRaces has looked at.
-func withoutRaces(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var kept []error
-		for _, err := range joined.Unwrap() {
-			kept = append(kept, withoutRaces(err))
-		}
-		return errors.Join(kept...)
-	}
-	if err != nil && strings.Contains(err.Error(), "has a data race") {
-		return nil
-	}
-	return err
+	return errors.Join(err, c.Stop())
 }
 
 // ownControlPlane is for tests that restart kube-apiserver.

@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 	// The tests' own clients would tell of each connection that is cut on purpose.
 	klog.SetLogger(logr.Discard())
 	// A race-enabled binary sleeps a second at its end by default. Its races are read
-	// from its log: see examineRaces.
+	// from its log (devcluster).
 	if os.Getenv("GORACE") == "" {
 		if err := os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0"); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -134,7 +134,8 @@ func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
 	if err := invalidFlags(cmd.CommandPath(), o.Validate()); err != nil {
 		return err
 	}
-	if err := o.Logs.apply(); err != nil {
+	lowered, err := o.Logs.apply()
+	if err != nil {
 		return fmt.Errorf("set up logging: %w", err)
 	}
 	cliflag.PrintFlags(cmd.Flags())
@@ -142,6 +143,9 @@ func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
 	ctx := cmd.Context()
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting", "version", buildInfo().GitVersion)
+	if lowered {
+		logger.Info("Took a log level of --v or --vmodule for the highest that this program has, above which client-go logs tokens", "level", maxLogLevel)
+	}
 	if err := run(ctx, o); err != nil {
 		logger.Error(err, "Command failed")
 		return errReported

@@ -40,7 +40,7 @@ func logUsages() map[string]string {
 	return map[string]string{
 		"logging-format":      fmt.Sprintf("Format of the log: %q or %q.", logsapi.DefaultLogFormat, logsapi.JSONLogFormat),
 		"log-flush-frequency": "Longest time that a line may wait in a buffer.",
-		"v":                   "Log `level`: 0 is what an operator must know, 2 adds every object that was changed, 4 every sync, 6 what was seen in it.",
+		"v":                   "Log `level`: 0 is what an operator must know, 2 adds every object that was changed, 4 every sync, 6 what was seen in it, 7 the headers of requests. Higher ones are taken for 7, because client-go would log tokens.",
 		"vmodule":             "Log levels by source file, as `pattern=N,...`; in text format only.",
 	}
 }
@@ -79,8 +79,30 @@ func (o *LogOptions) Validate() []error {
 	return p
 }
 
+// maxLogLevel is the highest level that is ever in force. From level 8 on client-go
+// logs the bodies of requests and answers (rest/request.go, logBody), and with them
+// tokens and keys.
+const maxLogLevel = 7
+
 // apply makes the configuration that of the whole process. It is called once,
-// before anything logs.
-func (o *LogOptions) apply() error {
-	return logsapi.ValidateAndApply(o.config, nil)
+// before anything logs. It tells whether a level was lowered to maxLogLevel.
+func (o *LogOptions) apply() (lowered bool, err error) {
+	config, lowered := lowerLevels(o.config)
+	return lowered, logsapi.ValidateAndApply(config, nil)
+}
+
+// lowerLevels returns config with no level above maxLogLevel, and whether one was.
+func lowerLevels(config *logsapi.LoggingConfiguration) (*logsapi.LoggingConfiguration, bool) {
+	config = config.DeepCopy()
+	levels := []*logsapi.VerbosityLevel{&config.Verbosity}
+	for i := range config.VModule {
+		levels = append(levels, &config.VModule[i].Verbosity)
+	}
+	lowered := false
+	for _, level := range levels {
+		if *level > maxLogLevel {
+			*level, lowered = maxLogLevel, true
+		}
+	}
+	return config, lowered
 }

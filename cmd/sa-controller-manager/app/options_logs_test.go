@@ -1,0 +1,45 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+// TestLowerLevels covers the levels at which client-go would log tokens. That none
+// is logged by the whole process is what the integration tests hold it to.
+func TestLowerLevels(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args        []string
+		want        logsapi.VerbosityLevel
+		wantVModule logsapi.VModuleConfiguration
+		lowered     bool
+	}{
+		"Default": {},
+		"Highest": {args: []string{"--v=7"}, want: 7},
+		"Bodies":  {args: []string{"--v=8"}, want: 7, lowered: true},
+		"OneFile": {
+			args:        []string{"--v=2", "--vmodule=loop=5,request=10"},
+			want:        2,
+			wantVModule: logsapi.VModuleConfiguration{{FilePattern: "loop", Verbosity: 5}, {FilePattern: "request", Verbosity: 7}},
+			lowered:     true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, lowered := lowerLevels(parse(t, tc.args...).Logs.config)
+			if got.Verbosity != tc.want || lowered != tc.lowered {
+				t.Errorf("the level is %d, lowered %v, want %d, %v", got.Verbosity, lowered, tc.want, tc.lowered)
+			}
+			if diff := cmp.Diff(tc.wantVModule, got.VModule); diff != "" {
+				t.Errorf("by file (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -42,6 +42,11 @@ func ConfigMaps(ctx context.Context, client kubernetes.Interface, namespace stri
 	return objects(ctx, client, "configmaps", namespace, &corev1.ConfigMap{}, check)
 }
 
+// Pods waits until the Pods of a namespace, or of all if it is empty, pass the check.
+func Pods(ctx context.Context, client kubernetes.Interface, namespace string, check Check[*corev1.Pod]) ([]*corev1.Pod, error) {
+	return objects(ctx, client, "pods", namespace, &corev1.Pod{}, check)
+}
+
 // Namespaces waits until the cluster's namespaces pass the check.
 func Namespaces(ctx context.Context, client kubernetes.Interface, check Check[*corev1.Namespace]) ([]*corev1.Namespace, error) {
 	return objects(ctx, client, "namespaces", "", &corev1.Namespace{}, check)

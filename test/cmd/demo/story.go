@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,21 +51,11 @@ func newStory(out *printer, cluster *devcluster.Cluster, binary devcluster.Binar
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := devcluster.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	return &story{printer: out, cluster: cluster, binary: binary, client: client, webhookPort: port}, nil
-}
-
-// freePort is one on which nothing listens now. The webhook's default may be taken.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // firstFlags are what the first manager is started with beyond the cluster's files

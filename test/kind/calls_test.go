@@ -1,0 +1,114 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// callTheAPI has Pods call the API with what our webhook has mounted.
+func (c *cluster) callTheAPI(t *testing.T, worker string) {
+	cases := map[string]struct {
+		reason  string
+		changes []func(*corev1.Pod)
+		asked   []string // containers
+	}{
+		"ControlPlane":  {changes: []func(*corev1.Pod){on(c.controlPlane())}, asked: []string{"main"}},
+		"Worker":        {changes: []func(*corev1.Pod){on(worker)}, asked: []string{"main"}},
+		"InitContainer": {reason: "it gets a mount too", changes: []func(*corev1.Pod){on(worker), withInitContainer}, asked: []string{"init", "main"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			namespace := c.namespace(t, "calls-"+strings.ToLower(name))
+			// In the same instant as its namespace: nobody awaits the account.
+			told := c.answers(t, namespace, c.asker(t, tc.changes...))
+			for _, container := range tc.asked {
+				c.isAccount(t, told[container].Username, told[container].Groups, namespace)
+			}
+		})
+	}
+	t.Run("AutomountOff", func(t *testing.T) { c.automountOff(t) })
+	t.Run("PullSecrets", func(t *testing.T) { c.pullSecrets(t) })
+}
+
+// automountOff covers a Pod that wants no token, and an account that gives none.
+func (c *cluster) automountOff(t *testing.T) {
+	namespace := c.namespace(t, "automount-off")
+	off := false
+	pod := c.createPod(t, namespace, func(pod *corev1.Pod) { pod.Spec.AutomountServiceAccountToken = &off })
+	if slices.ContainsFunc(pod.Spec.Containers, mounts) {
+		t.Error("a Pod that wants no token has one")
+	}
+	c.updateDefaultAccount(t, namespace, func(account *corev1.ServiceAccount) { account.AutomountServiceAccountToken = &off })
+	c.awaitPodAs(t, namespace, "without a token", func(pod *corev1.Pod) bool {
+		return !slices.ContainsFunc(pod.Spec.Containers, mounts)
+	})
+}
+
+// pullSecrets covers those of the account, which a Pod gets that has none.
+func (c *cluster) pullSecrets(t *testing.T) {
+	namespace := c.namespace(t, "pull-secrets")
+	theirs, own := []corev1.LocalObjectReference{{Name: "registry"}}, []corev1.LocalObjectReference{{Name: "own"}}
+	c.updateDefaultAccount(t, namespace, func(account *corev1.ServiceAccount) { account.ImagePullSecrets = theirs })
+	c.awaitPodAs(t, namespace, "with the account's pull secrets", func(pod *corev1.Pod) bool {
+		return slices.Equal(theirs, pod.Spec.ImagePullSecrets)
+	})
+	pod := c.createPod(t, namespace, func(pod *corev1.Pod) { pod.Spec.ImagePullSecrets = own })
+	if diff := cmp.Diff(own, pod.Spec.ImagePullSecrets); diff != "" {
+		t.Errorf("a Pod with its own pull secrets (-own +got):\n%s", diff)
+	}
+}
+
+// createPod creates a Pod that never runs.
+func (c *cluster) createPod(t *testing.T, namespace string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := homeless()
+	for _, change := range changes {
+		change(pod)
+	}
+	made, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create a Pod in namespace %s: %v", namespace, err)
+	}
+	return made
+}
+
+// updateDefaultAccount changes the account. Admission learns of it a moment later.
+func (c *cluster) updateDefaultAccount(t *testing.T, namespace string, change func(*corev1.ServiceAccount)) {
+	t.Helper()
+	c.awaitDefaultAccount(t, namespace)
+	accounts := c.client.CoreV1().ServiceAccounts(namespace)
+	account, err := accounts.Get(t.Context(), "default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(account)
+	if _, err := accounts.Update(t.Context(), account, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitPodAs asks by dry run, because nothing announces what admission knows, until a
+// new Pod is as wanted.
+func (c *cluster) awaitPodAs(t *testing.T, namespace, what string, wanted func(*corev1.Pod) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && wanted(pod), err
+	})
+	if err != nil {
+		t.Errorf("await that a new Pod in namespace %s is %s: %v", namespace, what, err)
+	}
+}

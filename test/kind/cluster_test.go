@@ -1,0 +1,149 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// patience bounds every wait for something that a cluster does by itself.
+const patience = 3 * time.Minute
+
+// nodeBinaries is where a node finds what the host has built.
+const nodeBinaries = "/opt/sa-controller-manager/bin"
+
+// cluster is a kind cluster that ends with its test.
+type cluster struct {
+	name       string
+	kubeconfig string
+	config     *rest.Config
+	client     kubernetes.Interface
+}
+
+// create makes a cluster of the given kind configuration and waits until its control
+// plane is ready.
+func create(t *testing.T, configuration string) *cluster {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "kind.yaml")
+	if err := os.WriteFile(path, []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := "sacm-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-").Replace(t.Name()))
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	args := []string{"create", "cluster", "--name", name, "--kubeconfig", kubeconfig, "--config", path, "--wait", "3m", "--retain"}
+	if image := os.Getenv("KIND_NODE_IMAGE"); image != "" {
+		args = append(args, "--image", image)
+	}
+	t.Cleanup(func() { remove(t, name, kubeconfig) })
+	run(t, kindCLI(), args...)
+	return connect(t, name, kubeconfig)
+}
+
+// connect returns a client that is not limited in its rate.
+func connect(t *testing.T, name, kubeconfig string) *cluster {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
+}
+
+// remove deletes the cluster. That of a failed test stays if KIND_KEEP is set.
+func remove(t *testing.T, name, kubeconfig string) {
+	if t.Failed() && os.Getenv("KIND_KEEP") != "" {
+		t.Logf("the cluster stays: kind delete cluster --name %s", name)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, kindCLI(), "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+		t.Errorf("delete the cluster %s: %v\n%s", name, err, out)
+	}
+}
+
+func kindCLI() string { return cmp.Or(os.Getenv("KIND"), "kind") }
+
+// controlPlane is the name of the container that is the first node.
+func (c *cluster) controlPlane() string { return c.name + "-control-plane" }
+
+// onNode runs a command on the control-plane node and returns what it prints on stdout.
+func (c *cluster) onNode(t *testing.T, args ...string) string {
+	t.Helper()
+	return run(t, "docker", append([]string{"exec", c.controlPlane()}, args...)...)
+}
+
+// onNodeWith is onNode with a text on stdin.
+func (c *cluster) onNodeWith(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	return runWith(t, stdin, "docker", append([]string{"exec", "-i", c.controlPlane()}, args...)...)
+}
+
+// product runs the binary under test on the control-plane node.
+func (c *cluster) product(t *testing.T, args ...string) string {
+	t.Helper()
+	return c.onNode(t, append([]string{nodeBinaries + "/sa-controller-manager"}, args...)...)
+}
+
+// readManifest returns the manifest of a static pod as it is on the node now.
+func (c *cluster) readManifest(t *testing.T, name string) string {
+	t.Helper()
+	return c.onNode(t, "cat", "/etc/kubernetes/manifests/"+name+".yaml")
+}
+
+// run runs a command of the host and fails the test if it fails.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	return runWith(t, "", name, args...)
+}
+
+func runWith(t *testing.T, stdin, name string, args ...string) string {
+	t.Helper()
+	begin := time.Now()
+	stdout, err := attempt(t.Context(), stdin, name, args...)
+	t.Logf("%s %s: %v", filepath.Base(name), strings.Join(args, " "), time.Since(begin).Round(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdout
+}
+
+// attempt is run for a command that may fail. The error has what it printed.
+func attempt(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return stdout.String(), fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stdout.String(), stderr.String())
+		}
+		return "", err
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,43 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// binaries is the directory of the host that nodes see as nodeBinaries. It holds
+// sa-controller-manager and apicheck.
+func binaries(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("SACM_NODE_BINARIES")
+	for _, name := range []string{"sa-controller-manager", "apicheck"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Fatalf("SACM_NODE_BINARIES: %v; use make e2e-kind", err)
+		}
+	}
+	return dir
+}
+
+// stock is the configuration of a cluster as kind ships it, with workers, whose nodes
+// see our binaries.
+func stock(t *testing.T, workers int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking: {apiServerAddress: 127.0.0.1}\nnodes:\n")
+	for i := range 1 + workers {
+		role := "worker"
+		if i == 0 {
+			role = "control-plane"
+		}
+		fmt.Fprintf(&b, "- role: %s\n  extraMounts:\n  - {hostPath: %q, containerPath: %s, readOnly: true}\n", role, binaries(t), nodeBinaries)
+	}
+	return b.String()
+}

@@ -1,0 +1,55 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// restartNode turns the control-plane node off and on. The webhook fails closed, and
+// nobody is there to answer when the node begins to start its Pods.
+func (c *cluster) restartNode(t *testing.T) {
+	run(t, "docker", "stop", c.controlPlane())
+	run(t, "docker", "start", c.controlPlane())
+	begin := time.Now()
+	// kube-apiserver is a Pod of that node: there is nothing to watch yet.
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("await kube-apiserver after the restart: %v", err)
+	}
+	t.Logf("kube-apiserver is ready %v after the node was turned on", time.Since(begin).Round(100*time.Millisecond))
+	namespace := c.namespace(t, "after-restart")
+	c.awaitAdmission(t, namespace)
+	t.Logf("a Pod is admitted %v after the node was turned on", time.Since(begin).Round(100*time.Millisecond))
+	told := c.answers(t, namespace, c.asker(t, on(c.controlPlane())))
+	c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	t.Logf("all is ready %v after the node was turned on", time.Since(begin).Round(100*time.Millisecond))
+}
+
+// awaitAdmission returns once a Pod is admitted with all that it needs.
+func (c *cluster) awaitAdmission(t *testing.T, namespace string) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var pod *corev1.Pod
+		if pod, last = c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); last == nil {
+			last = complete(pod)
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("await that Pods are admitted: %v", last)
+	}
+}

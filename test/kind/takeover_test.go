@@ -1,0 +1,207 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+)
+
+// longerOutage is how much longer kube-apiserver may be away for a takeover than for
+// any other edit of its manifest.
+const longerOutage = 1.2
+
+// TestTakeover takes over a cluster that runs and hands it back, while somebody creates
+// Pods. In between it is used as any cluster is.
+func TestTakeover(t *testing.T) {
+	c := create(t, stock(t, 1))
+	worker := c.name + "-worker"
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	before := map[string]string{}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
+		before[name] = c.readManifest(t, name)
+	}
+	usual := c.outageOfAnEdit(t)
+	t.Logf("an edit of its manifest takes kube-apiserver away for %v", usual)
+	untouched := c.versions(t)
+
+	took := c.underTraffic(t, "during-takeover", func() {
+		t.Log(c.product(t, "kubeadm", "takeover"))
+	})
+	within(t, "takeover", took, usual)
+
+	t.Run("Untouched", func(t *testing.T) {
+		now := c.versions(t)
+		maps.DeleteFunc(now, func(name, _ string) bool { return untouched[name] == "" })
+		if diff := cmp.Diff(untouched, now); diff != "" {
+			t.Errorf("resourceVersions of what there was (-before +after):\n%s", diff)
+		}
+	})
+	t.Run("Calls", func(t *testing.T) { c.callTheAPI(t, worker) })
+	t.Run("NodeRestart", func(t *testing.T) { c.restartNode(t) })
+
+	took = c.underTraffic(t, "during-handback", func() {
+		t.Log(c.product(t, "kubeadm", "handback"))
+	})
+	within(t, "handback", took, usual)
+	t.Run("HandedBack", func(t *testing.T) {
+		for name, content := range before {
+			if diff := cmp.Diff(content, c.readManifest(t, name)); diff != "" {
+				t.Errorf("%s (-before the takeover +after the handback):\n%s", name, diff)
+			}
+		}
+		_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the webhook's configuration: %v, want none", err)
+		}
+		namespace := c.namespace(t, "after-handback")
+		told := c.answers(t, namespace, c.asker(t, on(worker)))
+		c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+	})
+}
+
+func within(t *testing.T, what string, took, usual time.Duration) {
+	t.Helper()
+	t.Logf("%s: kube-apiserver was away for %v, %.2f times the usual %v", what, took, took.Seconds()/usual.Seconds(), usual)
+	if took.Seconds() > longerOutage*usual.Seconds() {
+		t.Errorf("%s: kube-apiserver was away for %v, want %.1f times %v at most", what, took, longerOutage, usual)
+	}
+}
+
+// underTraffic creates Pods while do runs and tells how long kube-apiserver was away. A
+// sample of the Pods gets a node, a container that is there, and runs.
+func (c *cluster) underTraffic(t *testing.T, name string, do func()) time.Duration {
+	t.Helper()
+	namespace := c.namespace(t, name)
+	c.awaitDefaultAccount(t, namespace)
+	traffic := c.traffic(t, namespace)
+	do()
+	traffic.finish()
+	traffic.examine(t)
+	c.runSample(t, traffic)
+	outage, _, _ := traffic.outage("/livez")
+	return outage
+}
+
+// runSample runs Pods with the very accounts and volumes that some of the acknowledged
+// ones were given.
+func (c *cluster) runSample(t *testing.T, traffic *traffic) {
+	t.Helper()
+	const size = 3
+	for range size {
+		one := traffic.calls[rand.IntN(len(traffic.calls))]
+		if one.err != nil {
+			continue
+		}
+		told := c.answers(t, traffic.namespace, c.asker(t, func(pod *corev1.Pod) {
+			pod.Spec.ServiceAccountName = one.pod.Spec.ServiceAccountName
+			pod.Spec.Volumes = append(pod.Spec.Volumes, one.pod.Spec.Volumes...)
+			main := &pod.Spec.Containers[0]
+			main.VolumeMounts = append(main.VolumeMounts, one.pod.Spec.Containers[0].VolumeMounts...)
+		}))
+		c.isAccount(t, told["main"].Username, told["main"].Groups, traffic.namespace)
+	}
+}
+
+// isAccount holds an answer to being that of the account default, in both groups.
+func (c *cluster) isAccount(t *testing.T, name string, groups []string, namespace string) {
+	t.Helper()
+	if want := "system:serviceaccount:" + namespace + ":default"; name != want {
+		t.Errorf("the Pod is %q, want %q", name, want)
+	}
+	for _, want := range []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace} {
+		if !strings.Contains(" "+strings.Join(groups, " ")+" ", " "+want+" ") {
+			t.Errorf("the Pod is in the groups %q, want %q too", groups, want)
+		}
+	}
+}
+
+// outageOfAnEdit is how long kube-apiserver is away when its manifest is edited and
+// nothing is taken over.
+func (c *cluster) outageOfAnEdit(t *testing.T) time.Duration {
+	t.Helper()
+	return c.underTraffic(t, "during-an-edit", func() {
+		// It is the default.
+		c.editManifest(t, "kube-apiserver", "    - --profiling=true\n")
+		c.awaitRestart(t, "kube-apiserver", "--profiling=true")
+	})
+}
+
+// editManifest adds an argument to a static pod, as a careful person does: the kubelet
+// reads every file of that directory that has no dot before its name.
+func (c *cluster) editManifest(t *testing.T, name, argument string) {
+	t.Helper()
+	manifest := c.readManifest(t, name)
+	edited := strings.Replace(manifest, "    - "+name+"\n", "    - "+name+"\n"+argument, 1)
+	if edited == manifest {
+		t.Fatalf("the manifest of %s has no command as expected:\n%s", name, manifest)
+	}
+	path := "/etc/kubernetes/manifests/"
+	c.onNodeWith(t, edited, "sh", "-c", fmt.Sprintf("cat >%[1]s.%[2]s.new && mv %[1]s.%[2]s.new %[1]s%[2]s.yaml", path, name))
+}
+
+// awaitRestart returns once the mirror pod of a static pod has the argument and is
+// ready.
+func (c *cluster) awaitRestart(t *testing.T, name, argument string) {
+	t.Helper()
+	mirror := name + "-" + c.controlPlane()
+	c.awaitPods(t, metav1.NamespaceSystem, func(pods []*corev1.Pod) error {
+		pod, ok := await.Find(pods, mirror)
+		if !ok || !strings.Contains(strings.Join(pod.Spec.Containers[0].Command, " "), argument) || !isReady(pod) {
+			return fmt.Errorf("%s is not ready with %s", mirror, argument)
+		}
+		return nil
+	})
+}
+
+// versions are the resourceVersions of all ServiceAccounts and Secrets.
+func (c *cluster) versions(t *testing.T) map[string]string {
+	t.Helper()
+	versions := map[string]string{}
+	accounts, err := c.client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range accounts.Items {
+		versions["serviceaccount "+account.Namespace+"/"+account.Name] = account.ResourceVersion
+	}
+	secrets, err := c.client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets.Items {
+		versions["secret "+secret.Namespace+"/"+secret.Name] = secret.ResourceVersion
+	}
+	return versions
+}
+
+// namespace makes one.
+func (c *cluster) namespace(t *testing.T, name string) string {
+	t.Helper()
+	made, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create namespace %s: %v", name, err)
+	}
+	return made.Name
+}
+
+func (c *cluster) awaitDefaultAccount(t *testing.T, namespace string) {
+	t.Helper()
+	if _, err := await.ServiceAccounts(t.Context(), c.client, namespace, await.Named[*corev1.ServiceAccount]("default")); err != nil {
+		t.Fatal(err)
+	}
+}

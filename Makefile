@@ -101,6 +101,44 @@ test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's ow
 test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=15m ./...
 
+##@ kind
+
+# The kind CLI on the PATH, or one that is built from its pinned module.
+KIND ?= $(or $(shell command -v kind),$(CURDIR)/bin/tools/kind)
+KIND_CLUSTER ?= sa-controller-manager
+export KIND
+
+.PHONY: kind
+kind:
+ifeq ($(KIND),$(CURDIR)/bin/tools/kind)
+	@go -C test/tools build -buildvcs=false -o $(KIND) sigs.k8s.io/kind
+endif
+
+.PHONY: kind-up
+kind-up: build kind ## Bring a kind cluster up whose ServiceAccounts are ours; needs a Docker engine.
+	@test/kind/up.sh $(KIND_CLUSTER)
+
+.PHONY: kind-down
+kind-down: kind ## Remove that cluster.
+	@$(KIND) delete cluster --name $(KIND_CLUSTER)
+	@rm -rf bin/kind/$(KIND_CLUSTER)
+
+.PHONY: e2e-kind
+e2e-kind: build image kind ## Run the end-to-end tests on kind clusters; arguments for go test in ARGS.
+	@go -C test build -buildvcs=false -ldflags '-s -w' -o ../bin/node/apicheck ./kind/apicheck
+	@cp bin/$(product) bin/node/
+	SACM_NODE_BINARIES=$(CURDIR)/bin/node SACM_IMAGE=$(CURDIR)/bin/$(product)-image.tar \
+		go -C test test -tags=kind -count=1 -timeout=60m -v ./kind $(ARGS)
+
+##@ Conformance
+
+SPECS ?= specs.txt
+
+.PHONY: conformance
+conformance: control-plane build ## Run upstream's own specs for ServiceAccounts, those of SPECS; on a cluster that is there with CONFORMANCE_KUBECONFIG.
+	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/conformance test -count=1 -timeout=30m . -args \
+		-specs=$(SPECS) -kubeconfig=$(CONFORMANCE_KUBECONFIG)
+
 ##@ Verify
 
 checks := format vet lint imports licence modules flags links scripts

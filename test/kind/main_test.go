@@ -41,3 +41,27 @@ func stock(t *testing.T, workers int) string {
 	}
 	return b.String()
 }
+
+// staticPodSource is where the manifest of our static pod is on a node that has not been
+// given it yet.
+const staticPodSource = "/opt/sa-controller-manager/static-pod.yaml"
+
+// ours is the configuration that "make kind-up" uses, with our client beside the binary,
+// and without the static pod if it is to come later.
+func ours(t *testing.T, staticPod bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("SACM_BINARY", filepath.Join(binaries(t), "sa-controller-manager"))
+	run(t, "./config.sh", dir)
+	content, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mounts = "    extraMounts:\n"
+	client := fmt.Sprintf("      - {hostPath: %q, containerPath: %s/apicheck, readOnly: true}\n", filepath.Join(binaries(t), "apicheck"), nodeBinaries)
+	configuration := strings.Replace(string(content), mounts, mounts+client, 1)
+	if !staticPod {
+		configuration = strings.Replace(configuration, "/etc/kubernetes/manifests/sa-controller-manager.yaml", staticPodSource, 1)
+	}
+	return configuration
+}

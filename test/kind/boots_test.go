@@ -1,0 +1,94 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// delay is how long the process is not there in a boot that misses it. It is time that
+// passes on purpose.
+const delay = 20 * time.Second
+
+// TestBoots boots clusters in which there is nobody else to make ServiceAccounts, tokens
+// and root CAs from the first second on. KIND_BOOTS is how many, 10 by default; the last
+// one has to do without our process for a while.
+func TestBoots(t *testing.T) {
+	boots, err := strconv.Atoi(cmp.Or(os.Getenv("KIND_BOOTS"), "10"))
+	if err != nil {
+		t.Fatalf("KIND_BOOTS: %v", err)
+	}
+	for i := range boots - 1 {
+		t.Run(fmt.Sprintf("Boot%d", i+1), bootsWell)
+	}
+	t.Run("Delayed", bootsLate)
+}
+
+// bootsWell holds a boot to what anybody expects of a cluster.
+func bootsWell(t *testing.T) {
+	begin := time.Now()
+	c := create(t, ours(t, true))
+	t.Logf("the node is ready %v after the command", time.Since(begin).Round(100*time.Millisecond))
+	pods := c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	t.Logf("%d Pods are ready %v after the command", len(pods), time.Since(begin).Round(100*time.Millisecond))
+	for _, pod := range pods {
+		if n := restarts(pod); n > 0 {
+			t.Errorf("%s has restarted %d times", pod.Name, n)
+		}
+	}
+	namespace := c.namespace(t, "first")
+	told := c.answers(t, namespace, c.asker(t))
+	c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+	if missed := c.missed(t); len(missed) > 0 {
+		t.Errorf("Pods were admitted without us: %v", missed)
+	}
+}
+
+// bootsLate covers Pods that are admitted while our process is not there. They do not
+// heal by themselves: they are found, and a command has them made again.
+func bootsLate(t *testing.T) {
+	c := create(t, ours(t, false))
+	time.Sleep(delay)
+	c.onNodeWith(t, c.onNode(t, "cat", staticPodSource), "sh", "-c",
+		"cat >/etc/kubernetes/manifests/.sacm.new && mv /etc/kubernetes/manifests/.sacm.new /etc/kubernetes/manifests/sa-controller-manager.yaml")
+	c.awaitAdmission(t, metav1.NamespaceDefault)
+	missed := c.missed(t)
+	if len(missed) == 0 {
+		t.Error("no Pod was found that was admitted without us")
+	}
+	t.Logf("admitted without us: %v", missed)
+	t.Log(c.product(t, "webhook", "missed", "--recreate", "--kubeconfig=/etc/kubernetes/admin.conf"))
+	c.awaitPods(t, "", allReady)
+	if missed := c.missed(t); len(missed) > 0 {
+		t.Errorf("after the command there are still Pods that were admitted without us: %v", missed)
+	}
+}
+
+// missed are the Pods that the command finds.
+func (c *cluster) missed(t *testing.T) []string {
+	t.Helper()
+	// It exits with 2 if it finds some.
+	out := c.onNode(t, "sh", "-c", nodeBinaries+"/sa-controller-manager webhook missed -o json --kubeconfig=/etc/kubernetes/admin.conf || test $? = 2")
+	var found struct {
+		Pods []struct{ Namespace, Name string }
+	}
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		t.Fatalf("webhook missed: %v in %s", err, out)
+	}
+	var names []string
+	for _, pod := range found.Pods {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	return names
+}

@@ -60,8 +60,7 @@ func bootsWell(t *testing.T) {
 func bootsLate(t *testing.T) {
 	c := create(t, ours(t, false))
 	time.Sleep(delay)
-	c.onNodeWith(t, c.onNode(t, "cat", staticPodSource), "sh", "-c",
-		"cat >/etc/kubernetes/manifests/.sacm.new && mv /etc/kubernetes/manifests/.sacm.new /etc/kubernetes/manifests/sa-controller-manager.yaml")
+	c.writeManifest(t, "sa-controller-manager", c.onNode(t, "cat", staticPodSource))
 	c.awaitAdmission(t, metav1.NamespaceDefault)
 	missed := c.missed(t)
 	if len(missed) == 0 {

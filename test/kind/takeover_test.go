@@ -141,8 +141,7 @@ func (c *cluster) outageOfAnEdit(t *testing.T) time.Duration {
 	})
 }
 
-// editManifest adds an argument to a static pod, as a careful person does: the kubelet
-// reads every file of that directory that has no dot before its name.
+// editManifest adds an argument to a static pod.
 func (c *cluster) editManifest(t *testing.T, name, argument string) {
 	t.Helper()
 	manifest := c.readManifest(t, name)
@@ -150,8 +149,15 @@ func (c *cluster) editManifest(t *testing.T, name, argument string) {
 	if edited == manifest {
 		t.Fatalf("the manifest of %s has no command as expected:\n%s", name, manifest)
 	}
-	path := "/etc/kubernetes/manifests/"
-	c.onNodeWith(t, edited, "sh", "-c", fmt.Sprintf("cat >%[1]s.%[2]s.new && mv %[1]s.%[2]s.new %[1]s%[2]s.yaml", path, name))
+	c.writeManifest(t, name, edited)
+}
+
+// writeManifest does it as a careful person does: the kubelet reads every file of that
+// directory that has no dot before its name.
+func (c *cluster) writeManifest(t *testing.T, name, content string) {
+	t.Helper()
+	const path = "/etc/kubernetes/manifests/"
+	c.onNodeWith(t, content, "sh", "-c", fmt.Sprintf("cat >%[1]s.%[2]s.new && mv %[1]s.%[2]s.new %[1]s%[2]s.yaml", path, name))
 }
 
 // awaitRestart returns once the mirror pod of a static pod has the argument and is

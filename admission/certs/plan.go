@@ -30,6 +30,7 @@ const (
 	keep action = iota
 	create
 	update
+	replace // it is immutable
 	refuse
 )
 
@@ -70,6 +71,8 @@ func plan(o observation) (decision, error) {
 	switch {
 	case o.secret == nil:
 		result.action = create
+	case len(d.reasons) > 0 && o.secret.Immutable != nil && *o.secret.Immutable:
+		result.action = replace
 	case len(d.reasons) > 0:
 		result.action = update
 	}

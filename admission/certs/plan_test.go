@@ -91,6 +91,43 @@ func with(secret *corev1.Secret, key, value string) *corev1.Secret {
 	return secret
 }
 
+func immutable(secret *corev1.Secret) *corev1.Secret {
+	secret = secret.DeepCopy()
+	secret.Immutable = new(true)
+	return secret
+}
+
+// What is no version that a program of ours could have written is damage.
+func TestReadVersion(t *testing.T) {
+	t.Parallel()
+	whole := newCast(t, map[string]int{"a": 0}).secret(t, names{Active: "a"})
+	for version, want := range map[string]struct{ damaged, foreign bool }{
+		"1":     {},
+		"2":     {foreign: true},
+		"10":    {foreign: true},
+		"":      {damaged: true},
+		"0":     {damaged: true},
+		"-2":    {damaged: true},
+		"+2":    {damaged: true},
+		"02":    {damaged: true},
+		" ":     {damaged: true},
+		"2 ":    {damaged: true},
+		"1\n":   {damaged: true},
+		"2.0":   {damaged: true},
+		"0x2":   {damaged: true},
+		"zwei":  {damaged: true},
+		"\xff2": {damaged: true},
+	} {
+		found := read(with(whole, keySchema, version))
+		if got := len(found.damage) > 0; got != want.damaged || (found.foreign != "") != want.foreign {
+			t.Errorf("version %q: damage %q, foreign %q; want damaged %t, foreign %t", version, found.damage, found.foreign, want.damaged, want.foreign)
+		}
+		if !want.foreign && found.active == nil {
+			t.Errorf("version %q: the CA beside it was not read", version)
+		}
+	}
+}
+
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	// "old" is a year older than "a" and "b", "late" is made when those near their end.
@@ -189,6 +226,40 @@ func TestPlan(t *testing.T) {
 			held:   held(names{Active: "a"}),
 			want:   outcome{refuse, names{}},
 		},
+		"version of the far future": {
+			reason: "it need not fit into any type of ours",
+			secret: with(a, keySchema, "99999999999999999999999"),
+			want:   outcome{refuse, names{}},
+		},
+		"version damaged": {
+			reason: "no program writes that; the rest is whole",
+			secret: with(a, keySchema, "nonsense"),
+			want:   outcome{update, names{Active: "a"}},
+		},
+		"all damaged, the version too": {
+			reason: "memory has it all",
+			secret: &corev1.Secret{Data: map[string][]byte{keySchema: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")}},
+			held:   held(names{Active: "a", Previous: "b"}),
+			want:   outcome{update, names{Active: "a", Previous: "b"}},
+		},
+		"immutable and whole": {
+			reason: "nothing is to be written",
+			secret: immutable(a),
+			held:   held(names{Active: "a"}),
+			want:   outcome{keep, names{Active: "a"}},
+		},
+		"immutable and damaged": {
+			reason: "nobody can write into it, so another takes its place",
+			secret: immutable(with(a, keyActiveKey, "rubbish")),
+			held:   held(names{Active: "a"}),
+			want:   outcome{replace, names{Active: "a"}},
+		},
+		"immutable when a rollover is due": {
+			reason: "the same",
+			secret: immutable(a),
+			day:    244,
+			want:   outcome{replace, names{Active: "a", Next: "fresh"}},
+		},
 		"replaced by hand": {
 			reason: "leaves in use are of a CA that somebody has put another in place of",
 			secret: c.secret(t, names{Active: "b"}),
@@ -257,7 +328,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fresh := c["fresh"]
-			if strings.HasPrefix(name, "active expired") || name == "two thirds" {
+			if strings.HasPrefix(name, "active expired") || tc.day == 244 {
 				fresh = newCast(t, map[string]int{"fresh": tc.day})["fresh"]
 			}
 			cast := maps.Clone(c)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"fmt"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,10 @@ const (
 	schemaVersion = "1"
 )
 
+// versionForm is how every program writes its version. What looks otherwise was not
+// written by one.
+var versionForm = regexp.MustCompile(`^[1-9][0-9]*$`)
+
 // state is what the Secret holds. It is immutable; plan copies it.
 type state struct {
 	active   *authority        // signs leaves
@@ -37,7 +42,7 @@ type reading struct {
 
 	// damage says what could not be read.
 	damage []string
-	// foreign is a schema version that this program does not know.
+	// foreign is a schema version of the future, which this program does not know.
 	foreign string
 	// outgoing is the certificate of a CA whose key could not be read.
 	outgoing *x509.Certificate
@@ -45,12 +50,15 @@ type reading struct {
 
 // read takes everything from secret that is whole.
 func read(secret *corev1.Secret) reading {
-	if version := string(secret.Data[keySchema]); version != schemaVersion && version != "" {
-		return reading{foreign: version}
-	}
 	var r reading
-	if len(secret.Data[keySchema]) == 0 {
+	switch version := string(secret.Data[keySchema]); {
+	case version == schemaVersion:
+	case versionForm.MatchString(version):
+		return reading{foreign: version}
+	case version == "":
 		r.damage = append(r.damage, keySchema+" is missing")
+	default:
+		r.damage = append(r.damage, keySchema+" is no version")
 	}
 	var err error
 	if r.active, err = readAuthority(secret.Data[keyActiveCert], secret.Data[keyActiveKey]); err != nil {

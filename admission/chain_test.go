@@ -257,6 +257,50 @@ func TestChainRules(t *testing.T) {
 	}
 }
 
+// selective mutates Pods and validates services besides.
+type selective struct {
+	mutator
+	validate decide
+}
+
+func (selective) MutatingRules() []Rule { return []Rule{podRule()} }
+
+func (s selective) Validate(ctx context.Context, r *Request, o *Outcome) error {
+	return s.validate(ctx, r, o)
+}
+
+// A plugin that changes less than it judges is asked to change no more than that, and no
+// more is registered for it.
+func TestChainMutatesSelectively(t *testing.T) {
+	t.Parallel()
+	services := Rule{Resource: "services", Operations: []Operation{Create}}
+	var admitted, validated []string
+	note := func(where *[]string) decide {
+		return func(_ context.Context, r *Request, _ *Outcome) error {
+			*where = append(*where, r.Resource.Resource)
+			return nil
+		}
+	}
+	chain := Chain{{Name: "a", Plugin: selective{mutator{base{rules: []Rule{podRule(), services}}, note(&admitted)}, note(&validated)}}}
+	for _, resource := range []string{"pods", "services", "nodes"} {
+		request := createPod("web")
+		request.Resource.Resource = resource
+		for _, decide := range []decideFunc{chain.Admit, chain.Validate} {
+			if err := decide(t.Context(), request, &Outcome{}); err != nil {
+				t.Errorf("%s: %v", resource, err)
+			}
+		}
+	}
+	got := map[string]any{"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(), "all": chain.Rules()}
+	want := map[string]any{
+		"admitted": []string{"pods"}, "validated": []string{"pods", "services"},
+		"mutating": []Rule{podRule()}, "validating": []Rule{podRule(), services}, "all": []Rule{podRule(), services},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestChainReady(t *testing.T) {
 	t.Parallel()
 	notYet := mutator{base{ready: func(context.Context) error { return errBoom }}, allow}

@@ -78,7 +78,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		"update in terminating":   {reason: "what is there may still change", cached: ending, live: ending, operation: admission.Update},
 		"delete in terminating":   {reason: "that is the point", cached: ending, live: ending, operation: admission.Delete},
 		"delete in no namespace":  {reason: "no look at all", operation: admission.Delete},
-		"not in the cache yet":    {reason: "asked for", live: active, operation: admission.Create, gets: 1},
+		"not in the cache yet":    {reason: "asked for, in either phase", live: active, operation: admission.Create, gets: 2},
 		"terminating, not cached": {reason: "asked for", live: ending, operation: admission.Create, want: ended, gets: 1},
 		"no namespace":            {reason: "not found", operation: admission.Create, want: `namespaces "ns" not found`, gets: 1},
 		"update in no namespace":  {reason: "not found", operation: admission.Update, want: `namespaces "ns" not found`, gets: 1},
@@ -92,7 +92,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		"delete kube-system":  {reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-system"), want: `namespaces "kube-system" is forbidden: this namespace may not be deleted`},
 		"delete kube-public":  {reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-public"), want: `namespaces "kube-public" is forbidden: this namespace may not be deleted`},
 		"update kube-system":  {reason: "it may change", operation: admission.Update, change: ofNamespace("kube-system")},
-		"namespace of others": {reason: "another group's kind is an object like any other", live: active, operation: admission.Create, change: func(r *admission.Request) { r.Kind.Kind, r.Kind.Group = "Namespace", "example.com" }, gets: 1},
+		"namespace of others": {reason: "another group's kind is an object like any other", live: active, operation: admission.Create, change: func(r *admission.Request) { r.Kind.Kind, r.Kind.Group = "Namespace", "example.com" }, gets: 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -109,6 +109,27 @@ func TestNamespaceLifecycle(t *testing.T) {
 				t.Errorf("%s: the cause is missing, which controllers look for", tc.reason)
 			}
 		})
+	}
+}
+
+// A Pod is refused for its namespace before anybody looks for its account there.
+func TestNamespaceLifecycleComesFirst(t *testing.T) {
+	t.Parallel()
+	plugin, _ := lifecycle(t, nil, nil)
+	deny, err := plugins.NewAlwaysDeny(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}, {Name: plugins.AlwaysDeny, Plugin: deny}}
+	if got, want := text(chain.Admit(t.Context(), request(admission.Create, nil), &admission.Outcome{})), `namespaces "ns" not found`; got != want {
+		t.Errorf("mutation was refused with %q, want %q", got, want)
+	}
+	everything := []admission.Rule{{Group: "*", Resource: "*", SubResource: "*", Operations: []admission.Operation{admission.Create, admission.Delete, admission.Update}}}
+	alone := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}}
+	got := [][]admission.Rule{alone.MutatingRules(), alone.ValidatingRules(), alone.Rules()}
+	want := [][]admission.Rule{{{Resource: "pods", Operations: []admission.Operation{admission.Create}}}, everything, everything}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mutating, validating and all rules (-want +got):\n%s", diff)
 	}
 }
 
@@ -140,6 +161,7 @@ func TestNamespaceLifecycleDistrustsItsCacheAfterADeletion(t *testing.T) {
 		if diff := cmp.Diff([]string{"allowed", "allowed", "refused", "refused", "allowed"}, got); diff != "" {
 			t.Errorf("before, after a dry run, after the deletion, 29 s and 31 s later (-want +got):\n%s", diff)
 		}
+		// The two Pods that meet distrust are refused by mutation, so neither is validated.
 		if got := len(client.Actions()); got != 2 {
 			t.Errorf("%d requests to the API, want 2", got)
 		}

@@ -58,7 +58,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 			klog.FromContext(ctx).Info("Somebody else keeps writing the webhook configuration, waiting", "kind", w.kind.String(), "name", Name)
 			return writeInterval, nil
 		}
-		err := last[w.kind].object.with(w.entries).put(ctx, r.config.Client, w.kind)
+		err := w.onto(last[w.kind].object).put(ctx, r.config.Client, w.kind)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			continue
 		}
@@ -68,11 +68,20 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 		klog.FromContext(ctx).V(2).Info("Wrote the webhook configuration", "kind", w.kind.String(), "name", Name, "webhooks", len(w.entries), "state", decided.status.State)
 		if w.again {
 			r.recreated[w.kind] = r.config.Clock.Now()
-			r.watched.forget(w.kind)
-			r.tellRecreated(w.kind)
+			r.watched.forget(w.kind, w.off)
+			r.tellRecreated(w)
 		}
 	}
 	return decided.after, nil
+}
+
+// onto is what found becomes, nil if it does not exist.
+func (w write) onto(found *object) *object {
+	wanted := found.with(w.entries)
+	if w.off {
+		return wanted.annotated(AnnotationOff)
+	}
+	return wanted
 }
 
 // isOff asks the API before anything is written. The resourceVersion keeps us from
@@ -91,11 +100,14 @@ func (r *Registrar) isOff(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// tellRecreated tells who has deleted a configuration how to do it so that it lasts.
-func (r *Registrar) tellRecreated(k kind) {
-	r.warn(k, "WebhookConfigurationRecreated", "Register", fmt.Sprintf(
-		"it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister, or annotate it with %s=%s first",
-		Annotation, AnnotationOff))
+// tellRecreated tells who has deleted a configuration how to do it so that it lasts, or
+// why it is there again, empty.
+func (r *Registrar) tellRecreated(w write) {
+	note := fmt.Sprintf("it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister, or annotate it with %s=%s first", Annotation, AnnotationOff)
+	if w.off {
+		note = fmt.Sprintf("it said %s=%s when it was deleted, and has been created again without webhooks so that this lasts", Annotation, AnnotationOff)
+	}
+	r.warn(w.kind, "WebhookConfigurationRecreated", "Register", note)
 }
 
 // fail makes a failure known, once.

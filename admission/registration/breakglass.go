@@ -27,7 +27,8 @@ func Unregister(ctx context.Context, client kubernetes.Interface) error {
 
 // Register takes the annotation of both configurations back. The leader fills them then
 // as soon as it has proved that the apiserver reaches it. One that is missing is made,
-// empty: an object that was deleted while it was off counts as off.
+// empty: an object that was deleted while it was off counts as off to the leader that
+// saw it.
 func Register(ctx context.Context, client kubernetes.Interface) error {
 	for k := range kinds {
 		err := edit(ctx, client, k, func(o *object) *object {

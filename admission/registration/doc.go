@@ -14,10 +14,12 @@
 // common with the one that was proved.
 //
 // Break-glass wins. The annotation sa-controller-manager/registration=off on either
-// object stops all writing until it is gone, whoever set it, and also when the object
-// is deleted after that. It is looked for in the API itself before each write. An
-// object that is deleted without it is created again, after a second in which both
-// watches catch up, and at most once in five minutes.
+// object stops all writing until it is gone, whoever set it. It is looked for in the
+// API itself before each write. An object that is deleted with it comes back without
+// webhooks and with the annotation, unless the other one has it: the next leader could
+// not know otherwise. One that is deleted without it is created again as it should be.
+// Either happens after a second in which both watches catch up, and at most once in
+// five minutes.
 //
 // Somebody who undoes each write does not get a race: after a few repairs at once,
 // there is one in ten seconds.

@@ -77,14 +77,20 @@ type write struct {
 	kind    kind
 	create  bool
 	again   bool // somebody deleted it
+	off     bool // with the annotation, which went with it
 	entries []entry
 }
 
 // plan decides, first rule first: see the package comment.
 func plan(o observation) decision {
 	for k := range kinds {
-		if o.found[k].off || !o.found[k].exists && o.memory[k].off {
-			return decision{status: Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register", Annotation, AnnotationOff, k, Name)}}
+		if o.found[k].off {
+			return decision{status: switchedOff(k)}
+		}
+	}
+	for k := range kinds {
+		if !o.found[k].exists && o.memory[k].off {
+			return o.remember(k)
 		}
 	}
 	if !o.ready {
@@ -107,6 +113,22 @@ func (o observation) wanted() (wanted [kinds][]entry) {
 
 func (o observation) right(k kind, wanted [kinds][]entry) bool {
 	return o.found[k].exists && equality.Semantic.DeepEqual(o.found[k].entries, wanted[k])
+}
+
+func switchedOff(k kind) Status {
+	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register", Annotation, AnnotationOff, k, Name)}
+}
+
+// remember writes down what the next leader could not know: that the object said off
+// when it was deleted. What comes back says that and holds no webhooks.
+func (o observation) remember(k kind) decision {
+	var d decision
+	d.add(o, k, nil)
+	for i := range d.writes {
+		d.writes[i].off = true
+	}
+	d.status = switchedOff(k)
+	return d
 }
 
 // bind writes the real rules.

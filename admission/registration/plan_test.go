@@ -128,7 +128,37 @@ func TestPlan(t *testing.T) {
 		"off, then deleted": {
 			reason: "the annotation went with the object and still counts",
 			world:  world{validating: right, deleted: [kinds]memory{{seen: true, off: true}, {}}, proven: true},
+			want:   outcome{State: Off, Writes: map[string]string{"again mutating, off": none}},
+		},
+		"off, then both deleted": {
+			reason: "a new leader would know of neither",
+			world:  world{deleted: [kinds]memory{{seen: true}, {seen: true, off: true}}, proven: true},
+			want:   outcome{State: Off, Writes: map[string]string{"again validating, off": none}},
+		},
+		"both off, then both deleted": {
+			reason: "one is enough",
+			world:  world{deleted: [kinds]memory{{seen: true, off: true}, {seen: true, off: true}}, unready: true},
+			want:   outcome{State: Off, Writes: map[string]string{"again mutating, off": none}},
+		},
+		"off, then one of two deleted": {
+			reason: "the other one tells the next leader",
+			world:  world{validating: none, off: "validating", deleted: [kinds]memory{{seen: true, off: true}, {}}, proven: true},
 			want:   outcome{State: Off},
+		},
+		"off, deleted just now": {
+			reason: "whoever deletes it may be about to delete the other one, or to write it himself",
+			world:  world{deleted: [kinds]memory{{seen: true, off: true, deleted: now.Add(-settle / 4)}, {}}},
+			want:   outcome{State: Off, After: settle * 3 / 4},
+		},
+		"off, deleted again": {
+			reason: "somebody wants it away, and this process knows why",
+			world:  world{deleted: [kinds]memory{{seen: true, off: true, recreated: now.Add(-time.Minute)}, {}}},
+			want:   outcome{State: Off, After: 4 * time.Minute},
+		},
+		"off, made again, not yet told": {
+			reason: "the watch is about to tell; nothing binds until then, and the live look before the write finds it",
+			world:  world{validating: right, deleted: [kinds]memory{{off: true, recreated: now}, {}}, proven: true},
+			want:   outcome{State: Off, Writes: map[string]string{"create mutating, off": none}},
 		},
 		"off without a caBundle": {
 			reason: "break-glass is the first rule",
@@ -193,6 +223,9 @@ func TestPlan(t *testing.T) {
 
 func describe(w write) string {
 	short := []string{"mutating", "validating"}[w.kind]
+	if w.off {
+		short += ", off"
+	}
 	switch {
 	case w.again:
 		return "again " + short

@@ -283,7 +283,22 @@ func TestBreakGlass(t *testing.T) {
 				a.remove(t, mutating)
 				a.remove(t, validating)
 			},
-			mutating: "gone", validating: "gone",
+			mutating: "", validating: "gone",
+		},
+		"annotated and deleted again and again": {
+			reason: "nobody is flooded, and nothing binds in between",
+			breaks: func(t *testing.T, a *apiserver) {
+				a.change(t, validating, off)
+				a.remove(t, validating)
+				a.remove(t, mutating)
+				for range 3 {
+					pause(2 * settle)
+					if a.holds(t, validating) != "gone" {
+						a.remove(t, validating)
+					}
+				}
+			},
+			mutating: "gone", validating: "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,6 +338,34 @@ func TestBreakGlassOutlivesTheLeader(t *testing.T) {
 		if probes, _ := a.counts(); probes != 0 {
 			t.Errorf("%d probes", probes)
 		}
+	})
+}
+
+// Both were deleted after one was annotated. Another leader never saw either.
+func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := New(Config{Spec: urlSpec(), Client: a, CABundle: func() []byte { return a.accepted }, Arrived: a.answerer.Arrived, Warn: a.warned})
+		ended := make(chan error, 1)
+		go func() { ended <- first.Run(ctx) }()
+		pause(time.Second)
+		wantState(t, first, Registered)
+		a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })
+		a.remove(t, validating)
+		a.remove(t, mutating)
+		pause(2 * settle)
+		if len(a.warnings) != 1 || !strings.Contains(a.warnings[0], "without webhooks so that this lasts") {
+			t.Errorf("Events: %q, want one that says why it is there again", a.warnings)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		second := run(t, a)
+		pause(time.Hour)
+		wantState(t, second, Off)
+		a.expect(t, "under the next leader", "gone", "")
 	})
 }
 

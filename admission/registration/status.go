@@ -3,7 +3,7 @@
 
 package registration
 
-import "fmt"
+import "errors"
 
 // State is how far the registration is.
 type State string
@@ -40,6 +40,6 @@ func (s Status) Check() error {
 	case Registered, Off, Deleted, Idle:
 		return nil
 	default:
-		return fmt.Errorf("webhook registration %s", s)
+		return errors.New(s.String())
 	}
 }

@@ -33,12 +33,13 @@ func (w *watched) get() [kinds]last {
 }
 
 // forget is for a configuration that we have just created again: it was not deleted
-// another time until the watch has told that it was there.
-func (w *watched) forget(k kind) {
+// another time until the watch has told that it was there. What it says now counts
+// until then.
+func (w *watched) forget(k kind, off bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last[k].object == nil {
-		w.last[k] = last{}
+		w.last[k] = last{off: off}
 	}
 }
 

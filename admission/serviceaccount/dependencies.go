@@ -18,9 +18,10 @@ type Dependencies struct {
 	Accounts corev1listers.ServiceAccountLister
 	// Client looks up an account that the cache does not have.
 	Client corev1client.ServiceAccountsGetter
-	// Ensure creates an account; that it exists already is success. Nil if nobody in
-	// this process creates accounts. It is called for the account "default" only.
-	Ensure func(ctx context.Context, namespace, name string) error
+	// Ensure creates an account; that it exists already is success, and not created.
+	// Nil if nobody in this process creates accounts. It is called for the account
+	// "default" only.
+	Ensure func(ctx context.Context, namespace, name string) (created bool, err error)
 	// UsableToken tells whether secret is a token Secret of account that holds a
 	// token and is there to stay: right type, right UID, not being deleted, not
 	// switched off. Needed in mode secret only.

@@ -34,9 +34,9 @@ type accounts struct {
 	from Dependencies
 }
 
-// find is the account of that name. Ensured tells whether creating it was tried. An
+// find is the account of that name. Made tells whether it was created here and now. An
 // error that IsNotFound has upstream's text.
-func (a accounts) find(ctx context.Context, name cache.ObjectName, patience patience) (_ *corev1.ServiceAccount, ensured bool, _ error) {
+func (a accounts) find(ctx context.Context, name cache.ObjectName, patience patience) (_ *corev1.ServiceAccount, made bool, _ error) {
 	account, err := a.cached(name)
 	if err == nil {
 		a.from.Metrics.lookup(sourceCache)
@@ -52,8 +52,7 @@ func (a accounts) find(ctx context.Context, name cache.ObjectName, patience pati
 		patience = lookOnly
 	}
 	if patience == create && a.from.Ensure != nil {
-		account, err = a.created(ctx, name)
-		return account, true, err
+		return a.created(ctx, name)
 	}
 	account, err = a.live(ctx, name)
 	if patience > lookOnly && apierrors.IsNotFound(err) {
@@ -81,14 +80,14 @@ func (a accounts) live(ctx context.Context, name cache.ObjectName) (*corev1.Serv
 
 // created creates the account and looks it up, for it may have existed with contents of
 // its own. It is still missing after that if the namespace is going.
-func (a accounts) created(ctx context.Context, name cache.ObjectName) (*corev1.ServiceAccount, error) {
+func (a accounts) created(ctx context.Context, name cache.ObjectName) (_ *corev1.ServiceAccount, made bool, _ error) {
 	a.from.Metrics.lookup(sourceCreated)
-	ensureErr := a.from.Ensure(ctx, name.Namespace, name.Name)
+	made, ensureErr := a.from.Ensure(ctx, name.Namespace, name.Name)
 	account, err := a.live(ctx, name)
 	if ensureErr != nil && apierrors.IsNotFound(err) {
-		return nil, ensureErr
+		return nil, false, ensureErr
 	}
-	return account, err
+	return account, made, err
 }
 
 // awaited waits until the informer shows the account. If it never does, the account

@@ -65,7 +65,7 @@ func TestLookup(t *testing.T) {
 			pod:    defaultPod,
 			world: func() *world {
 				w := newWorld()
-				w.ensure = func(context.Context, string, string) error { return errBoom }
+				w.ensure = func(context.Context, string, string) (bool, error) { return false, errBoom }
 				return w
 			},
 			want: want{code: 500, message: "Internal error occurred: error looking up service account shop/default: boom", gets: 1},
@@ -75,18 +75,39 @@ func TestLookup(t *testing.T) {
 			pod:    defaultPod,
 			world: func() *world {
 				w := newWorld()
-				w.ensure = func(context.Context, string, string) error { return errBoom }
+				w.ensure = func(context.Context, string, string) (bool, error) { return false, errBoom }
 				_ = w.server.Add(account(testNamespace, "default"))
 				return w
 			},
-			want: want{gets: 1, annotate: "shop/default"},
+			want: want{gets: 1},
+		},
+		"AlreadyThere": {
+			reason: "the cache was behind: nothing was created, and the audit log does not say so",
+			pod:    defaultPod,
+			world: func() *world {
+				w := newWorld(account(testNamespace, "default")).creates()
+				_ = w.cache.Delete(account(testNamespace, "default"))
+				w.ensure = func(context.Context, string, string) (bool, error) { return false, nil }
+				return w
+			},
+			want: want{gets: 1},
+		},
+		"CreatedAndUnknown": {
+			reason: "what was done is told also when it did not help",
+			pod:    defaultPod,
+			world: func() *world {
+				w := newWorld().creates()
+				w.err = errBoom
+				return w
+			},
+			want: want{code: 500, message: "Internal error occurred: error looking up service account shop/default: boom", gets: 1, ensured: 1, annotate: "shop/default"},
 		},
 		"NamespaceTerminating": {
 			reason: "nothing is owed to a namespace that goes, so there is nothing to wait for",
 			pod:    defaultPod,
 			world: func() *world {
 				w := newWorld()
-				w.ensure = func(context.Context, string, string) error { return nil }
+				w.ensure = func(context.Context, string, string) (bool, error) { return false, nil }
 				return w
 			},
 			want: want{code: 403, message: missing, gets: 1},
@@ -185,7 +206,7 @@ func TestLookup(t *testing.T) {
 				code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, outcome))
 				got := want{
 					code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
-					annotate: outcome.AuditAnnotations[auditEnsured],
+					annotate: outcome.AuditAnnotations[auditCreated],
 				}
 				if got != tc.want {
 					t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)

@@ -39,8 +39,8 @@ const (
 	defaultAccount     = "default"
 	ephemeralContainer = "ephemeralcontainers"
 
-	// auditEnsured is the audit annotation of a Pod whose account was created for it.
-	auditEnsured = "ensured-service-account"
+	// auditCreated is the audit annotation of a Pod whose account was created for it.
+	auditCreated = "created-service-account"
 )
 
 // Plugin is the ServiceAccount admission plugin. Build it with New.
@@ -159,12 +159,12 @@ func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *p
 	if request.DryRun {
 		patience = min(patience, await) // a dry run leaves nothing behind
 	}
-	account, ensured, err := p.accounts.find(ctx, name, patience)
+	account, made, err := p.accounts.find(ctx, name, patience)
+	if made {
+		annotate(outcome, auditCreated, name.String())
+	}
 	if err != nil {
 		return nil, accountRefusal(request, name, err)
-	}
-	if ensured {
-		annotate(outcome, auditEnsured, name.String())
 	}
 	return account, nil
 }

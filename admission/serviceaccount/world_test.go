@@ -35,7 +35,7 @@ type world struct {
 	err      error // of the apiserver
 	gets     atomic.Int32
 	ensured  atomic.Int32
-	ensure   func(context.Context, string, string) error
+	ensure   func(context.Context, string, string) (bool, error)
 	tokens   map[string]bool // usable token Secrets
 	waiters  *Waiters
 	requests chan struct{} // receives, if not nil, before a GET is answered
@@ -75,9 +75,9 @@ func (w *world) show(account *corev1.ServiceAccount) {
 
 // creates makes the world's Ensure put accounts into the apiserver but not the cache.
 func (w *world) creates() *world {
-	w.ensure = func(_ context.Context, namespace, name string) error {
+	w.ensure = func(_ context.Context, namespace, name string) (bool, error) {
 		w.ensured.Add(1)
-		return w.server.Add(account(namespace, name))
+		return true, w.server.Add(account(namespace, name))
 	}
 	return w
 }

@@ -104,7 +104,8 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	var errs []error
 	for _, account := range c.names {
 		if _, err := c.accounts.ServiceAccounts(name).Get(account); apierrors.IsNotFound(err) {
-			errs = append(errs, c.Ensure(ctx, name, account))
+			_, err := c.Ensure(ctx, name, account)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -112,18 +113,18 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 
 // Ensure creates one account with a single request. That the account exists
 // already, or that the namespace is gone or going, is success: then nothing is
-// owed. It may be called on any replica, leader or not.
-func (c *Controller) Ensure(ctx context.Context, namespace, name string) error {
+// owed, and created is false. It may be called on any replica, leader or not.
+func (c *Controller) Ensure(ctx context.Context, namespace, name string) (created bool, _ error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: view.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Created service account", "serviceAccount", klog.KRef(namespace, name))
-		return nil
+		return true, nil
 	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err),
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil
+		return false, nil
 	default:
-		return fmt.Errorf("create service account %s/%s: %w", namespace, name, err)
+		return false, fmt.Errorf("create service account %s/%s: %w", namespace, name, err)
 	}
 }

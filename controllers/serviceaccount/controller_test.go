@@ -270,7 +270,10 @@ func TestEnsure(t *testing.T) {
 			})
 			c := New(client, view.New(client, 0), nil, nil)
 			t.Cleanup(func() { c.loop.Run(t.Context()) }) // the context has ended by then, so this ends the queue
-			err := c.Ensure(t.Context(), "shop", "default")
+			created, err := c.Ensure(t.Context(), "shop", "default")
+			if created != (tc.answer == nil) {
+				t.Errorf("created is %t after the answer %v", created, tc.answer)
+			}
 			if got := fmt.Sprint(err); tc.want != "" && got != tc.want || tc.want == "" && err != nil {
 				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.want)
 			}

@@ -6,6 +6,8 @@ package app
 import (
 	"fmt"
 	"strings"
+
+	"sa-controller-manager/admission/registration"
 )
 
 // What /livez and /readyz ask. Each answers from memory, at once.
@@ -22,11 +24,17 @@ func (m *manager) readyChecks() []Check {
 	if m.webhook != nil {
 		checks = append(checks,
 			Check{Name: "webhook-certificate", Probe: func() (string, error) { return "", m.webhook.source.Ready() }},
-			Check{Name: "webhook-registration", Probe: func() (string, error) {
-				return m.webhook.registrar.Status().String(), m.webhook.registrar.Check()
-			}})
+			Check{Name: "webhook-registration", Probe: func() (string, error) { return registrationProbe(m.webhook.registrar.Status()) }})
 	}
 	return append(checks, m.liveChecks()...)
+}
+
+// registrationProbe says how far the registration is, in the error if there is one.
+func registrationProbe(status registration.Status) (string, error) {
+	if err := status.Check(); err != nil {
+		return "", err
+	}
+	return status.String(), nil
 }
 
 func (m *manager) cachesReady() error {

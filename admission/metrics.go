@@ -30,6 +30,7 @@ type Metrics struct {
 	plugins  *metrics.CounterVec
 	latency  *metrics.HistogramVec
 	inFlight *metrics.Gauge
+	tls      *metrics.CounterVec
 }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
@@ -63,8 +64,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:           "Calls of the webhook that are being decided now.",
 			StabilityLevel: metrics.ALPHA,
 		}),
+		tls: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "sacm_webhook_tls_handshake_errors_total",
+			Help:           "Failed TLS handshakes by reason. Those of reason certificate_refused are calls that failed because the caller does not accept the serving certificate.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"reason"}),
 	}
-	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight)
+	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.tls)
 	m.inFlight.Set(0)
 	return m
 }
@@ -93,6 +99,12 @@ func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 func (m *Metrics) inFlightAdd(n int) {
 	if m != nil {
 		m.inFlight.Add(float64(n))
+	}
+}
+
+func (m *Metrics) handshakeFails(reason string) {
+	if m != nil {
+		m.tls.WithLabelValues(reason).Inc()
 	}
 }
 

@@ -54,13 +54,16 @@ type ServerConfig struct {
 	// DrainTimeout is how long calls that are still being decided after that may take.
 	// Then their connections close. Zero waits for none.
 	DrainTimeout time.Duration
+	// Metrics counts failed handshakes. Nil counts nothing.
+	Metrics *Metrics
 }
 
 // Server serves a webhook over TLS.
 type Server struct {
-	config   ServerConfig
-	http     *http.Server
-	draining atomic.Bool
+	config      ServerConfig
+	http        *http.Server
+	connections connections
+	draining    atomic.Bool
 }
 
 // NewServer returns a Server that does not serve yet.
@@ -78,13 +81,18 @@ func NewServer(config ServerConfig) *Server {
 		WriteTimeout:      callTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			s.connections.track(conn, state)
+			s.countHandshake(conn, state)
+		},
 	}
 	return s
 }
 
 // Run serves until ctx ends and then drains: /readyz fails at once, calls are answered
-// for DrainDelay, and connections close as soon as their calls are done, at the latest
-// after DrainTimeout. An error means that serving ended by itself. Run is called once.
+// for DrainDelay, and after that nobody is accepted any more. Connections close as soon
+// as their calls are done, at the latest after DrainTimeout. An error means that serving
+// ended by itself. Run is called once.
 func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	// Requests outlive ctx: they are what draining is for.
@@ -108,20 +116,25 @@ func (s *Server) drain(logger klog.Logger, ended chan error) {
 	logger.Info("Draining admission", "delay", s.config.DrainDelay, "timeout", s.config.DrainTimeout)
 	delay := time.NewTimer(s.config.DrainDelay)
 	defer delay.Stop()
+	var err error
 	select {
 	case <-delay.C:
-	case err := <-ended:
-		ended <- err
+		_ = s.config.Listener.Close() // what it says comes through ended too
+		err = <-ended
+	case err = <-ended:
+	}
+	if !errors.Is(err, net.ErrClosed) {
+		logger.Error(err, "Serving admission ended while draining")
 	}
 	patience, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
+	// From Shutdown on a call is dropped that comes on a connection which was accepted
+	// before. So it is called when none is to be expected.
+	s.connections.settle(patience)
 	if err := s.http.Shutdown(patience); err != nil {
 		logger.Info("Closing connections whose calls are not done", "cause", err.Error())
 		// An error of Close is that of a connection which is gone already.
 		_ = s.http.Close()
-	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		logger.Error(err, "Serving admission ended while draining")
 	}
 }
 
@@ -133,7 +146,8 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {
 			// The answer says that this connection ends with it. Closing an idle one
-			// would cross with the call that is on its way.
+			// would cross with the call that is on its way; after the drain delay only
+			// those are left that nobody has used meanwhile.
 			rw.Header().Set("Connection", "close")
 		}
 		mux.ServeHTTP(rw, r)

@@ -60,7 +60,7 @@ func (m *manager) buildWebhook() (*webhook, error) {
 	// The answer to a probe comes before every plugin, none of which knows about it.
 	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: answerer}}, chain)
 	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
-	return w, w.listen(m, o, handler)
+	return w, w.listen(m, o, handler, metrics)
 }
 
 // register prepares what the leader registers: that the API server calls us for what
@@ -88,7 +88,7 @@ func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain,
 }
 
 // listen opens the port.
-func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler) error {
+func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler, metrics *admission.Metrics) error {
 	config, err := w.tlsConfig(o)
 	if err != nil {
 		return err
@@ -106,6 +106,7 @@ func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler) er
 		HTTP2:        o.HTTP2,
 		DrainDelay:   o.DrainDelay,
 		DrainTimeout: webhookDrainTimeout,
+		Metrics:      metrics,
 	})
 	return nil
 }

@@ -35,7 +35,8 @@ func TestBreakGlassByHand(t *testing.T) {
 	m.awaitRegistration(t, "registered")
 }
 
-// TestBreakGlassByDeletion deletes both configurations after they were annotated.
+// TestBreakGlassByDeletion deletes both configurations after one was annotated. The next
+// leader has never seen either, and keeps off all the same.
 func TestBreakGlassByDeletion(t *testing.T) {
 	c := controlPlane(t)
 	m := c.manage(t)
@@ -49,6 +50,14 @@ func TestBreakGlassByDeletion(t *testing.T) {
 	}
 	c.awaitUnbound(t)
 	c.staysOut(t, m)
+	c.awaitMutating(t, func(got *mutatingConfiguration) error {
+		if got.Annotations["sa-controller-manager/registration"] != "off" || len(got.Webhooks) > 0 {
+			return fmt.Errorf("want an empty one that says off, got: %v", got)
+		}
+		return nil
+	})
+	m.stop(t)
+	c.staysOut(t, c.start(t, "--webhook-registration=url"))
 }
 
 // TestBreakGlassByCommand takes the webhook out, and in again, with the binary.

@@ -43,7 +43,11 @@ func controlPlane(t *testing.T) *cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		started, err := devcluster.Start(context.Background(), devcluster.Options{})
+		started, err := devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
+			// Neither concerns webhooks that are called by URL and ask for no certificate.
+			"enable-aggregator-routing":     {"true"},
+			"admission-control-config-file": {shared.caller.configuration()},
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,7 @@ func TestNothingBindsUnproved(t *testing.T) {
 			}
 			url := fmt.Sprintf("https://127.0.0.2:%d/mutate", m.port)
 			m.awaitNotReady(t, regexp.MustCompile(`webhook-registration failed: .*has not proved that it reaches `+regexp.QuoteMeta(url)))
+			m.saysOnce(t, url)
 
 			namespace := c.namespace(t)
 			if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "" {
@@ -65,6 +67,20 @@ func TestNothingIsWritten(t *testing.T) {
 	}
 	if _, err := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("get the ValidatingWebhookConfiguration: got %v, want that there is none", err)
+	}
+}
+
+// saysOnce holds the report of a manager that is not ready to telling a thing once.
+func (m *manager) saysOnce(t *testing.T, text string) {
+	t.Helper()
+	_, err := m.Get(t.Context(), "/readyz?verbose")
+	if err == nil {
+		t.Fatal("the manager is ready")
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if told := strings.Count(line, "proved that it reaches "+text); told > 1 {
+			t.Errorf("it is told %d times: %s", told, line)
+		}
 	}
 }
 

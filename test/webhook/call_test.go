@@ -1,0 +1,93 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// client calls the webhook itself, as anybody can who reaches its port. It believes every
+// certificate; change says what it shows.
+func (m *manager) client(t *testing.T, change func(*tls.Config)) *http.Client {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true}
+	if change != nil {
+		change(config)
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+// call returns the response and its body. An empty body is a GET.
+func (m *manager) call(ctx context.Context, client *http.Client, path string, body []byte) (*http.Response, string, error) {
+	method := http.MethodGet
+	if len(body) > 0 {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("https://127.0.0.1:%d%s", m.port, path), bytes.NewReader(body))
+	if err != nil {
+		return nil, "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return response, string(answer), err
+}
+
+// review is the question about the creation of a Pod, as kube-apiserver asks it.
+func review(t *testing.T, namespace string, pod *corev1.Pod) []byte {
+	t.Helper()
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	question, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID:       types.UID("question"),
+			Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+			Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+			Namespace: namespace, Operation: admissionv1.Create,
+			UserInfo: authenticationv1.UserInfo{Username: "somebody"},
+			Object:   runtime.RawExtension{Raw: raw},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return question
+}
+
+// answer is what the webhook says to a question.
+func (m *manager) answer(t *testing.T, path string, question []byte) *admissionv1.AdmissionResponse {
+	t.Helper()
+	_, body, err := m.call(t.Context(), m.client(t, nil), path, question)
+	if err != nil {
+		t.Fatalf("call %s: %v", path, err)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal([]byte(body), &review); err != nil || review.Response == nil {
+		t.Fatalf("call %s: %v: %s", path, err, body)
+	}
+	return review.Response
+}

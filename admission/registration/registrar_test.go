@@ -369,6 +369,20 @@ func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 	})
 }
 
+// Between a write and the watch that tells of it, what was written counts.
+func TestWatchedRemembersOff(t *testing.T) {
+	t.Parallel()
+	w := &watched{}
+	gone := (*object)(nil).with(nil).annotated(AnnotationOff)
+	for name, want := range map[string]bool{"made again with it": true, "made again without it": false} {
+		w.remove(mutating, gone, time.Now())
+		w.forget(mutating, want)
+		if got := w.get()[mutating]; got.off != want || got.existed {
+			t.Errorf("%s: off is %t and existed is %t, want %t and false", name, got.off, got.existed, want)
+		}
+	}
+}
+
 // Somebody who undoes every write does not make us flood the apiserver.
 func TestDoesNotFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

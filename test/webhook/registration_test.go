@@ -54,7 +54,8 @@ func TestNothingBindsUnproved(t *testing.T) {
 	}
 }
 
-// TestNothingIsWritten is registration "none".
+// TestNothingIsWritten is registration "none". There is a serving CA all the same: who
+// registers the webhook by hand and gives no files finds its caBundle there.
 func TestNothingIsWritten(t *testing.T) {
 	c := controlPlane(t)
 	m := c.start(t, "--webhook-registration=none")
@@ -68,6 +69,9 @@ func TestNothingIsWritten(t *testing.T) {
 	if _, err := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("get the ValidatingWebhookConfiguration: got %v, want that there is none", err)
 	}
+	ca := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
+	c.registerByHand(t, m, ca.Data["ca.crt"])
+	complete(t, c.create(t, namespace, newPod()), "default")
 }
 
 // saysOnce holds the report of a manager that is not ready to telling a thing once.

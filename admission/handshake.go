@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -32,7 +33,7 @@ func (s *Server) countHandshake(conn net.Conn, state http.ConnState) {
 		return
 	}
 	// It does not shake hands again, it says how that went.
-	if err := secured.Handshake(); err != nil {
+	if err := secured.HandshakeContext(context.Background()); err != nil {
 		s.config.Metrics.handshakeFails(handshakeReason(err))
 	}
 }

@@ -34,24 +34,30 @@ func (m *manager) client(t *testing.T, change func(*tls.Config)) *http.Client {
 	return &http.Client{Transport: transport, Timeout: patience}
 }
 
-// call returns the response and its body. An empty body is a GET.
-func (m *manager) call(ctx context.Context, client *http.Client, path string, body []byte) (*http.Response, string, error) {
+// reply is what came back.
+type reply struct {
+	code           int
+	protocol, body string
+}
+
+// call asks with GET if there is no body, and with POST otherwise.
+func (m *manager) call(ctx context.Context, client *http.Client, path string, body []byte) (reply, error) {
 	method := http.MethodGet
 	if len(body) > 0 {
 		method = http.MethodPost
 	}
 	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("https://127.0.0.1:%d%s", m.port, path), bytes.NewReader(body))
 	if err != nil {
-		return nil, "", err
+		return reply{}, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, "", err
+		return reply{}, err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	return response, string(answer), err
+	return reply{response.StatusCode, response.Proto, string(answer)}, err
 }
 
 // review is the question about the creation of a Pod, as kube-apiserver asks it.
@@ -81,13 +87,13 @@ func review(t *testing.T, namespace string, pod *corev1.Pod) []byte {
 // answer is what the webhook says to a question.
 func (m *manager) answer(t *testing.T, path string, question []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
-	_, body, err := m.call(t.Context(), m.client(t, nil), path, question)
+	got, err := m.call(t.Context(), m.client(t, nil), path, question)
 	if err != nil {
 		t.Fatalf("call %s: %v", path, err)
 	}
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal([]byte(body), &review); err != nil || review.Response == nil {
-		t.Fatalf("call %s: %v: %s", path, err, body)
+	if err := json.Unmarshal([]byte(got.body), &review); err != nil || review.Response == nil {
+		t.Fatalf("call %s: %v: %s", path, err, got.body)
 	}
 	return review.Response
 }

@@ -100,7 +100,7 @@ func TestReplicasShareOneCA(t *testing.T) {
 	made := 0
 	for _, m := range replicas {
 		verifying := m.client(t, func(config *tls.Config) { config.InsecureSkipVerify, config.RootCAs = false, roots })
-		if _, _, err := m.call(t.Context(), verifying, "/readyz", nil); err != nil {
+		if _, err := m.call(t.Context(), verifying, "/readyz", nil); err != nil {
 			t.Errorf("kube-apiserver would not accept a replica: %v", err)
 		}
 		if got := m.handshakeErrors(t, "certificate_refused"); got != 0 {

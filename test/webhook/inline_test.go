@@ -48,6 +48,23 @@ func TestFollower(t *testing.T) {
 	})
 }
 
+// TestAuditSaysWhoWasCreated asks a follower twice about the same namespace.
+func TestAuditSaysWhoWasCreated(t *testing.T) {
+	c := controlPlane(t)
+	const lease = "webhook-audit"
+	c.holdLease(t, lease)
+	m := c.start(t, "--webhook-registration=none", "--leader-elect=true", "--leader-elect-resource-name="+lease)
+	m.awaitReady(t)
+	namespace := c.namespace(t)
+	question := review(t, namespace, newPod())
+	for i, want := range []string{namespace + "/default", ""} {
+		got := m.answer(t, "/mutate?timeout=10s", question)
+		if !got.Allowed || got.AuditAnnotations["created-service-account"] != want {
+			t.Errorf("call %d: got %+v, want the audit annotation %q", i, got, want)
+		}
+	}
+}
+
 // ensureDefault creates the account that awaitBound tries Pods of.
 func (c *cluster) ensureDefault(t *testing.T) {
 	t.Helper()

@@ -28,17 +28,17 @@ func TestOnlyKubeAPIServerMayCall(t *testing.T) {
 	c.refuse(t, namespace, newPod(of("nobody")), `serviceaccount "nobody" not found`)
 
 	stranger := m.client(t, nil)
-	if response, body, err := m.call(t.Context(), stranger, "/readyz", nil); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("readyz without a certificate: got %v, %v: %s; want 200", response, err, body)
+	if got, err := m.call(t.Context(), stranger, "/readyz", nil); err != nil || got.code != http.StatusOK {
+		t.Errorf("readyz without a certificate: got %+v, %v; want 200", got, err)
 	}
 	var said []string
 	for _, path := range []string{"/mutate?timeout=10s", "/validate?timeout=10s", "/nothing"} {
 		for _, account := range []string{"default", "nobody"} {
-			response, body, err := m.call(t.Context(), stranger, path, review(t, namespace, newPod(of(account))))
-			if err != nil || response.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s about account %s: got %v, %v: %s; want 401", path, account, response, err, body)
+			got, err := m.call(t.Context(), stranger, path, review(t, namespace, newPod(of(account))))
+			if err != nil || got.code != http.StatusUnauthorized {
+				t.Errorf("%s about account %s: got %+v, %v; want 401", path, account, got, err)
 			}
-			said = append(said, body)
+			said = append(said, got.body)
 		}
 	}
 	for _, body := range said {
@@ -69,15 +69,15 @@ func TestStrangersCertificate(t *testing.T) {
 	theirs := m.client(t, func(config *tls.Config) {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	})
-	if response, _, err := m.call(t.Context(), theirs, "/readyz", nil); err == nil {
-		t.Errorf("got %d, want no connection", response.StatusCode)
+	if got, err := m.call(t.Context(), theirs, "/readyz", nil); err == nil {
+		t.Errorf("got %+v, want no connection", got)
 	}
 	if got := m.handshakeErrors(t, "client_certificate"); got == 0 {
 		t.Error("the failed handshake is not counted")
 	}
 	ours := m.client(t, func(config *tls.Config) { config.Certificates = []tls.Certificate{shared.caller.certificate} })
-	if response, body, err := m.call(t.Context(), ours, "/mutate", review(t, "default", newPod(of("nobody")))); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("with the right certificate: got %v, %v: %s; want 200", response, err, body)
+	if got, err := m.call(t.Context(), ours, "/mutate", review(t, "default", newPod(of("nobody")))); err != nil || got.code != http.StatusOK {
+		t.Errorf("with the right certificate: got %+v, %v; want 200", got, err)
 	}
 }
 
@@ -92,17 +92,17 @@ func TestProtocols(t *testing.T) {
 	m := c.start(t, "--webhook-registration=none")
 	m.awaitReady(t)
 	t.Run("NoHTTP2", func(t *testing.T) {
-		response, _, err := m.call(t.Context(), m.client(t, nil), "/readyz", nil)
+		got, err := m.call(t.Context(), m.client(t, nil), "/readyz", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if response.Proto != "HTTP/1.1" {
-			t.Errorf("got %s, want HTTP/1.1", response.Proto)
+		if got.protocol != "HTTP/1.1" {
+			t.Errorf("got %s, want HTTP/1.1", got.protocol)
 		}
 	})
 	t.Run("NoTLS11", func(t *testing.T) {
 		old := m.client(t, func(config *tls.Config) { config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 })
-		if _, _, err := m.call(t.Context(), old, "/readyz", nil); err == nil || !strings.Contains(err.Error(), "protocol version not supported") {
+		if _, err := m.call(t.Context(), old, "/readyz", nil); err == nil || !strings.Contains(err.Error(), "protocol version not supported") {
 			t.Errorf("got %v, want that the version is refused", err)
 		}
 	})

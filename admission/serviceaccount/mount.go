@@ -30,13 +30,15 @@ const (
 	longestNameBase = validation.DNS1123LabelMaxLength - 5
 )
 
+// wantsToken tells whether a Pod of account lacks a token that it is to have.
+func (c Config) wantsToken(pod *pod, account *corev1.ServiceAccount) bool {
+	return c.MountServiceAccountToken && automounts(pod, account) && pod.Spec.lacksMount()
+}
+
 // mountToken mounts a token in every container and init container that mounts nothing
 // where the token goes. It gives the account back, or a newer state of it that names
 // the token.
 func (p *Plugin) mountToken(ctx context.Context, edits *edits, account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
-	if !edits.pod.Spec.lacksMount() {
-		return account, nil
-	}
 	if p.config.Mode == Projected {
 		edits.mount(p.projectedVolume(edits.pod.Spec))
 		return account, nil

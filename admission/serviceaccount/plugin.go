@@ -119,7 +119,7 @@ func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits
 	if err != nil {
 		return nil, err
 	}
-	if p.config.MountServiceAccountToken && automounts(edits.pod, account) {
+	if p.config.wantsToken(edits.pod, account) {
 		if account, err = p.mountToken(ctx, edits, account); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,118 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serviceaccount
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/json"
+
+	"sa-controller-manager/admission"
+)
+
+// TestOwedIsWhatAdmitAdds holds Owed to the plugin in every case of testdata/create:
+// before the Pod is admitted it says what will be added, and afterwards nothing.
+func TestOwedIsWhatAdmitAdds(t *testing.T) {
+	t.Parallel()
+	forEachCase(t, "create", func(t *testing.T, tc podCase) {
+		plugin := tc.plugin(t)
+		outcome, patched, err := admitTwice(t, plugin, creation(tc.Pod))
+		if err != nil || patched == nil {
+			return
+		}
+		before, after := typedPod(t, tc.Pod), typedPod(t, patched)
+		account, err := plugin.accounts.cached(cache.NewObjectName(testNamespace, AccountOf(before)))
+		if err != nil {
+			return // a Pod without account is none of its own, such as a mirror pod
+		}
+		want := Owed{
+			Account: patches(outcome, "/spec/serviceAccountName") && patches(outcome, "/spec/serviceAccount"),
+			Token:   slices.ContainsFunc(outcome.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
+			Served:  plugin.config.Owed(before, account).Served,
+		}
+		if diff := cmp.Diff(want, plugin.config.Owed(before, account)); diff != "" {
+			t.Errorf("%s\nbefore (-want +got):\n%s", tc.Reason, diff)
+		}
+		if got := plugin.config.Owed(after, account); got.Account || got.Token {
+			t.Errorf("%s\nstill owed after it was admitted: %+v", tc.Reason, got)
+		}
+	})
+}
+
+func TestOwed(t *testing.T) {
+	t.Parallel()
+	someone := account(testNamespace, "someone")
+	mount := corev1.VolumeMount{Name: "any", MountPath: tokenPath}
+	required, notRequired := DefaultConfig(), DefaultConfig()
+	required.Mode, notRequired.Mode, notRequired.RequireAPIToken = Secret, Secret, false
+	cases := map[string]struct {
+		reason  string
+		config  Config
+		account *corev1.ServiceAccount
+		pod     corev1.PodSpec
+		want    Owed
+	}{
+		"NoAccount": {
+			account: someone, config: DefaultConfig(), want: Owed{Account: true, Token: true},
+			pod: corev1.PodSpec{Containers: []corev1.Container{{}}},
+		},
+		"AccountIsGone": {
+			reason: "such a Pod would be refused", config: DefaultConfig(),
+			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
+		},
+		"OldFieldOnly": {
+			account: someone, config: DefaultConfig(), want: Owed{Token: true},
+			pod: corev1.PodSpec{DeprecatedServiceAccount: "someone", Containers: []corev1.Container{{}}},
+		},
+		"OneContainerServed": {
+			account: someone, config: DefaultConfig(), want: Owed{Token: true, Served: true},
+			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{mount}}, {}}},
+		},
+		"OneInitContainerServed": {
+			account: someone, config: DefaultConfig(), want: Owed{Token: true, Served: true},
+			pod: corev1.PodSpec{
+				ServiceAccountName: "someone", Containers: []corev1.Container{{}},
+				InitContainers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{mount}}},
+			},
+		},
+		"VolumeOnly": {
+			account: someone, config: DefaultConfig(), want: Owed{Token: true, Served: true},
+			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}, Volumes: []corev1.Volume{{Name: "kube-api-access-x"}}},
+		},
+		"TokenSecretRequired": {
+			account: someone, config: required, want: Owed{Token: true},
+			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
+		},
+		"TokenSecretNotRequired": {
+			reason: "there may have been none", account: someone, config: notRequired,
+			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, tc.config.Owed(&corev1.Pod{Spec: tc.pod}, tc.account)); diff != "" {
+				t.Errorf("%s\nowed (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func patches(outcome *admission.Outcome, path string) bool {
+	return slices.ContainsFunc(outcome.Patch, func(o admission.PatchOperation) bool { return o.Path == path })
+}
+
+func typedPod(t *testing.T, object []byte) *corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	if err := json.UnmarshalCaseSensitivePreserveInts(object, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return &pod
+}

@@ -129,8 +129,12 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 		return
 	}
 	r.status.Store(&status)
-	if last.State != status.State {
-		klog.FromContext(ctx).Info("Webhook registration", "state", status.State, "detail", status.Detail)
+	if last.State == status.State {
+		return
+	}
+	klog.FromContext(ctx).Info("Webhook registration", "state", status.State, "detail", status.Detail)
+	if r.config.Changed != nil {
+		r.config.Changed(status.State)
 	}
 }
 

@@ -38,9 +38,17 @@ func (r *Registrar) prove(ctx context.Context) error {
 	return nil
 }
 
-// probePod is a Pod that no policy in its right mind refuses: it meets the restricted
-// Pod Security Standard and has the resources that a quota may ask for. It never runs.
+// probePod is the Pod that the webhook answers.
 func probePod(id string) *corev1.Pod {
+	pod := TrialPod()
+	pod.Annotations = map[string]string{probeAnnotation: id}
+	return pod
+}
+
+// TrialPod is a Pod that no policy in its right mind refuses: it meets the restricted
+// Pod Security Standard and has the resources that a quota may ask for. It names no
+// account. It is for creation with dryRun and never runs.
+func TrialPod() *corev1.Pod {
 	small := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1m"),
 		corev1.ResourceMemory:           resource.MustParse("1Mi"),
@@ -49,7 +57,6 @@ func probePod(id string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "sa-controller-manager-probe-",
-			Annotations:  map[string]string{probeAnnotation: id},
 		},
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{

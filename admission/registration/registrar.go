@@ -49,8 +49,11 @@ type Config struct {
 	// ProbeNamespace is where the probe Pod is created with dryRun; kube-system if empty.
 	ProbeNamespace string
 	// Warn reports a deleted configuration and a failed proof, as Events. It may be nil.
-	Warn  func(regarding *corev1.ObjectReference, reason, action, note string)
-	Clock clock.WithTicker // nil means the real one
+	Warn func(regarding *corev1.ObjectReference, reason, action, note string)
+	// Changed is told each state that the registration comes to, in order. It must not
+	// block. It may be nil.
+	Changed func(State)
+	Clock   clock.WithTicker // nil means the real one
 }
 
 // Registrar keeps both configurations right.

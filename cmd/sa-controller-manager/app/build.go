@@ -50,7 +50,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 		return nil, err
 	}
 	if m.webhook != nil {
-		m.controllers = append(m.controllers, controller{webhookRegistration, m.webhook.registrar.Run})
+		m.controllers = append(m.controllers, m.webhook.controllers()...)
 	}
 	m.server, err = NewServer(o.SecureServing, m.liveChecks(), m.readyChecks())
 	return m, err

@@ -77,6 +77,9 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 	if err == nil {
 		return 0
 	}
+	if errors.Is(err, errFindings) {
+		return exitFindings
+	}
 	if !errors.Is(err, errReported) {
 		fmt.Fprintf(stderr, "Error: %v\n", err)
 	}

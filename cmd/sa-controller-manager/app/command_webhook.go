@@ -38,7 +38,12 @@ either object, also by itself:
 
   kubectl annotate mutatingwebhookconfigurations ` + registration.Name + ` ` + registration.Annotation + `=` + registration.AnnotationOff + `
 
-Objects that are deleted without it are made again.`
+Objects that are deleted without it are made again.
+
+Pods that are created while the webhook is out stay without account and token. To find
+them once it is in again, and to have them created anew:
+
+  sa-controller-manager webhook missed`
 
 // clientFunc makes the client of a command that sends a few requests.
 type clientFunc func(o *ConnectionOptions) (kubernetes.Interface, error)
@@ -96,7 +101,7 @@ func webhookSwitches() []webhookSwitch {
 func newWebhookCommand(client clientFunc) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "webhook",
-		Short: "Take the admission webhook out, or let it in again",
+		Short: "Take the admission webhook out, let it in again, find what it missed",
 		Long:  webhookDescription,
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -106,11 +111,12 @@ func newWebhookCommand(client clientFunc) *cobra.Command {
 	for _, s := range webhookSwitches() {
 		parent.AddCommand(s.command(client))
 	}
+	parent.AddCommand(newMissedCommand(client))
 	return parent
 }
 
 func (s webhookSwitch) command(client clientFunc) *cobra.Command {
-	o := newConnectionOptions()
+	var o ConnectionOptions
 	cmd := &cobra.Command{
 		Use:   s.name,
 		Short: s.short,
@@ -120,13 +126,19 @@ func (s webhookSwitch) command(client clientFunc) *cobra.Command {
 			return s.run(cmd, client, &o)
 		},
 	}
+	addConnectionFlags(cmd, &o)
+	return cmd
+}
+
+// addConnectionFlags gives a command of a few requests the flags that say where to.
+func addConnectionFlags(cmd *cobra.Command, o *ConnectionOptions) {
+	*o = newConnectionOptions()
 	all := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 	o.AddFlags(all)
 	// The others are about many requests.
 	for _, name := range []string{"kubeconfig", "master"} {
 		cmd.Flags().AddFlag(all.Lookup(name))
 	}
-	return cmd
 }
 
 func (s webhookSwitch) run(cmd *cobra.Command, client clientFunc, o *ConnectionOptions) error {

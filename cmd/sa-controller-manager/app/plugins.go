@@ -68,10 +68,11 @@ func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error
 }
 
 func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Plugin, error) {
-	config, err := m.serviceAccountConfig(configuration)
+	config, err := m.options.Admission.serviceAccountConfig(configuration)
 	if err != nil {
 		return nil, err
 	}
+	m.podConfig = &config
 	metrics := serviceaccount.NewMetrics(legacyregistry.MustRegister)
 	waiters := serviceaccount.NewWaiters(metrics)
 	accounts, informer := m.view.Accounts()
@@ -103,7 +104,7 @@ func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 }
 
 // serviceAccountConfig is the plugin's own configuration with our flags on top.
-func (m *manager) serviceAccountConfig(configuration io.Reader) (serviceaccount.Config, error) {
+func (o *AdmissionOptions) serviceAccountConfig(configuration io.Reader) (serviceaccount.Config, error) {
 	var data []byte
 	if configuration != nil {
 		var err error
@@ -112,7 +113,7 @@ func (m *manager) serviceAccountConfig(configuration io.Reader) (serviceaccount.
 		}
 	}
 	config, err := serviceaccount.ParseConfig(data)
-	return m.options.Admission.apply(config), err
+	return o.apply(config), err
 }
 
 func accountOfToken(object any) (cache.ObjectName, bool) {

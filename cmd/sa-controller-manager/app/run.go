@@ -14,6 +14,7 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
+	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/keyactivation"
 	"sa-controller-manager/controllers/rootca"
@@ -49,6 +50,7 @@ type manager struct {
 	activator   *keyactivation.Activator   // nil without a signing key
 	accounts    *serviceaccount.Controller // nil if it is not enabled
 	webhook     *webhook                   // nil if it is turned off
+	podConfig   *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
 	controllers []controller
 	watchdog    *leaderelection.HealthzAdaptor
 	server      *Server

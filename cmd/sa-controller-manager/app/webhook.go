@@ -19,6 +19,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
+	"sa-controller-manager/admission/missed"
 	"sa-controller-manager/admission/registration"
 )
 
@@ -32,6 +33,7 @@ type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
 	registrar *registration.Registrar
+	scanner   *missed.Scanner // nil if nobody registers what it would look for
 	// followers keep certificates right, until their context ends.
 	followers []func(context.Context) error
 }
@@ -77,6 +79,9 @@ func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain,
 		CABundle: func() []byte { return w.source.CABundle() },
 		Arrived:  answerer.Arrived,
 		Warn:     m.recorder.Warn,
+	}
+	if w.scanner = m.newMissedScanner(); w.scanner != nil {
+		config.Changed = w.scanner.Registration
 	}
 	if o.Registration == RegistrationService {
 		// A Service may always lead the API server to another replica, whose answer

@@ -23,7 +23,7 @@ const (
 
 	// interval is the least time between two scans, however often the registration
 	// changes: each reads all Pods of the cluster.
-	interval = time.Minute
+	interval = 30 * time.Second
 
 	firstBackoff = time.Second
 	maxBackoff   = time.Minute

@@ -65,6 +65,9 @@ func (c *cluster) watched(t *testing.T, proxy *faultproxy.Proxy, want watches) {
 		t.Errorf("watches (-want +got):\n%s", diff)
 	}
 	for _, request := range proxy.Requests(faultproxy.On("list", "")) {
+		if request.Resource == "pods" {
+			continue // the scan for missed ones, see TestMissedPods
+		}
 		t.Errorf("unneeded: %v", request)
 	}
 }

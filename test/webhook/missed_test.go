@@ -1,0 +1,250 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// TestMissedPods has Pods created before anybody knows of the webhook, and while it is
+// away. The scan reports exactly those that lack something, the command lists them and
+// has those created anew that a controller owns.
+func TestMissedPods(t *testing.T) {
+	c := ownControlPlane(t)
+	kcm := c.replicaSets(t)
+	namespace := c.namespace(t)
+	c.webSet(t, namespace, 2)
+	replicas := c.awaitPods(t, namespace, 2)
+	want := c.missablePods(t, namespace)
+	for _, pod := range replicas {
+		want[pod.Name] = "account token"
+	}
+
+	proxy := c.proxy(t)
+	m := c.manage(t, throughProxy(t, proxy)...)
+	m.awaitScan(t, 0)
+	t.Run("Scan", func(t *testing.T) {
+		if got := m.metric(t, "sacm_webhook_missed_pods", nil); got != float64(len(want)) {
+			t.Errorf("the metric says %v Pods, want %d", got, len(want))
+		}
+		c.awaitScanEvents(t, namespace, want)
+		c.awaitEvent(t, "PodsMissed", metav1.NamespaceSystem, fmt.Sprintf("lack their account or token: %d,", len(want)))
+	})
+	t.Run("Command", func(t *testing.T) {
+		got := c.missed(t, 2)
+		if diff := cmp.Diff(want, got.missing()); diff != "" {
+			t.Errorf("missed Pods (-want +got):\n%s", diff)
+		}
+		if len(got.Uncertain) != 1 || got.Uncertain[0].Name != "account-changed" {
+			t.Errorf("uncertain is %v, want account-changed", got.Uncertain)
+		}
+	})
+	t.Run("DryRun", func(t *testing.T) {
+		for _, pod := range c.missed(t, 2, "--recreate", "--dry-run").Missed {
+			if _, ours := want[pod.Name]; pod.Owner != nil && pod.Result.State != "planned" || !ours {
+				t.Errorf("Pod %s: %v", pod.Name, pod.Result)
+			}
+		}
+		if diff := cmp.Diff(identities(replicas), identities(c.awaitPods(t, namespace, 2))); diff != "" {
+			t.Errorf("the dry run has replaced Pods (-before +after):\n%s", diff)
+		}
+	})
+	t.Run("Recreate", func(t *testing.T) {
+		bare := c.pods(t, namespace, "app!=web")
+		c.missed(t, 2, "--recreate")
+		for _, pod := range c.awaitPods(t, namespace, 2) {
+			complete(t, &pod, "default")
+		}
+		if diff := cmp.Diff(identities(bare), identities(c.pods(t, namespace, "app!=web"))); diff != "" {
+			t.Errorf("Pods that nobody creates anew (-before +after):\n%s", diff)
+		}
+	})
+	t.Run("Away", func(t *testing.T) {
+		scanned := m.metric(t, "sacm_webhook_missed_scan_timestamp_seconds", nil)
+		c.deleteBoth(t)
+		c.awaitMissedPod(t, namespace)
+		c.awaitBound(t)
+		m.awaitScan(t, scanned)
+		if got := m.metric(t, "sacm_webhook_missed_pods", nil); got != float64(len(want)-len(replicas)+1) {
+			t.Errorf("the metric says %v Pods, want the former ones less %d and one more", got, len(replicas))
+		}
+	})
+	t.Run("NoneLeft", func(t *testing.T) {
+		for _, pod := range c.missed(t, 2).Missed {
+			if err := c.client.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.missed(t, 0)
+	})
+	// The lists of two scans, and no more: while nothing changes nothing is asked for.
+	lists := proxy.Requests(faultproxy.On("list", ""))
+	if len(lists) != 2 || lists[0].Resource != "pods" || lists[1].Resource != "pods" {
+		t.Errorf("lists of the manager: %v, want Pods, twice", lists)
+	}
+	if _, err := kcm.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecreateRespectsBudgets asks for what a PodDisruptionBudget forbids.
+func TestRecreateRespectsBudgets(t *testing.T) {
+	c := ownControlPlane(t)
+	kcm := c.replicaSets(t, "disruption-controller")
+	namespace := c.namespace(t)
+	c.webSet(t, namespace, 1)
+	c.run(t, &c.awaitPods(t, namespace, 1)[0]) // one that does not run is not protected
+	before := c.awaitPods(t, namespace, 1)
+	minAvailable := intstr.FromInt32(1)
+	_, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &minAvailable, Selector: &metav1.LabelSelector{MatchLabels: web()}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "await the budget's status", func(ctx context.Context) error {
+		pdb, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && pdb.Status.CurrentHealthy != 1 {
+			err = fmt.Errorf("healthy: %d", pdb.Status.CurrentHealthy)
+		}
+		return err
+	})
+	c.manage(t)
+	got := c.missed(t, 2, "--recreate", "--wait=2s").Missed
+	if len(got) != 1 || got[0].Result.State != "left" {
+		t.Errorf("got %+v, want one that is left", got)
+	}
+	if diff := cmp.Diff(identities(before), identities(c.awaitPods(t, namespace, 1))); diff != "" {
+		t.Errorf("Pods (-before +after):\n%s", diff)
+	}
+	if _, err := kcm.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecreateNeedsTheWebhook asks for what would be in vain.
+func TestRecreateNeedsTheWebhook(t *testing.T) {
+	c := ownControlPlane(t)
+	kcm := c.replicaSets(t)
+	namespace := c.namespace(t)
+	c.webSet(t, namespace, 1)
+	before := c.awaitPods(t, namespace, 1)
+	got := c.missed(t, 2, "--recreate").Missed
+	if len(got) != 1 || got[0].Result.State != "left" {
+		t.Errorf("got %+v, want one that is left", got)
+	}
+	if diff := cmp.Diff(identities(before), identities(c.awaitPods(t, namespace, 1))); diff != "" {
+		t.Errorf("Pods (-before +after):\n%s", diff)
+	}
+	if _, err := kcm.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// missablePods creates one Pod of each sort and says what those lack that are misses.
+func (c *cluster) missablePods(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	off := func(account *corev1.ServiceAccount) { account.AutomountServiceAccountToken = new(false) }
+	c.createAccount(t, namespace, "builder")
+	c.createAccount(t, namespace, "quiet", off)
+	c.createAccount(t, namespace, "changed", off)
+	insists := func(on bool) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.AutomountServiceAccountToken = &on }
+	}
+	brings := func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "mine", VolumeSource: tokenVolume()}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "mine", MountPath: tokenPath}}
+	}
+	for name, changes := range map[string][]func(*corev1.Pod){
+		"no-account":       {},
+		"no-token":         {of("builder"), withInitContainer},
+		"insists":          {of("quiet"), insists(true)},
+		"wants-none":       {insists(false)},
+		"wants-only-that":  {of("builder"), insists(false)},
+		"of-quiet":         {of("quiet")},
+		"account-changed":  {of("changed")},
+		"brings-its-own":   {of("builder"), brings},
+		"joined-by-others": {of("builder"), brings, withInitContainer},
+		"mirror":           {mirror},
+		"ended":            {},
+		"going":            {func(pod *corev1.Pod) { pod.Finalizers = []string{"example.org/stay"} }},
+	} {
+		named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = name, "" }
+		c.create(t, namespace, newPod(append(changes, named)...))
+	}
+	pods := c.client.CoreV1().Pods(namespace)
+	if err := pods.Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := pods.Patch(t.Context(), "ended", types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Times in the API are whole seconds.
+	created := time.Now().Unix()
+	poll(t, "await the next second", func(context.Context) error {
+		if time.Now().Unix() == created {
+			return fmt.Errorf("it is still %d", created)
+		}
+		return nil
+	})
+	_, err = c.client.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "changed", types.MergePatchType,
+		[]byte(`{"automountServiceAccountToken":true}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"no-account": "account token", "no-token": "token", "insists": "token", "wants-none": "account"}
+}
+
+func web() map[string]string { return map[string]string{"app": "web"} }
+
+// webSet creates a ReplicaSet.
+func (c *cluster) webSet(t *testing.T, namespace string, replicas int32) {
+	t.Helper()
+	_, err := c.client.AppsV1().ReplicaSets(namespace).Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: web()},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web()}, Spec: newPod().Spec},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replicaSets starts the real kube-controller-manager with the controller of
+// ReplicaSets, and the others that are named.
+func (c *cluster) replicaSets(t *testing.T, others ...string) *devcluster.Manager {
+	t.Helper()
+	controllers := "--controllers=replicaset-controller"
+	for _, other := range others {
+		controllers += "," + other
+	}
+	kcm, err := c.StartKubeControllerManager(controllers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = kcm.Kill() })
+	if err := kcm.Ready(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	return kcm
+}

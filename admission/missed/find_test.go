@@ -67,7 +67,7 @@ func TestFind(t *testing.T) {
 				newPod(named("bank", "a")), newPod(named("shop", "b")), newPod(named("shop", "c")),
 			},
 			missed: []string{"bank/a"},
-			asked:  []string{configuration, list, namespace, account, list, namespace},
+			asked:  []string{configuration, list, namespace, account, namespace, list},
 		},
 		"OneNamespace": {
 			objects:   []runtime.Object{newPod(named("bank", "a")), newPod(named("shop", "b"))},

@@ -58,9 +58,6 @@ type Recreator struct {
 	DryRun bool
 	// Progress is told what is being waited for. It may be nil.
 	Progress func(pod *Pod, what string)
-
-	// pollInterval is how often is asked; zero means a second.
-	pollInterval time.Duration
 }
 
 // errInVain ends a run: whoever admits Pods does not give them what they are owed.

@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
+// pollInterval is how often is asked for what a person waits for.
+const pollInterval = time.Second
+
 func (r Recreator) replace(ctx context.Context, pod *Pod) (Result, error) {
 	before, err := r.siblings(ctx, pod)
 	if err != nil {
@@ -137,11 +140,7 @@ func (r Recreator) compare(ctx context.Context, successor *corev1.Pod) (Result, 
 
 // poll asks until done or out of patience, which is no error.
 func (r Recreator) poll(ctx context.Context, ask wait.ConditionWithContextFunc) error {
-	every := r.pollInterval
-	if every == 0 {
-		every = time.Second
-	}
-	err := wait.PollUntilContextTimeout(ctx, every, r.Patience, true, ask)
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, r.Patience, true, ask)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -20,6 +20,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -533,4 +534,53 @@ func TestAnswererForgets(t *testing.T) {
 	if a.Arrived("first") || len(a.arrived) != rememberedProbes {
 		t.Errorf("%d probes are remembered, want %d", len(a.arrived), rememberedProbes)
 	}
+}
+
+func TestChangesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		var mu sync.Mutex
+		var told []State
+		run(t, a, func(c *Config) {
+			c.Changed = func(state State) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, state)
+			}
+		})
+		pause(time.Minute)
+		a.change(t, mutating, func(o *object) *object { return o.with(nil) })
+		pause(time.Minute)
+		if err := Unregister(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		pause(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		want := []State{Proving, Repairing, Registered, Repairing, Registered, Off}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+func TestNamespaceSelector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		covered := func(namespace string) bool {
+			selector, err := NamespaceSelector(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return selector.Matches(labels.Set{"kubernetes.io/metadata.name": namespace})
+		}
+		if !covered("shop") {
+			t.Error("nothing is registered, and a namespace is excluded")
+		}
+		run(t, a, func(c *Config) { c.ExcludedNamespaces = []string{"bank"} })
+		pause(time.Minute)
+		if !covered("shop") || covered("bank") {
+			t.Errorf("covered: shop %t, bank %t; want the first only", covered("shop"), covered("bank"))
+		}
+	})
 }

@@ -1,0 +1,173 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// missedWorld has a Pod without anything, one without a token, one about which that is
+// uncertain, and one that lacks nothing.
+func missedWorld() []runtime.Object {
+	now := metav1.Now()
+	pod := func(namespace, name, account string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(now.Add(-90 * time.Minute))},
+			Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}},
+		}
+	}
+	old := metav1.ObjectMeta{Namespace: "shop", Name: "old"}
+	young := metav1.ObjectMeta{Namespace: "shop", Name: "young", CreationTimestamp: now}
+	bare, running := pod("bank", "bare", ""), pod("shop", "running", "old")
+	bare.Spec.NodeName = "node-1"
+	running.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: new(true)}}
+	none := pod("shop", "none", "old")
+	none.Spec.AutomountServiceAccountToken = new(false)
+	return []runtime.Object{
+		&corev1.ServiceAccount{ObjectMeta: old}, &corev1.ServiceAccount{ObjectMeta: young},
+		bare, running, pod("shop", "young", "young"), none,
+	}
+}
+
+func TestMissedCommand(t *testing.T) {
+	t.Parallel()
+	const tip = " To have them created anew: sa-controller-manager webhook missed --recreate"
+	const uncertain = " Uncertain, because their account was changed after they were created: 1."
+	cases := map[string]struct {
+		args       []string
+		objects    []runtime.Object
+		wantErr    error
+		wantStdout string
+		wantStderr string
+	}{
+		"None": {wantStderr: "None of 0 Pods was admitted without the webhook.\n"},
+		"NoneAsJSON": {
+			args:       []string{"-o=json"},
+			wantStdout: "{\n  \"missed\": [],\n  \"uncertain\": []\n}\n",
+			wantStderr: "None of 0 Pods was admitted without the webhook.\n",
+		},
+		"Table": {
+			objects: missedWorld(), args: []string{"-A"}, wantErr: errFindings,
+			wantStdout: `
+NAMESPACE   POD       OWNER            NODE     AGE   MISSING
+bank        bare      <none>           node-1   90m   account
+shop        running   ReplicaSet/web   <none>   90m   token
+shop        young     <none>           <none>   90m   token (uncertain)
+`,
+			wantStderr: "2 of 4 Pods were admitted without the webhook." + tip + uncertain + "\n",
+		},
+		"Namespace": {
+			objects: missedWorld(), args: []string{"-n=bank"}, wantErr: errFindings,
+			wantStdout: `
+NAMESPACE   POD    OWNER    NODE     AGE   MISSING
+bank        bare   <none>   node-1   90m   account
+`,
+			wantStderr: "1 of 1 Pods were admitted without the webhook." + tip + "\n",
+		},
+		"Recreate": {
+			objects: missedWorld(), args: []string{"--recreate"}, wantErr: errFindings,
+			wantStdout: `
+NAMESPACE   POD       OWNER            NODE     AGE   MISSING   RESULT
+bank        bare      <none>           node-1   90m   account   left: no controller owns it
+shop        running   ReplicaSet/web   <none>   90m   token     left: ReplicaSet/web is gone
+shop        young     <none>           <none>   90m   token (uncertain)
+`,
+			wantStderr: "0 of 2 Pods are replaced, 2 still lack something." + uncertain + "\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stdout, stderr, err := runMissed(t, fake.NewClientset(tc.objects...), tc.args...)
+			if !errors.Is(err, tc.wantErr) {
+				t.Errorf("error %v, want %v", err, tc.wantErr)
+			}
+			if diff := cmp.Diff(strings.TrimPrefix(tc.wantStdout, "\n"), stdout); diff != "" {
+				t.Errorf("stdout (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.wantStderr, stderr); diff != "" {
+				t.Errorf("stderr (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The plugin's own configuration is asked for, because it says what Pods are owed.
+func TestMissedCommandConfiguration(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "admission.yaml")
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n" +
+		"- name: ServiceAccount\n  configuration: {mountServiceAccountToken: false}\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, err := runMissed(t, fake.NewClientset(missedWorld()...), "--admission-control-config-file="+file)
+	if !errors.Is(err, errFindings) || strings.Contains(stdout, "token") || !strings.Contains(stdout, "account") {
+		t.Errorf("error %v, want findings, and accounts only:\n%s", err, stdout)
+	}
+}
+
+func TestMissedCommandFails(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("boom")
+	})
+	stdout, stderr, err := runMissed(t, client)
+	const want = "look for Pods that were admitted without the webhook: list Pods: boom"
+	if err == nil || err.Error() != want || stdout+stderr != "" {
+		t.Errorf("error %v and output %q, want %q and none", err, stdout+stderr, want)
+	}
+}
+
+func TestMissedCommandLine(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"Output":     {args: []string{"-o=wide"}, want: "Error: --output \"wide\" must be one of \"table\", \"json\", \"yaml\"\n"},
+		"Namespaces": {args: []string{"-A", "-n=shop"}, want: "Error: --namespace \"shop\" and --all-namespaces exclude each other\n"},
+		"DryRun":     {args: []string{"--dry-run"}, want: "Error: --dry-run true is for --recreate; without that nothing is changed\n"},
+		"Wait":       {args: []string{"--wait=0"}, want: "Error: --wait 0s must be greater than 0\n"},
+		"PodToken":   {args: []string{"--pod-token=none"}, want: "Error: --pod-token \"none\" must be one of \"projected\", \"secret\"\n"},
+		"File":       {args: []string{"--admission-control-config-file=testdata/none"}, want: "Error: --admission-control-config-file: "},
+		"Connection": {args: []string{"--kubeconfig=testdata/none"}, want: "Error: --kubeconfig \"testdata/none\": "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, append([]string{"webhook", "missed"}, tc.args...)...)
+			if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) {
+				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
+			}
+		})
+	}
+}
+
+func runMissed(t *testing.T, client kubernetes.Interface, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd := newWebhookCommand(func(*ConnectionOptions) (kubernetes.Interface, error) { return client, nil })
+	cmd.SetArgs(append([]string{"missed"}, args...))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errOut)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}

@@ -55,7 +55,7 @@ type Scanner struct {
 
 	mu         sync.Mutex
 	registered bool
-	due        bool
+	due        bool // registered, and not scanned since
 
 	// Only the goroutine of Run uses what follows.
 	failed int    // scans in a row
@@ -75,7 +75,7 @@ func (s *Scanner) Registration(state registration.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registered = state == registration.Registered
-	s.due = s.due || s.registered
+	s.due = s.registered
 	select {
 	case s.woken <- struct{}{}:
 	default: // it will look anyway
@@ -103,7 +103,7 @@ func (s *Scanner) Run(ctx context.Context) error {
 func (s *Scanner) awaitDue(ctx context.Context) bool {
 	for {
 		s.mu.Lock()
-		due := s.due && s.registered
+		due := s.due
 		s.mu.Unlock()
 		if due {
 			return true
@@ -116,21 +116,20 @@ func (s *Scanner) awaitDue(ctx context.Context) bool {
 	}
 }
 
-// begin tells whether the registration is still there. A change from then on makes
-// another scan due.
+// begin tells whether the scan is still due. A change from then on makes another one due.
 func (s *Scanner) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.registered {
-		s.due = false
-	}
-	return s.registered
+	due := s.due
+	s.due = false
+	return due
 }
 
+// again is for a scan that has failed.
 func (s *Scanner) again() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.due = true
+	s.due = s.registered
 }
 
 // pause tells whether it ended before ctx did.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/json"
 
@@ -55,6 +56,7 @@ func TestOwed(t *testing.T) {
 		reason  string
 		config  Config
 		account *corev1.ServiceAccount
+		mirror  bool
 		pod     corev1.PodSpec
 		want    Owed
 	}{
@@ -65,6 +67,10 @@ func TestOwed(t *testing.T) {
 		"AccountIsGone": {
 			reason: "such a Pod would be refused", config: DefaultConfig(),
 			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
+		},
+		"Mirror": {
+			account: someone, config: DefaultConfig(), mirror: true,
+			pod: corev1.PodSpec{Containers: []corev1.Container{{}}},
 		},
 		"OldFieldOnly": {
 			account: someone, config: DefaultConfig(), want: Owed{Token: true},
@@ -97,7 +103,11 @@ func TestOwed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, tc.config.Owed(&corev1.Pod{Spec: tc.pod}, tc.account)); diff != "" {
+			pod := &corev1.Pod{Spec: tc.pod}
+			if tc.mirror {
+				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, "")
+			}
+			if diff := cmp.Diff(tc.want, tc.config.Owed(pod, tc.account)); diff != "" {
 				t.Errorf("%s\nowed (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -37,6 +37,9 @@ func TestRBAC(t *testing.T) {
 		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")
 	manager := startManager(t, binary, cluster, flags)
 
+	awaitLogs(t, manager, "Looked for Pods that were admitted without the webhook")
+	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+kubeconfig+"'")
+
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
 	// Looks up a namespace, an account and a Pod that are in no cache.
 	shell.must(t, "kubectl -n none create configmap x 2>&1 | tee /dev/stderr | grep 'namespaces \"none\" not found'",

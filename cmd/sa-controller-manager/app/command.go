@@ -63,7 +63,7 @@ var errReported = errors.New("reported")
 
 // Main runs the command line args and returns the exit code of the process: 0,
 // or 1 for bad flags and for failures at run time, as every Kubernetes
-// component does. It returns when ctx ends and the manager has stopped. Errors
+// component does, or 2 if the command has found what it looks for. It returns when ctx ends and the manager has stopped. Errors
 // go to stderr or, once logging is set up, to the log, and only once.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return execute(ctx, Run, args, stdout, stderr)

@@ -44,6 +44,7 @@ are not looked at then: a key file that is missing or holds the wrong thing is r
 |---|---|
 | 0 | stopped as asked (SIGTERM or SIGINT), or the help or the version was printed |
 | 1 | a mistake in the command line, or a failure at run time, as in every Kubernetes component |
+| 2 | ` + "`webhook missed`" + ` has found Pods, or left some as they were |
 
 A second signal ends the process at once.
 `

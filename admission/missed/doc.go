@@ -15,17 +15,19 @@
 //     every Pod, and so does kube-apiserver's own.
 //   - A Pod that names an account and mounts a token nowhere, although Pod and account
 //     want it, is one too. But what counts is what the account wanted when the Pod was
-//     created, and only its creation and its managedFields tell about that. An account
-//     that is younger than the Pod, or that somebody has changed since, makes the Pod
-//     an uncertain one, unless the Pod itself insists on a token.
+//     created, and only its managedFields tell about that. An account that somebody has
+//     changed since makes the Pod an uncertain one, unless the Pod itself insists on a
+//     token. An account that is younger than the Pod does not: the plugin would have
+//     refused a Pod whose account does not exist.
 //   - A Pod in which one container has a token and another has none is no miss: the
 //     other one was added by somebody who came later.
 //
 // No misses are Pods that want no token, that bring their own, that have ended or are
 // about to, mirror pods, and those of namespaces that the registration excludes. What
 // cannot be told at all: which pull secrets an account had, whether a token Secret
-// existed where none is required, what an account wanted that is gone, and that somebody
-// took automountServiceAccountToken: false back in a way that left no trace.
+// existed where none is required, what an account wanted that is gone or was deleted and
+// made anew, and that somebody took automountServiceAccountToken: false back in a way that
+// left no trace.
 //
 // Finder lists Pods in pages and keeps nothing. Scanner has it do so on the leader, once
 // after each time that the registration has become right; in between it sends nothing.

@@ -45,12 +45,13 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// changedSince tells whether the account may have wanted something else at that time.
+// changedSince tells whether the account may have wanted something else at that time. An
+// account that did not exist yet wanted nothing: the plugin would have refused the Pod.
 // Times in the API are whole seconds. What happens within one, as when both are applied
 // together, counts as no change.
 func changedSince(account *corev1.ServiceAccount, then metav1.Time) bool {
 	if then.Before(&account.CreationTimestamp) {
-		return true
+		return false
 	}
 	for _, entry := range account.ManagedFields {
 		if entry.Time != nil && then.Before(entry.Time) && !onlyReferences(entry) {

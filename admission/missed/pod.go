@@ -50,7 +50,7 @@ type Owner struct {
 	UID        types.UID `json:"uid"`
 }
 
-// Owner as people write it.
+// String is how people write it.
 func (o *Owner) String() string { return o.Kind + "/" + o.Name }
 
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }

@@ -60,55 +60,58 @@ type Recreator struct {
 	Progress func(pod *Pod, what string)
 }
 
-// errInVain ends a run: whoever admits Pods does not give them what they are owed.
-var errInVain = errors.New("not tried: the one before is no better than it was")
-
 // Run tells done about each Pod. An error means that the API could not be asked, and
 // ends it.
 func (r Recreator) Run(ctx context.Context, pods []Pod, done func(*Pod, Result)) error {
-	keepers := &keepers{r.Client, map[types.UID]int{}}
-	trials := map[string]error{}
-	var stop error
+	run := &run{Recreator: r, keepers: keepers{r.Client, map[types.UID]int{}}, trials: map[string]error{}}
 	for i := range pods {
 		pod := &pods[i]
-		result, err := r.one(ctx, pod, keepers, trials, stop)
+		result, err := run.one(ctx, pod)
 		if err != nil {
 			return fmt.Errorf("have Pod %s created anew: %w", pod, err)
 		}
-		if result.State == InVain {
-			stop = errInVain
-		}
+		run.inVain = run.inVain || result.State == InVain
 		done(pod, result)
 	}
 	return nil
 }
 
-func (r Recreator) one(ctx context.Context, pod *Pod, keepers *keepers, trials map[string]error, stop error) (Result, error) {
-	refusal, err := keepers.refusal(ctx, pod)
+// run is what has been learned so far.
+type run struct {
+	Recreator
+
+	keepers keepers
+	trials  map[string]error // by namespace
+	inVain  bool             // a new Pod was no better than the old one
+}
+
+func (r *run) one(ctx context.Context, pod *Pod) (Result, error) {
+	refusal, err := r.keepers.refusal(ctx, pod)
 	if err != nil || refusal != "" {
 		return Result{Left, refusal}, err
 	}
-	if stop != nil {
-		return Result{Left, stop.Error()}, nil
+	if r.inVain {
+		return Result{Left, "not tried: another one was no better than before"}, nil
 	}
-	if _, known := trials[pod.Namespace]; !known {
-		trials[pod.Namespace] = r.try(ctx, pod.Namespace)
+	if _, known := r.trials[pod.Namespace]; !known {
+		r.trials[pod.Namespace] = r.try(ctx, pod.Namespace)
 	}
-	if err := trials[pod.Namespace]; err != nil {
+	if err := r.trials[pod.Namespace]; err != nil {
 		return Result{Left, err.Error()}, ctx.Err()
 	}
 	if r.DryRun {
 		return Result{Planned, pod.Owner.String() + " creates it anew"}, nil
 	}
-	if pod.Owner.Kind == "Job" {
-		keepers.evicted[pod.Owner.UID]++
+	result, err := r.replace(ctx, pod)
+	if result.State != Left && result.State != Gone && pod.Owner.Kind == "Job" {
+		r.keepers.evicted[pod.Owner.UID]++
 	}
-	return r.replace(ctx, pod)
+	return result, err
 }
 
 // try tells why Pods of the namespace would be no better now. It creates one with
 // dryRun, so that nobody's Pod has to go for it.
-func (r Recreator) try(ctx context.Context, namespace string) error {
+func (r *run) try(ctx context.Context, namespace string) error {
 	pod, err := r.Client.CoreV1().Pods(namespace).Create(ctx, registration.TrialPod(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return fmt.Errorf("a trial Pod is refused: %w", err)

@@ -137,7 +137,7 @@ func TestRecreate(t *testing.T) {
 			change: func(c *controllers) { c.successor = func() *corev1.Pod { return web("new") } },
 			want: []string{
 				"shop/a no-better: new-1 lacks its account, token",
-				"shop/b left: not tried: the one before is no better than it was",
+				"shop/b left: not tried: another one was no better than before",
 				"shop/bare left: no controller owns it",
 			},
 		},

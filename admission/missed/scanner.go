@@ -174,6 +174,9 @@ func (s *Scanner) report(found Found) {
 	if n := len(found.Missed); n > eventLimit {
 		note += fmt.Sprintf("; %d have Events of their own", eventLimit)
 	}
+	if n := len(found.Uncertain); n > 0 {
+		note += fmt.Sprintf("; uncertain are %d more", n)
+	}
 	s.config.Warn(s.config.Process, "PodsMissed", "Scan", note)
 }
 

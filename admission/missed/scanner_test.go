@@ -142,12 +142,15 @@ func TestScanReports(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		pods   int
+		unsure bool
 		events int
 		tail   string
 	}{
-		"None": {},
-		"One":  {pods: 1, events: 2, tail: "webhook missed --recreate"},
-		"Many": {pods: eventLimit + 1, events: eventLimit + 1, tail: "; 100 have Events of their own"},
+		"None":         {},
+		"Unsure":       {unsure: true},
+		"One":          {pods: 1, events: 2, tail: "webhook missed --recreate"},
+		"OneAndUnsure": {pods: 1, unsure: true, events: 2, tail: "; uncertain are 1 more"},
+		"Many":         {pods: eventLimit + 1, events: eventLimit + 1, tail: "; 100 have Events of their own"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -158,6 +161,10 @@ func TestScanReports(t *testing.T) {
 					if err := w.Tracker().Add(newPod(named("shop", fmt.Sprintf("pod-%03d", i)))); err != nil {
 						t.Fatal(err)
 					}
+				}
+				if tc.unsure {
+					_ = w.Tracker().Add(accountNamed("shop", "someone", changed(time.Hour, `{"f:automountServiceAccountToken":{}}`)))
+					_ = w.Tracker().Add(newPod(named("shop", "unsure"), of("someone")))
 				}
 				s, registry := scanning(t, w)
 				s.Registration(registration.Registered)

@@ -32,15 +32,17 @@ func missedWorld() []runtime.Object {
 		}
 	}
 	old := metav1.ObjectMeta{Namespace: "shop", Name: "old"}
-	young := metav1.ObjectMeta{Namespace: "shop", Name: "young", CreationTimestamp: now}
+	changed := metav1.ObjectMeta{Namespace: "shop", Name: "changed", ManagedFields: []metav1.ManagedFieldsEntry{{
+		Manager: "kubectl", Time: &now, FieldsV1: metav1.NewFieldsV1(`{"f:automountServiceAccountToken":{}}`),
+	}}}
 	bare, running := pod("bank", "bare", ""), pod("shop", "running", "old")
 	bare.Spec.NodeName = "node-1"
 	running.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: new(true)}}
 	none := pod("shop", "none", "old")
 	none.Spec.AutomountServiceAccountToken = new(false)
 	return []runtime.Object{
-		&corev1.ServiceAccount{ObjectMeta: old}, &corev1.ServiceAccount{ObjectMeta: young},
-		bare, running, pod("shop", "young", "young"), none,
+		&corev1.ServiceAccount{ObjectMeta: old}, &corev1.ServiceAccount{ObjectMeta: changed},
+		bare, running, pod("shop", "unsure", "changed"), none,
 	}
 }
 
@@ -67,7 +69,7 @@ func TestMissedCommand(t *testing.T) {
 NAMESPACE   POD       OWNER            NODE     AGE   MISSING
 bank        bare      <none>           node-1   90m   account
 shop        running   ReplicaSet/web   <none>   90m   token
-shop        young     <none>           <none>   90m   token (uncertain)
+shop        unsure    <none>           <none>   90m   token (uncertain)
 `,
 			wantStderr: "2 of 4 Pods were admitted without the webhook." + tip + uncertain + "\n",
 		},
@@ -85,7 +87,7 @@ bank        bare   <none>   node-1   90m   account
 NAMESPACE   POD       OWNER            NODE     AGE   MISSING   RESULT
 bank        bare      <none>           node-1   90m   account   left: no controller owns it
 shop        running   ReplicaSet/web   <none>   90m   token     left: ReplicaSet/web is gone
-shop        young     <none>           <none>   90m   token (uncertain)
+shop        unsure    <none>           <none>   90m   token (uncertain)
 `,
 			wantStderr: "0 of 2 Pods are replaced, 2 still lack something." + uncertain + "\n",
 		},

@@ -165,7 +165,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 		return nil // orphans now, which the secret keys see to
 	}
 	for _, secret := range surplus {
-		if references(live, secret.Name) || c.written.outdated(secret) {
+		if view.References(live, secret.Name) || c.written.outdated(secret) {
 			continue
 		}
 		if _, err := c.delete(ctx, secret, deletedSurplus); err != nil {

@@ -33,7 +33,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *view.TokenSecret) e
 	if err != nil {
 		return err
 	}
-	if owns(live, secret) {
+	if secret.BelongsTo(live) {
 		klog.FromContext(ctx).V(2).Info("Account exists, the cache is behind", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(live))
 		c.secretLoop.AddAfter(name, behindRetry)
 		return nil

@@ -89,12 +89,6 @@ func examine(secret *view.TokenSecret, account *corev1.ServiceAccount, keys *sig
 	return warning{}
 }
 
-// owns tells whether secret belongs to account, going by the annotations.
-func owns(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
-	return account != nil && account.Name == secret.AccountName &&
-		(secret.AccountUID == "" || secret.AccountUID == account.UID)
-}
-
 // mayWait tells whether an orphan may be one that was applied before its account:
 // a Secret that never belonged to anybody has neither a UID nor a token.
 func mayWait(secret *view.TokenSecret) bool {
@@ -120,16 +114,10 @@ func planAccount(account *corev1.ServiceAccount, secrets []*view.TokenSecret) ac
 	if account.DeletionTimestamp != nil {
 		return accountPlan{satisfied: true}
 	}
-	var plan accountPlan
+	plan := accountPlan{satisfied: Own(account, secrets) != nil}
 	var unreferenced []*view.TokenSecret
 	for _, secret := range secrets {
-		if secret.Terminating() || secret.InvalidSince() || secret.AccountUID != account.UID {
-			continue
-		}
-		switch {
-		case references(account, secret.Name):
-			plan.satisfied = true
-		case secret.AutoCreated():
+		if serves(account, secret) && secret.AutoCreated() && !view.References(account, secret.Name) {
 			unreferenced = append(unreferenced, secret)
 		}
 	}
@@ -150,8 +138,4 @@ func oldestFirst(a, b *view.TokenSecret) int {
 		return byAge
 	}
 	return strings.Compare(a.Name, b.Name)
-}
-
-func references(account *corev1.ServiceAccount, secret string) bool {
-	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
 }

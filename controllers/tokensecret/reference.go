@@ -46,7 +46,7 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 	if account == nil || (key.AccountUID != "" && key.AccountUID != account.UID) {
 		return nil
 	}
-	if !references(account, key.Secret.Name) {
+	if !view.References(account, key.Secret.Name) {
 		if made, ok := c.pending.get(name, account.UID); ok && made.secret == key.Secret.Name {
 			return errAccountBehind
 		}

@@ -35,7 +35,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		return nil
 	}
 	account := c.account(cache.NewObjectName(name.Namespace, secret.AccountName))
-	if !owns(account, secret) {
+	if !secret.BelongsTo(account) {
 		return c.syncOrphan(ctx, secret)
 	}
 	c.waiting.forget(name)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +26,17 @@ const (
 	// InvalidSinceLabel is put on a token Secret that the legacy token cleaner has
 	// switched off; kube-apiserver refuses its token (pkg/serviceaccount/legacy.go).
 	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
+
+	// LastUsedLabel holds the day on which kube-apiserver last saw the Secret's
+	// token, also one that it refused for its InvalidSinceLabel.
+	LastUsedLabel = "kubernetes.io/legacy-token-last-used"
+
+	// KeepAnnotation exempts a token Secret from the legacy token cleaner.
+	KeepAnnotation = "sa-controller-manager/keep"
 )
 
 // keptLabels are the labels of a token Secret that decisions depend on.
-var keptLabels = []string{AutoCreatedLabel, InvalidSinceLabel}
+var keptLabels = []string{AutoCreatedLabel, InvalidSinceLabel, LastUsedLabel}
 
 // TokenSecret is what is kept of a Secret of type
 // kubernetes.io/service-account-token. Of the metadata that is identity, times
@@ -41,6 +49,9 @@ type TokenSecret struct {
 	// no ServiceAccount can have the name that is written there.
 	AccountName string
 	AccountUID  types.UID
+
+	// Keep: the legacy token cleaner is to leave the Secret alone.
+	Keep bool
 
 	Immutable    bool
 	HasCA        bool
@@ -73,6 +84,11 @@ func (s *TokenSecret) InvalidSince() bool { return s.Labels[InvalidSinceLabel] !
 // AutoCreated tells whether the Secret bears our marker.
 func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
 
+// BelongsTo tells whether the annotations name account, and no other UID than its.
+func (s *TokenSecret) BelongsTo(account *corev1.ServiceAccount) bool {
+	return account != nil && account.Name == s.AccountName && (s.AccountUID == "" || s.AccountUID == account.UID)
+}
+
 // Reference identifies the Secret in an Event.
 func (s *TokenSecret) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
@@ -101,6 +117,7 @@ func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
 			Labels:            keepLabels(secret.Labels),
 		},
 		AccountUID:   types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]),
+		Keep:         wantsKeeping(secret.Annotations),
 		Immutable:    secret.Immutable != nil && *secret.Immutable,
 		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
 	}
@@ -137,6 +154,14 @@ func (s *TokenSecret) observeToken(data string) {
 	if mismatch := token.Mismatch(account, s.Name); mismatch != "" {
 		s.Finding = "data.token is not for this Secret: " + mismatch
 	}
+}
+
+// wantsKeeping takes every value but a clear no for a yes: what is deleted by
+// mistake does not come back.
+func wantsKeeping(annotations map[string]string) bool {
+	value, given := annotations[KeepAnnotation]
+	keep, err := strconv.ParseBool(value)
+	return given && (keep || err != nil)
 }
 
 func keepLabels(labels map[string]string) map[string]string {

@@ -243,11 +243,37 @@ func TestObserveMetadata(t *testing.T) {
 
 		"Labels": {
 			reason: "only those that decide something are kept",
-			secret: labelled(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", "app": "shop", "kubernetes.io/legacy-token-last-used": "2025-01-02"}),
-			want:   seenLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02"}),
+			secret: labelled(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02", "app": "shop"}),
+			want:   seenLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02"}),
 		},
 		"ForeignLabels": {reason: "an empty map costs memory", secret: labelled(map[string]string{"app": "shop"}), want: seenLabels(nil)},
 	})
+}
+
+func TestKeepAnnotation(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]string
+		want        bool
+	}{
+		"None":    {want: false},
+		"Other":   {annotations: map[string]string{"example.com/keep": "true"}, want: false},
+		"True":    {annotations: map[string]string{KeepAnnotation: "true"}, want: true},
+		"False":   {annotations: map[string]string{KeepAnnotation: "false"}, want: false},
+		"Empty":   {reason: "kubectl annotate secret x sa-controller-manager/keep=", annotations: map[string]string{KeepAnnotation: ""}, want: true},
+		"Unclear": {reason: "a yes, because a deletion cannot be undone", annotations: map[string]string{KeepAnnotation: "yes"}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := tokenSecret()
+			secret.Annotations = tc.annotations
+			if got := ObserveTokenSecret(secret).Keep; got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
 }
 
 func TestTokenSecretAnswers(t *testing.T) {

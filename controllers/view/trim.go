@@ -67,3 +67,8 @@ func ReferenceWrittenByTokenController(account *corev1.ServiceAccount, secret st
 		return written && slices.Contains(tokenControllers, entry.Manager)
 	})
 }
+
+// References tells whether account's secrets list names secret.
+func References(account *corev1.ServiceAccount, secret string) bool {
+	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
+}

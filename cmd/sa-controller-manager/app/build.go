@@ -72,6 +72,9 @@ func (m *manager) buildControllers(ctx context.Context) error {
 		m.accounts = serviceaccount.New(m.clients.main, m.view, m.options.Tokens.ServiceAccounts, loops)
 		m.controllers = append(m.controllers, controller{ServiceAccountController, m.accounts.Run})
 	}
+	if set.Enabled(LegacyServiceAccountTokenCleaner) {
+		m.buildTokenCleaner(logger, loops)
+	}
 	if !set.Enabled(ServiceAccountTokenController) {
 		return nil
 	}

@@ -39,7 +39,7 @@ func knownControllers() []knownController {
 		{ServiceAccountController, "serviceaccount", servedHere},
 		{ServiceAccountTokenController, "serviceaccount-token", servedHere},
 		{RootCACertificatePublisher, "root-ca-cert-publisher", plannedHere},
-		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", plannedHere},
+		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", servedHere},
 
 		// Workloads.
 		{name: "cronjob-controller", alias: "cronjob"},

@@ -15,6 +15,7 @@ func TestParseControllers(t *testing.T) {
 	const (
 		accounts = ServiceAccountController
 		secrets  = ServiceAccountTokenController
+		cleaner  = LegacyServiceAccountTokenCleaner
 	)
 	cases := map[string]struct {
 		reason    string
@@ -22,29 +23,35 @@ func TestParseControllers(t *testing.T) {
 		want      []string
 		notRun    []string
 	}{
-		"Default":       {selectors: "*", want: []string{accounts, secrets}},
+		"Default":       {selectors: "*", want: []string{accounts, secrets, cleaner}},
 		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
 		"ByName":        {selectors: "serviceaccount-token-controller", want: []string{secrets}},
 		"ByAlias":       {selectors: "serviceaccount-token", want: []string{secrets}},
-		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets}},
-		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets}},
-		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets}},
+		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, cleaner}},
+		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, cleaner}},
+		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, cleaner}},
 		"OnlyOff":       {reason: "no star, nothing else on", selectors: "-serviceaccount"},
 		"OnlyOthers":    {selectors: "namespace", notRun: []string{"namespace-controller"}},
-		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets}},
+		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, cleaner}},
 		"FirstOnWins":   {selectors: "serviceaccount,-serviceaccount", want: []string{accounts}},
-		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets}},
+		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, cleaner}},
 		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},
 		"Twice":         {selectors: "serviceaccount,serviceaccount-controller", want: []string{accounts}},
 		"Kubeadm": {
 			selectors: "*,bootstrapsigner,tokencleaner",
-			want:      []string{accounts, secrets},
+			want:      []string{accounts, secrets, cleaner},
 			notRun:    []string{"bootstrap-signer-controller", "token-cleaner-controller"},
 		},
 		"Planned": {
 			reason:    "KCM's own names for what is not built yet",
-			selectors: "legacy-service-account-token-cleaner,root-ca-cert-publisher",
-			notRun:    []string{LegacyServiceAccountTokenCleaner, RootCACertificatePublisher},
+			selectors: "root-ca-cert-publisher",
+			notRun:    []string{RootCACertificatePublisher},
+		},
+		"TwoCleaners": {
+			reason:    "the one with the short alias is about bootstrap tokens",
+			selectors: "legacy-service-account-token-cleaner,tokencleaner",
+			want:      []string{cleaner},
+			notRun:    []string{"token-cleaner-controller"},
 		},
 		"NotRunOnce":       {selectors: "ttl,ttl-controller", notRun: []string{"ttl-controller"}},
 		"NotRunThenOff":    {selectors: "ttl,-ttl", notRun: []string{"ttl-controller"}},
@@ -72,7 +79,7 @@ func TestParseControllers(t *testing.T) {
 			if diff := cmp.Diff(tc.notRun, set.NotRun()); diff != "" {
 				t.Errorf("%s\nnamed and not run (-want +got):\n%s", tc.reason, diff)
 			}
-			for _, name := range []string{accounts, secrets} {
+			for _, name := range []string{accounts, secrets, cleaner} {
 				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
 					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
 				}

@@ -17,6 +17,7 @@ type Options struct {
 	LeaderElection LeaderElectionOptions
 	Keys           KeyOptions
 	Tokens         TokenOptions
+	Cleaner        CleanerOptions
 	Admission      AdmissionOptions
 	Webhook        WebhookOptions
 	SecureServing  SecureServingOptions
@@ -32,6 +33,7 @@ func NewOptions() *Options {
 		LeaderElection: newLeaderElectionOptions(),
 		Keys:           newKeyOptions(),
 		Tokens:         newTokenOptions(),
+		Cleaner:        newCleanerOptions(),
 		Admission:      newAdmissionOptions(),
 		Webhook:        newWebhookOptions(),
 		SecureServing:  newSecureServingOptions(),
@@ -60,6 +62,7 @@ func (o *Options) groups() []namedGroup {
 		{"connection", &o.Connection},
 		{"service account key", &o.Keys},
 		{"service account token", &o.Tokens},
+		{"legacy token cleaner", &o.Cleaner},
 		{"controller", &o.Generic},
 		{"admission plugin", &o.Admission},
 		{"admission webhook", &o.Webhook},

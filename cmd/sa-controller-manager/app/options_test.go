@@ -6,6 +6,7 @@ package app
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -66,6 +67,7 @@ func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
 		"--controllers=*,bootstrapsigner,tokencleaner", "--min-resync-period=8h",
 		"--leader-elect=false", "--leader-elect-resource-name=other",
 		"--service-account-private-key-file=sa.key", "--root-ca-file=ca.crt", "--concurrent-serviceaccount-token-syncs=7",
+		"--legacy-service-account-token-clean-up-period=720h",
 		"--bind-address=127.0.0.1", "--secure-port=10257",
 		"-v=4", "--vmodule=a=1", "--logging-format=text",
 	)
@@ -77,6 +79,7 @@ func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
 		o.Generic.Controllers, o.Generic.MinResyncPeriod.String(),
 		o.LeaderElection.LeaderElect, o.LeaderElection.ResourceName,
 		o.Keys.PrivateKeyFile, o.Keys.RootCAFile, o.Tokens.ConcurrentSyncs,
+		o.Cleaner,
 		o.SecureServing.hostPort(),
 	}
 	want := []any{
@@ -84,6 +87,7 @@ func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
 		[]string{"*", "bootstrapsigner", "tokencleaner"}, "8h0m0s",
 		false, "other",
 		"sa.key", "ca.crt", int32(7),
+		CleanerOptions{Period: 720 * time.Hour},
 		"127.0.0.1:10257",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,0 +1,119 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// mark labels the very version of the Secret that was decided on, and says what has
+// become of the decision. One that has changed since is for the next round.
+func (c *Controller) mark(ctx context.Context, secret *view.TokenSecret) (decision, error) {
+	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KRef(secret.Namespace, secret.AccountName),
+		"lastUsed", lastUse(secret))
+	if c.DryRun {
+		logger.Info("Would mark legacy token invalid, but for the dry run")
+		c.tellMarked(secret)
+		return mark, nil
+	}
+	patch, err := json.Marshal(markPatch{Metadata: markMetadata{
+		UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+		Labels: map[string]string{view.InvalidSinceLabel: c.round.today()},
+	}})
+	if err != nil {
+		return "", err
+	}
+	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: view.FieldManager})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return keepChanged, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("mark token secret %s/%s invalid: %w", secret.Namespace, secret.Name, err)
+	}
+	logger.Info("Marked legacy token invalid", "invalidSince", c.round.today())
+	c.Metrics.marked.Inc()
+	c.tellMarked(secret)
+	return mark, nil
+}
+
+// markPatch is a JSON merge patch. kube-apiserver answers 409 if UID or
+// resourceVersion is not the object's.
+type markPatch struct {
+	Metadata markMetadata `json:"metadata"`
+}
+
+type markMetadata struct {
+	UID             types.UID         `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Labels          map[string]string `json:"labels"`
+}
+
+// remove deletes a Secret that is still to be deleted when it and its account are
+// read live.
+func (c *Controller) remove(ctx context.Context, cached *view.TokenSecret, mounted names) (decision, error) {
+	secret, account, err := c.live(ctx, cached)
+	if err != nil {
+		return "", err
+	}
+	if secret == nil || secret.UID != cached.UID {
+		return keepChanged, nil
+	}
+	if again := c.round.plan(c.observe(secret, account, mounted)); again != remove {
+		if again == mark {
+			return keepChanged, nil // somebody took the mark off, and is owed a full period
+		}
+		return again, nil
+	}
+	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KObj(account),
+		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[view.InvalidSinceLabel])
+	if c.DryRun {
+		logger.Info("Would delete legacy token, but for the dry run")
+		c.tellRemoved(secret)
+		return remove, nil
+	}
+	err = c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
+	})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return keepChanged, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("delete token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	logger.Info("Deleted legacy token")
+	c.Metrics.removed.Inc()
+	c.tellRemoved(secret)
+	return remove, nil
+}
+
+// live asks the apiserver itself for the Secret and its account. Either is nil if
+// it does not exist. The token goes no further than this function.
+func (c *Controller) live(ctx context.Context, cached *view.TokenSecret) (*view.TokenSecret, *corev1.ServiceAccount, error) {
+	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("look up token secret %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	account, err := c.Client.CoreV1().ServiceAccounts(cached.Namespace).Get(ctx, cached.AccountName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return view.ObserveTokenSecret(secret), nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("look up service account %s/%s: %w", cached.Namespace, cached.AccountName, err)
+	}
+	return view.ObserveTokenSecret(secret), account, nil
+}

@@ -1,0 +1,234 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package legacytokencleaner takes legacy tokens that nobody uses any more out of
+// service: it marks their Secrets invalid, so that kube-apiserver refuses the
+// token, and deletes them after another period (KEP-2799; upstream:
+// pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go). It has
+// nothing to do with KCM's tokencleaner, which is about bootstrap tokens.
+//
+// A round begins at the start and every 24 hours. It surveys the cached token
+// Secrets, and queues each namespace that has candidates. A namespace's sync lists
+// its Pods, page by page, and then decides and acts on one candidate after the
+// other. All is done by one worker and on the leader only.
+//
+// No state outlives the process. What a round has done is on the Secrets
+// themselves, as dates: whoever runs the next round, however soon, finds nothing
+// left to do.
+//
+// Only Secrets that an account references are ever touched; what a user made stays.
+// Nothing is written without UID and resourceVersion as precondition, and nothing
+// is deleted before Secret and account have been read live.
+package legacytokencleaner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/view"
+)
+
+const (
+	queueName = "legacy_service_account_token_cleaner"
+
+	// interval is upstream's, which no flag changes either.
+	interval = 24 * time.Hour
+
+	// wholeCluster is the key that begins a round. All others are namespaces.
+	wholeCluster = metav1.NamespaceAll
+)
+
+// Config is what a Controller needs. Clock may be nil.
+type Config struct {
+	Client   kubernetes.Interface
+	View     *view.View
+	Recorder *events.Recorder
+	Metrics  *Metrics
+	Loops    *loop.Metrics
+
+	// Period is how long a token must be unused before it is marked, and how long
+	// it must have been marked before it is deleted. It is greater than zero.
+	Period time.Duration
+	// DryRun tells what would be done and writes nothing but Events.
+	DryRun bool
+	// Auto: every account keeps one token Secret (tokensecret.Own).
+	Auto bool
+
+	Clock clock.WithTicker
+}
+
+// Controller is the cleaner. Build it with New before the view is started.
+type Controller struct {
+	Config
+
+	accounts corev1listers.ServiceAccountLister
+	secrets  view.TokenSecretLister
+	loop     *loop.Loop[string]
+
+	// round is what is under way. Only the loop's one worker looks at it.
+	round round
+}
+
+// New builds a controller that does not run yet.
+func New(config Config) *Controller {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	c := &Controller{Config: config}
+	c.accounts, _ = config.View.Accounts()
+	c.secrets, _ = config.View.TokenSecrets()
+	c.loop = loop.New(loop.Config[string]{
+		Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock,
+	})
+	return c
+}
+
+// Run works until ctx ends and returns when no sync is under way any more. The
+// view must be synced.
+func (c *Controller) Run(ctx context.Context) error {
+	c.loop.Add(wholeCluster)
+	c.loop.Run(ctx)
+	return nil
+}
+
+func (c *Controller) sync(ctx context.Context, key string) error {
+	if key == wholeCluster {
+		return c.begin(ctx)
+	}
+	return c.clean(ctx, key)
+}
+
+// begin surveys the cluster, unless it is too early to tell what is unused.
+func (c *Controller) begin(ctx context.Context) error {
+	when := newHorizon(c.Clock.Now(), c.Period)
+	why, err := c.idle(ctx, when)
+	if err != nil {
+		return err
+	}
+	c.round = round{horizon: when, candidates: map[string][]cache.ObjectName{}}
+	c.Metrics.begin(why)
+	if why != working {
+		klog.FromContext(ctx).Info("No legacy token is cleaned up", "reason", why, "next", when.now.Add(interval))
+	} else {
+		c.survey(ctx)
+	}
+	for namespace := range c.round.candidates {
+		c.loop.Add(namespace)
+	}
+	c.finish(ctx)
+	c.loop.AddAfter(wholeCluster, interval)
+	return nil
+}
+
+// survey decides on every token Secret but for what Pods have to say about it. What
+// it does not decide is a candidate.
+func (c *Controller) survey(ctx context.Context) {
+	for _, name := range c.secrets.Names() {
+		secret := c.secrets.Get(name)
+		if secret == nil {
+			continue
+		}
+		outcome := c.round.plan(c.observe(secret, c.account(secret), nil))
+		if outcome.acts() {
+			c.round.candidates[name.Namespace] = append(c.round.candidates[name.Namespace], name)
+			continue
+		}
+		c.settle(ctx, secret, outcome)
+	}
+}
+
+// clean decides on the candidates of one namespace and acts. Candidates that fail
+// are left for the next try.
+func (c *Controller) clean(ctx context.Context, namespace string) error {
+	candidates := c.round.candidates[namespace]
+	if len(candidates) == 0 {
+		return nil // of an earlier round
+	}
+	mounted, err := c.mountedSecrets(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	var failed []cache.ObjectName
+	var errs []error
+	for _, name := range candidates {
+		if err := c.cleanOne(ctx, name, mounted); err != nil {
+			failed, errs = append(failed, name), append(errs, err)
+		}
+	}
+	c.round.candidates[namespace] = failed
+	if len(failed) == 0 {
+		delete(c.round.candidates, namespace)
+	}
+	c.finish(ctx)
+	return errors.Join(errs...)
+}
+
+func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounted names) error {
+	secret := c.secrets.Get(name)
+	if secret == nil {
+		return nil // deleted meanwhile
+	}
+	account := c.account(secret)
+	outcome := c.round.plan(c.observe(secret, account, mounted))
+	var err error
+	switch outcome {
+	case mark:
+		outcome, err = c.mark(ctx, secret)
+	case remove:
+		outcome, err = c.remove(ctx, secret, mounted)
+	}
+	if err != nil {
+		return err
+	}
+	c.settle(ctx, secret, outcome)
+	return nil
+}
+
+// settle tells what was decided on a Secret in this round.
+func (c *Controller) settle(ctx context.Context, secret *view.TokenSecret, outcome decision) {
+	c.Metrics.decided(outcome)
+	klog.FromContext(ctx).V(5).Info("Decided on token secret", "secret", klog.KObj(secret), "decision", outcome)
+	if outcome == keepTried {
+		c.tellTried(secret)
+	}
+}
+
+// finish notes the end of a round, if it is at its end.
+func (c *Controller) finish(ctx context.Context) {
+	if len(c.round.candidates) > 0 {
+		return
+	}
+	c.Metrics.finish(c.Clock.Now())
+	klog.FromContext(ctx).V(2).Info("Round of the legacy token cleaner is over", "begun", c.round.now)
+}
+
+// observe puts together what plan decides from.
+func (c *Controller) observe(secret *view.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
+	seen := observed{secret: secret, account: account, mounted: mounted.has(secret.Name)}
+	if c.Auto && account != nil {
+		own := tokensecret.Own(account, c.secrets.OfAccount(cache.MetaObjectToName(account)))
+		seen.own = own != nil && own.UID == secret.UID
+	}
+	return seen
+}
+
+// account is the cached account that the Secret names, nil if there is none.
+func (c *Controller) account(secret *view.TokenSecret) *corev1.ServiceAccount {
+	account, err := c.accounts.ServiceAccounts(secret.Namespace).Get(secret.AccountName)
+	if err != nil {
+		return nil // a lister's only error is that there is none
+	}
+	return account
+}

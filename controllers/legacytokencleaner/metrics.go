@@ -1,0 +1,64 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics say what rounds have done and why one does nothing.
+type Metrics struct {
+	marked, removed metrics.CounterMetric
+	secrets         *metrics.GaugeVec
+	idle            *metrics.GaugeVec
+	finished        *metrics.Gauge
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	done := metrics.NewCounterVec(&metrics.CounterOpts{
+		Name:           "sacm_legacy_token_cleanups_total",
+		Help:           "Unused legacy tokens, by action: marked invalid, or deleted with their Secret.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"action"})
+	m := &Metrics{
+		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_legacy_token_cleaner_secrets",
+			Help: "Token Secrets by what the last round has decided: mark, delete, or the reason why it keeps them. " +
+				"In a dry run, what it would do.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"decision"}),
+		idle: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "sacm_legacy_token_cleaner_idle",
+			Help:           "1 for the reason why the last round did nothing, 0 for all others.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"reason"}),
+		finished: metrics.NewGauge(&metrics.GaugeOpts{
+			Name:           "sacm_legacy_token_cleaner_last_run_timestamp_seconds",
+			Help:           "When the last round was over, idle or not, in seconds since 1970; 0 if there was none.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	mustRegister(done, m.secrets, m.idle, m.finished)
+	m.marked, m.removed = done.WithLabelValues("marked"), done.WithLabelValues("deleted")
+	return m
+}
+
+// begin forgets what the round before has decided.
+func (m *Metrics) begin(why idleness) {
+	m.secrets.Reset()
+	for _, reason := range idlenesses() {
+		value := 0.0
+		if reason == why {
+			value = 1
+		}
+		m.idle.WithLabelValues(string(reason)).Set(value)
+	}
+}
+
+func (m *Metrics) decided(outcome decision) { m.secrets.WithLabelValues(string(outcome)).Inc() }
+
+func (m *Metrics) finish(at time.Time) { m.finished.Set(float64(at.Unix())) }

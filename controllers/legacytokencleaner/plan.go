@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// dateFormat is that of the labels, which count days of UTC.
+const dateFormat = time.DateOnly
+
+// decision is what becomes of a token Secret in a round. Its text is a value of a
+// metric's label.
+type decision string
+
+const (
+	mark   decision = "mark"
+	remove decision = "delete"
+
+	keepYoung        decision = "young"
+	keepTerminating  decision = "terminating"
+	keepUnreadable   decision = "last-used-invalid" // the label says no date
+	keepUsed         decision = "used"
+	keepTried        decision = "tried-while-invalid" // somebody has a refused token
+	keepNoAccount    decision = "no-account"
+	keepUnreferenced decision = "not-referenced" // so a user made it
+	keepOptedOut     decision = "opted-out"
+	keepOwn          decision = "own" // of --token-secrets=auto
+	keepMounted      decision = "mounted"
+	keepMarked       decision = "marked"  // not for long enough
+	keepChanged      decision = "changed" // since it was decided on; the next round looks again
+)
+
+func (d decision) acts() bool { return d == mark || d == remove }
+
+// round is one run over all token Secrets.
+type round struct {
+	horizon
+	// candidates are what is still to be decided, by namespace.
+	candidates map[string][]cache.ObjectName
+}
+
+// horizon is the time a round works with, however long it takes.
+type horizon struct {
+	now    time.Time
+	cutoff time.Time // a period ago
+}
+
+func newHorizon(now time.Time, period time.Duration) horizon {
+	now = now.UTC()
+	return horizon{now: now, cutoff: now.Add(-period)}
+}
+
+func (h horizon) today() string { return h.now.Format(dateFormat) }
+
+// recent tells whether a day is the cutoff's or a later one.
+func (h horizon) recent(date string) bool { return date >= h.cutoff.Format(dateFormat) }
+
+func isDate(text string) bool {
+	_, err := time.Parse(dateFormat, text)
+	return err == nil
+}
+
+// observed is what plan decides from.
+type observed struct {
+	secret *view.TokenSecret
+	// account is the one of the Secret's namespace with the name that the Secret
+	// says, whatever its UID; nil if there is none.
+	account *corev1.ServiceAccount
+	// own: it is the one that the account keeps with --token-secrets=auto.
+	own bool
+	// mounted: a Pod of the namespace names the Secret.
+	mounted bool
+}
+
+// plan follows upstream's evaluateSATokens, condition by condition, with two of
+// ours added: the opt-out and the account's own Secret. Where a date is compared
+// with a moment, the whole day counts as recent.
+func (h horizon) plan(o observed) decision {
+	switch {
+	case !o.secret.CreationTimestamp.Time.Before(h.cutoff):
+		return keepYoung
+	case o.secret.Terminating():
+		return keepTerminating
+	}
+	if kept := h.planUse(o.secret); kept != "" {
+		return kept
+	}
+	switch {
+	case !o.secret.BelongsTo(o.account):
+		return keepNoAccount
+	case !view.References(o.account, o.secret.Name):
+		return keepUnreferenced
+	case o.secret.Keep:
+		return keepOptedOut
+	case o.own:
+		return keepOwn
+	case o.mounted:
+		return keepMounted
+	}
+	since := o.secret.Labels[view.InvalidSinceLabel]
+	switch {
+	case !isDate(since):
+		return mark // also what is marked with something that is no date
+	case h.recent(since):
+		return keepMarked
+	}
+	return remove
+}
+
+// planUse says why the Secret is kept for its use, "" if it is not. A Secret
+// without the label has not been used since tracking began.
+func (h horizon) planUse(secret *view.TokenSecret) decision {
+	lastUsed, used := secret.Labels[view.LastUsedLabel]
+	since := secret.Labels[view.InvalidSinceLabel]
+	switch {
+	case !used:
+		return ""
+	case !isDate(lastUsed):
+		return keepUnreadable
+	case !h.recent(lastUsed):
+		return ""
+	case isDate(since) && lastUsed > since:
+		return keepTried
+	}
+	return keepUsed
+}

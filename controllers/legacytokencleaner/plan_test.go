@@ -1,0 +1,188 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// TestPlan has every row of upstream's TestLegacyServiceAccountTokenCleanUp that is
+// about a Secret, named as there or nearly so, and the edges between the rows.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	yesterday, tomorrow := "2023-04-09", "2023-05-11" // of the cutoff, of today
+	cutoff := noon().Add(-testPeriod)
+	cases := map[string]struct {
+		reason       string
+		secret       *corev1.Secret
+		account      *corev1.ServiceAccount
+		own, mounted bool
+		want         decision
+	}{
+		"NotUsedNotMarked":     {secret: tokenSecret(), account: account(), want: mark},
+		"UsedLongAgoNotMarked": {secret: tokenSecret(usedOn(longAgo)), account: account(), want: mark},
+		"LateCreationTime":     {secret: tokenSecret(usedOn(longAgo), createdAt(noon().AddDate(0, 0, -3))), account: account(), want: keepYoung},
+		"DeletionTime":         {secret: tokenSecret(usedOn(longAgo), terminating), account: account(), want: keepTerminating},
+		"LateLastUse":          {secret: tokenSecret(usedOn("2023-05-01")), account: account(), want: keepUsed},
+		"LastUseIsNoDate":      {secret: tokenSecret(usedOn("2022-12-27-1")), account: account(), want: keepUnreadable},
+		"NoAccount":            {secret: tokenSecret(), want: keepNoAccount},
+		"AccountHasAnotherUID": {
+			secret: tokenSecret(annotated(corev1.ServiceAccountUIDKey, "uid-before")), account: account(), want: keepNoAccount,
+		},
+		"AccountNameIsEmpty": {
+			secret: tokenSecret(annotated(corev1.ServiceAccountNameKey, "")), account: account(), want: keepNoAccount,
+		},
+		"UIDIsNotAnnotated": {
+			reason: "upstream takes the name for enough then",
+			secret: tokenSecret(annotated(corev1.ServiceAccountUIDKey, "")), account: account(), want: mark,
+		},
+		"NotReferenced": {
+			reason: "a user made it",
+			secret: tokenSecret(), account: account(func(a *corev1.ServiceAccount) { a.Secrets = nil }), want: keepUnreferenced,
+		},
+		"OnlyAPullSecret": {
+			reason: "that list does not count",
+			secret: tokenSecret(), account: account(func(a *corev1.ServiceAccount) {
+				a.Secrets, a.ImagePullSecrets = nil, []corev1.LocalObjectReference{{Name: "app-token"}}
+			}), want: keepUnreferenced,
+		},
+		"Mounted":          {secret: tokenSecret(usedOn(longAgo)), account: account(), mounted: true, want: keepMounted},
+		"MountedAndMarked": {secret: tokenSecret(invalidSince(longAgo)), account: account(), mounted: true, want: keepMounted},
+
+		"MarkIsNoDate": {secret: tokenSecret(invalidSince("2022-12-29-1")), account: account(), want: mark},
+		"MarkIsEmpty": {
+			reason: "how upstream's own test takes the mark off; kube-apiserver takes it for none",
+			secret: tokenSecret(invalidSince("")), account: account(), want: mark,
+		},
+		"MarkedLately":  {secret: tokenSecret(invalidSince("2023-05-01")), account: account(), want: keepMarked},
+		"MarkedLongAgo": {secret: tokenSecret(invalidSince(longAgo)), account: account(), want: remove},
+		"UsedAndMarkedLongAgo": {
+			secret: tokenSecret(usedOn(longAgo), invalidSince("2023-01-05")), account: account(), want: remove,
+		},
+		"UsedLongAgoMarkedLately": {
+			secret: tokenSecret(usedOn(longAgo), invalidSince("2023-05-01")), account: account(), want: keepMarked,
+		},
+
+		"TriedWhileMarked": {
+			reason: "kube-apiserver refuses the token, notes the day, and leaves the mark",
+			secret: tokenSecret(usedOn("2023-05-09"), invalidSince(longAgo)), account: account(), want: keepTried,
+		},
+		"TriedLongAgo": {
+			reason: "a refused try gives it another period, and no more",
+			secret: tokenSecret(usedOn("2023-01-05"), invalidSince(longAgo)), account: account(), want: remove,
+		},
+		"UsedOnTheDayOfTheMark": {
+			reason: "before or after it, nobody knows",
+			secret: tokenSecret(usedOn("2023-05-01"), invalidSince("2023-05-01")), account: account(), want: keepUsed,
+		},
+		"UsedAndMarkIsNoDate": {secret: tokenSecret(usedOn("2023-05-09"), invalidSince("x")), account: account(), want: keepUsed},
+
+		"LastUseInTheFuture": {secret: tokenSecret(usedOn(tomorrow)), account: account(), want: keepUsed},
+		"LastUseFarInTheFuture": {
+			secret: tokenSecret(usedOn("9999-12-31")), account: account(), want: keepUsed,
+		},
+		"MarkInTheFuture":     {secret: tokenSecret(invalidSince(tomorrow)), account: account(), want: keepMarked},
+		"CreatedInTheFuture":  {secret: tokenSecret(createdAt(noon().AddDate(1, 0, 0))), account: account(), want: keepYoung},
+		"LastUseIsEmpty":      {reason: "the label is there", secret: tokenSecret(usedOn("")), account: account(), want: keepUnreadable},
+		"LastUseIsATime":      {secret: tokenSecret(usedOn("2022-12-27T00.00.00Z")), account: account(), want: keepUnreadable},
+		"LastUseOn30February": {secret: tokenSecret(usedOn("2022-02-30")), account: account(), want: keepUnreadable},
+
+		"UsedOnTheCutoffDay": {
+			reason: "the hour is not known, so all of the day is recent",
+			secret: tokenSecret(usedOn(cutoffDay)), account: account(), want: keepUsed,
+		},
+		"UsedTheDayBefore":     {secret: tokenSecret(usedOn(yesterday)), account: account(), want: mark},
+		"MarkedOnTheCutoffDay": {secret: tokenSecret(invalidSince(cutoffDay)), account: account(), want: keepMarked},
+		"MarkedTheDayBefore":   {secret: tokenSecret(invalidSince(yesterday)), account: account(), want: remove},
+		"CreatedAtTheCutoff":   {secret: tokenSecret(createdAt(cutoff)), account: account(), want: keepYoung},
+		"CreatedASecondBefore": {secret: tokenSecret(createdAt(cutoff.Add(-time.Second))), account: account(), want: mark},
+
+		"OptedOut":       {secret: tokenSecret(annotated(view.KeepAnnotation, "true")), account: account(), want: keepOptedOut},
+		"OptedOutMarked": {secret: tokenSecret(annotated(view.KeepAnnotation, "true"), invalidSince(longAgo)), account: account(), want: keepOptedOut},
+		"OptedOutSomehow": {
+			reason: "what is deleted by mistake does not come back",
+			secret: tokenSecret(annotated(view.KeepAnnotation, "yes, please")), account: account(), want: keepOptedOut,
+		},
+		"OptedIn":   {secret: tokenSecret(annotated(view.KeepAnnotation, "false")), account: account(), want: mark},
+		"Own":       {secret: tokenSecret(), account: account(), own: true, want: keepOwn},
+		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), account: account(), want: mark},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := newHorizon(noon(), testPeriod).plan(observed{
+				secret: view.ObserveTokenSecret(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted,
+			})
+			if got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestMidnight: days are those of UTC, wherever the process runs.
+func TestMidnight(t *testing.T) {
+	t.Parallel()
+	east, west := time.FixedZone("east", 14*3600), time.FixedZone("west", -12*3600)
+	const day = 24 * time.Hour
+	cases := map[string]struct {
+		now       time.Time
+		used      string
+		wantToday string
+		want      decision
+	}{
+		"LastMomentOfTheDay":  {now: time.Date(2023, 5, 10, 23, 59, 59, 999_999_999, time.UTC), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed},
+		"FirstMomentOfTheDay": {now: time.Date(2023, 5, 11, 0, 0, 0, 0, time.UTC), used: "2023-05-09", wantToday: "2023-05-11", want: mark},
+		"AheadOfUTC":          {now: time.Date(2023, 5, 11, 13, 0, 0, 0, east), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed},
+		"BehindUTC":           {now: time.Date(2023, 5, 10, 12, 0, 0, 0, west), used: "2023-05-09", wantToday: "2023-05-11", want: mark},
+		"LeapDay":             {now: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC), used: "2024-02-29", wantToday: "2024-03-01", want: keepUsed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			when := newHorizon(tc.now, day)
+			if got := when.today(); got != tc.wantToday {
+				t.Errorf("today is %s, want %s", got, tc.wantToday)
+			}
+			if got := when.plan(observed{secret: view.ObserveTokenSecret(tokenSecret(usedOn(tc.used))), account: account()}); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTracking(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		data   map[string]string
+		now    time.Time
+		want   idleness
+	}{
+		"LongEnough": {data: map[string]string{"since": longAgo}, now: noon()},
+		"Empty":      {now: noon(), want: trackingInvalid},
+		"OtherKey":   {data: map[string]string{"Since": longAgo}, now: noon(), want: trackingInvalid},
+		"NoDate":     {data: map[string]string{"since": "2022-12-27-1"}, now: noon(), want: trackingInvalid},
+		"Future":     {data: map[string]string{"since": "2024-01-01"}, now: noon(), want: trackingShort},
+		"TooShort":   {data: map[string]string{"since": "2023-05-01"}, now: noon(), want: trackingShort},
+		"FirstDayDoesNotCount": {
+			reason: "nobody knows at what hour it began",
+			data:   map[string]string{"since": "2023-04-09"}, now: time.Date(2023, 5, 9, 23, 59, 59, 0, time.UTC), want: trackingShort,
+		},
+		"OneDayMore": {data: map[string]string{"since": "2023-04-09"}, now: time.Date(2023, 5, 10, 0, 0, 0, 0, time.UTC)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := newHorizon(tc.now, testPeriod).judge(&corev1.ConfigMap{Data: tc.data}); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

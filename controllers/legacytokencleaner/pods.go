@@ -1,0 +1,136 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pageSize bounds how many Pods are in memory at the same time.
+const pageSize = 500
+
+// names is a set. The nil one is empty.
+type names map[string]struct{}
+
+func (n names) has(name string) bool {
+	_, found := n[name]
+	return found
+}
+
+func (n names) add(name string) {
+	if name != "" {
+		n[name] = struct{}{}
+	}
+}
+
+// mountedSecrets are the names of all Secrets that Pods of the namespace use, in
+// whatever phase they are. The list asks for no resourceVersion, and so gets the
+// newest one; all its pages are of that same one. If a page comes too late for
+// that, the list fails and is begun again.
+func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (names, error) {
+	mounted := names{}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := c.Client.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list pods of namespace %q: %w", namespace, err)
+		}
+		for i := range page.Items {
+			visitSecrets(&page.Items[i].Spec, mounted.add)
+		}
+		if page.Continue == "" {
+			return mounted, nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+// visitSecrets calls found with the name of every Secret that a Pod refers to; some
+// may be empty (upstream: VisitPodSecretNames in pkg/api/v1/pod).
+func visitSecrets(pod *corev1.PodSpec, found func(string)) {
+	for _, pull := range pod.ImagePullSecrets {
+		found(pull.Name)
+	}
+	for i := range pod.InitContainers {
+		visitEnvironment(pod.InitContainers[i].Env, pod.InitContainers[i].EnvFrom, found)
+	}
+	for i := range pod.Containers {
+		visitEnvironment(pod.Containers[i].Env, pod.Containers[i].EnvFrom, found)
+	}
+	for i := range pod.EphemeralContainers {
+		visitEnvironment(pod.EphemeralContainers[i].Env, pod.EphemeralContainers[i].EnvFrom, found)
+	}
+	for i := range pod.Volumes {
+		visitVolume(&pod.Volumes[i].VolumeSource, found)
+	}
+}
+
+func visitEnvironment(variables []corev1.EnvVar, sources []corev1.EnvFromSource, found func(string)) {
+	for _, variable := range variables {
+		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
+			found(variable.ValueFrom.SecretKeyRef.Name)
+		}
+	}
+	for _, source := range sources {
+		if source.SecretRef != nil {
+			found(source.SecretRef.Name)
+		}
+	}
+}
+
+// visitVolume relies on what API validation sees to: a volume has one source.
+func visitVolume(volume *corev1.VolumeSource, found func(string)) {
+	switch {
+	case volume.Secret != nil:
+		found(volume.Secret.SecretName)
+	case volume.Projected != nil:
+		for _, source := range volume.Projected.Sources {
+			if source.Secret != nil {
+				found(source.Secret.Name)
+			}
+		}
+	case volume.AzureFile != nil:
+		found(volume.AzureFile.SecretName)
+	}
+	for _, ref := range secretRefs(volume) {
+		if ref != nil {
+			found(ref.Name)
+		}
+	}
+}
+
+// secretRefs are the references of those volumes that have one, nil where the
+// volume is of another kind.
+func secretRefs(volume *corev1.VolumeSource) []*corev1.LocalObjectReference {
+	var refs []*corev1.LocalObjectReference
+	if v := volume.CSI; v != nil {
+		refs = append(refs, v.NodePublishSecretRef)
+	}
+	if v := volume.CephFS; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	if v := volume.Cinder; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	if v := volume.FlexVolume; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	if v := volume.ISCSI; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	if v := volume.RBD; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	if v := volume.ScaleIO; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	if v := volume.StorageOS; v != nil {
+		refs = append(refs, v.SecretRef)
+	}
+	return refs
+}

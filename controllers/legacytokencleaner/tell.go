@@ -1,0 +1,59 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"fmt"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// Reasons of the Events. Each regards the Secret, and stays when that is gone.
+const (
+	reasonMarked      = "LegacyTokenMarkedInvalid"
+	reasonRemoved     = "LegacyTokenDeleted"
+	reasonWouldMark   = "LegacyTokenWouldBeMarked"
+	reasonWouldRemove = "LegacyTokenWouldBeDeleted"
+	reasonTried       = "InvalidLegacyTokenTried"
+)
+
+// wayOut is what a person can do about either.
+const wayOut = "; the annotation " + view.KeepAnnotation + "=true keeps the Secret"
+
+func (c *Controller) tellMarked(secret *view.TokenSecret) {
+	unused := fmt.Sprintf("the token of ServiceAccount %q was not used for %v (last use: %s)", secret.AccountName, c.Period, lastUse(secret))
+	if c.DryRun {
+		c.Recorder.Tell(secret.Reference(), reasonWouldMark, "MarkInvalid", unused+
+			", and no Pod uses the Secret: it would be marked invalid, but for the dry run"+wayOut)
+		return
+	}
+	c.Recorder.Tell(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
+		", and no Pod uses the Secret: kube-apiserver refuses the token from now on, and the Secret is deleted after another %v; "+
+			"removing the label %s brings the token back", c.Period, view.InvalidSinceLabel)+wayOut)
+}
+
+func (c *Controller) tellRemoved(secret *view.TokenSecret) {
+	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
+		secret.AccountName, secret.Labels[view.InvalidSinceLabel], lastUse(secret))
+	if c.DryRun {
+		c.Recorder.Tell(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+wayOut)
+		return
+	}
+	c.Recorder.Tell(secret.Reference(), reasonRemoved, "Delete", invalid+": the Secret was deleted")
+}
+
+func (c *Controller) tellTried(secret *view.TokenSecret) {
+	c.Recorder.Warn(secret.Reference(), reasonTried, "MarkInvalid", fmt.Sprintf(
+		"somebody still has the token of ServiceAccount %q, which has been invalid since %s, and was refused with it on %s: "+
+			"give them another one, or remove the label %s", secret.AccountName,
+		secret.Labels[view.InvalidSinceLabel], lastUse(secret), view.InvalidSinceLabel)+wayOut)
+}
+
+// lastUse is the day of the last use, as far as it was tracked.
+func lastUse(secret *view.TokenSecret) string {
+	if date, used := secret.Labels[view.LastUsedLabel]; used {
+		return date
+	}
+	return "none"
+}

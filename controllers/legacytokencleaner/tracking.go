@@ -1,0 +1,59 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kube-apiserver notes here since which day it writes the last-used labels
+// (pkg/controlplane/controller/legacytokentracking).
+const (
+	trackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
+	trackingKey       = "since"
+)
+
+// idleness is why a round does nothing. Its text is a value of a metric's label.
+type idleness string
+
+const (
+	working         idleness = ""
+	trackingAbsent  idleness = "tracking-absent"
+	trackingInvalid idleness = "tracking-invalid"
+	trackingShort   idleness = "tracking-too-short"
+)
+
+func idlenesses() []idleness { return []idleness{trackingAbsent, trackingInvalid, trackingShort} }
+
+// idle asks whether use has been tracked for long enough. That the ConfigMap is not
+// there, or says no date, is an answer and no error: kube-apiserver mends both.
+func (c *Controller) idle(ctx context.Context, when horizon) (idleness, error) {
+	tracking, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trackingConfigMap, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return trackingAbsent, nil
+	}
+	if err != nil {
+		return working, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w", metav1.NamespaceSystem, trackingConfigMap, err)
+	}
+	return when.judge(tracking), nil
+}
+
+// judge: of the day on which tracking began nobody knows the hour, so the day after
+// it is the first that counts.
+func (h horizon) judge(tracking *corev1.ConfigMap) idleness {
+	since, err := time.Parse(dateFormat, tracking.Data[trackingKey])
+	if err != nil {
+		return trackingInvalid
+	}
+	if h.cutoff.Before(since.AddDate(0, 0, 1)) {
+		return trackingShort
+	}
+	return working
+}

@@ -1,0 +1,276 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/view"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// The tests live on 2023-05-10 at noon with a period of 30 days, so that the cutoff
+// is 2023-04-10 at noon.
+const (
+	testPeriod = 30 * 24 * time.Hour
+	today      = "2023-05-10"
+	cutoffDay  = "2023-04-10"
+	longAgo    = "2022-12-27"
+)
+
+func noon() time.Time { return time.Date(2023, 5, 10, 12, 0, 0, 0, time.UTC) }
+
+// world is a cleaner whose caches hold what a test puts there, in front of an API
+// that holds the same unless the test says otherwise.
+type world struct {
+	*Controller
+	client   *fake.Clientset
+	clock    *clocktesting.FakeClock
+	registry metrics.KubeRegistry
+	recorded *clientevents.FakeRecorder
+}
+
+func newWorld(t *testing.T, change func(*Config), live ...runtime.Object) *world {
+	t.Helper()
+	w := &world{
+		client:   fake.NewClientset(live...),
+		clock:    clocktesting.NewFakeClock(noon()),
+		registry: metrics.NewKubeRegistry(),
+		recorded: clientevents.NewFakeRecorder(100),
+	}
+	config := Config{
+		Client:   w.client,
+		View:     view.New(w.client, 0),
+		Recorder: events.NewRecorderTo(w.recorded, w.clock),
+		Metrics:  NewMetrics(w.registry.MustRegister),
+		Period:   testPeriod,
+		Clock:    w.clock,
+	}
+	if change != nil {
+		change(&config)
+	}
+	w.Controller = New(config)
+	w.cacheObjects(t, live...)
+	return w
+}
+
+// cacheObjects puts objects into the caches as the informers would.
+func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
+	t.Helper()
+	_, accounts := w.View.Accounts()
+	_, secrets := w.View.TokenSecrets()
+	for _, object := range objects {
+		var err error
+		switch object := object.(type) {
+		case *corev1.ServiceAccount:
+			err = accounts.GetIndexer().Add(object)
+		case *corev1.Secret:
+			err = secrets.GetIndexer().Add(view.ObserveTokenSecret(object))
+		default: // not cached
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// runRound does one round, with every namespace once, in order.
+func (w *world) runRound(t *testing.T) error {
+	t.Helper()
+	if err := w.sync(t.Context(), wholeCluster); err != nil {
+		return err
+	}
+	var namespaces []string
+	for namespace := range w.round.candidates {
+		namespaces = append(namespaces, namespace)
+	}
+	slices.Sort(namespaces)
+	for _, namespace := range namespaces {
+		if err := w.sync(t.Context(), namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// actions says what was asked of the API, a line each, with every precondition. The
+// look at the tracking ConfigMap is left out.
+func (w *world) actions(t *testing.T) []string {
+	t.Helper()
+	var lines []string
+	for _, action := range w.client.Actions() {
+		if action.GetResource().Resource != "configmaps" {
+			lines = append(lines, describe(t, action))
+		}
+	}
+	w.client.ClearActions()
+	return lines
+}
+
+func describe(t *testing.T, action clienttesting.Action) string {
+	t.Helper()
+	what := action.GetVerb() + " " + action.GetResource().Resource + " " + action.GetNamespace() + "/"
+	switch action := action.(type) {
+	case clienttesting.PatchActionImpl:
+		if action.PatchType != types.MergePatchType {
+			t.Errorf("a patch of type %s", action.PatchType)
+		}
+		var patch map[string]map[string]any
+		if err := json.Unmarshal(action.Patch, &patch); err != nil {
+			t.Fatalf("patch %s: %v", action.Name, err)
+		}
+		return fmt.Sprintf("%s%s %v", what, action.Name, patch)
+	case clienttesting.DeleteActionImpl:
+		only := action.DeleteOptions.Preconditions
+		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
+	case clienttesting.GetActionImpl:
+		return what + action.Name
+	case clienttesting.ListActionImpl:
+		return fmt.Sprintf("%s limit %d continue %q", what, action.ListOptions.Limit, action.ListOptions.Continue)
+	}
+	t.Fatalf("unexpected action %#v", action)
+	return ""
+}
+
+// decisions are the counts of the last round.
+func (w *world) decisions(t *testing.T) map[string]float64 { return w.series(t, "sacm_legacy_token_cleaner_secrets") }
+
+// series are the values above zero of a metric with one label, by its value.
+func (w *world) series(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			label := ""
+			for _, pair := range metric.GetLabel() {
+				label = pair.GetValue()
+			}
+			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value > 0 {
+				values[label] = value
+			}
+		}
+	}
+	return values
+}
+
+// events are the Events recorded so far, as "Type Reason".
+func (w *world) events() []string {
+	var reasons []string
+	for {
+		select {
+		case event := <-w.recorded.Events:
+			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
+		default:
+			return reasons
+		}
+	}
+}
+
+// account is ServiceAccount ns/app, which references Secret app-token.
+func account(change ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", UID: "uid-app", ResourceVersion: "10"},
+		Secrets:    []corev1.ObjectReference{{Name: "app-token"}},
+	}
+	for _, apply := range change {
+		apply(account)
+	}
+	return account
+}
+
+// tokenSecret is Secret ns/app-token, made for account app long ago and not used
+// since.
+func tokenSecret(change ...func(*corev1.Secret)) *corev1.Secret {
+	created, err := time.Parse(dateFormat, longAgo)
+	if err != nil {
+		panic(err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "app-token", UID: "uid-token", ResourceVersion: "20", CreationTimestamp: metav1.NewTime(created),
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: "uid-app"},
+			Labels:      map[string]string{},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("e30.e30.c2lnbmF0dXJl")},
+	}
+	for _, apply := range change {
+		apply(secret)
+	}
+	return secret
+}
+
+func usedOn(date string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Labels[view.LastUsedLabel] = date }
+}
+
+func invalidSince(date string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Labels[view.InvalidSinceLabel] = date }
+}
+
+func createdAt(moment time.Time) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(moment) }
+}
+
+func annotated(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
+}
+
+func autoCreated(secret *corev1.Secret) { secret.Labels[view.AutoCreatedLabel] = "true" }
+
+// renamed is the same Secret of the same account under another name.
+func renamed(name string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Name, secret.UID = name, types.UID("uid-"+name) }
+}
+
+func terminating(secret *corev1.Secret) {
+	secret.DeletionTimestamp = &metav1.Time{Time: noon()}
+	secret.Finalizers = []string{"example.com/wait"}
+}
+
+// tracking is the ConfigMap that kube-apiserver writes.
+func tracking(since string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: trackingConfigMap},
+		Data:       map[string]string{trackingKey: since},
+	}
+}
+
+// mounting is a Pod that names the Secret in a volume.
+func mounting(secret string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod-" + secret},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+			Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}},
+		}}},
+	}
+}

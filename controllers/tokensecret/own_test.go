@@ -1,0 +1,86 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/controllers/view"
+)
+
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason     string
+		references []string
+		secrets    []*corev1.Secret
+		want       string
+	}{
+		"None": {references: []string{"gone"}},
+		"Referenced": {
+			reason:     "whoever made it",
+			references: []string{"a"},
+			secrets:    []*corev1.Secret{tokenSecret("a", boundTo(testUID))},
+			want:       "a",
+		},
+		"NotReferenced": {
+			reason:  "our marker alone does not make it the account's",
+			secrets: []*corev1.Secret{tokenSecret("a", boundTo(testUID), autoCreated)},
+		},
+		"MarkedInvalid": {
+			reason:     "kube-apiserver refuses its token, so the account needs another one",
+			references: []string{"a"},
+			secrets:    []*corev1.Secret{tokenSecret("a", boundTo(testUID), autoCreated, invalidSince)},
+		},
+		"Terminating": {
+			references: []string{"a"},
+			secrets:    []*corev1.Secret{tokenSecret("a", boundTo(testUID), terminatingSecret)},
+		},
+		"OfAnEarlierAccount": {
+			references: []string{"a"},
+			secrets:    []*corev1.Secret{tokenSecret("a", boundTo(otherUID))},
+		},
+		"OursFirst": {
+			reason:     "then the older one may go once it is unused",
+			references: []string{"a", "b"},
+			secrets: []*corev1.Secret{
+				tokenSecret("a", boundTo(testUID), createdAt(1)),
+				tokenSecret("b", boundTo(testUID), createdAt(2), autoCreated),
+			},
+			want: "b",
+		},
+		"OldestFirst": {
+			reason:     "the answer does not change when a younger one comes",
+			references: []string{"a", "b", "c"},
+			secrets: []*corev1.Secret{
+				tokenSecret("c", boundTo(testUID), createdAt(2), autoCreated),
+				tokenSecret("a", boundTo(testUID), createdAt(3), autoCreated),
+				tokenSecret("b", boundTo(testUID), createdAt(2), autoCreated),
+			},
+			want: "b",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var secrets []*view.TokenSecret
+			for _, secret := range tc.secrets {
+				secrets = append(secrets, view.ObserveTokenSecret(secret))
+			}
+			for range 2 { // whatever their order
+				got := ""
+				if own := Own(account(referencing(tc.references...)), secrets); own != nil {
+					got = own.Name
+				}
+				if got != tc.want {
+					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+				}
+				slices.Reverse(secrets)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@
 package legacytokencleaner
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -72,6 +73,13 @@ func newWorld(t *testing.T, change func(*Config), live ...runtime.Object) *world
 		change(&config)
 	}
 	w.Controller = New(config)
+	t.Cleanup(func() { // a queue lives from New on
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	w.cacheObjects(t, live...)
 	return w
 }

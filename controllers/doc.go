@@ -10,6 +10,9 @@
 //     kubernetes.io/service-account.* annotations of token Secrets, the life of
 //     orphaned ones, and those entries of a ServiceAccount's secrets list that a
 //     token controller wrote.
+//   - legacytokencleaner owns the label kubernetes.io/legacy-token-invalid-since of
+//     token Secrets that an account references, and ends the life of those that
+//     have had it for long.
 //   - keyactivation owns which loaded private key signs; it writes no object.
 //
 // They share three helpers: loop runs a sync function over a queue of keys, view

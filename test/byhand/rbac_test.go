@@ -15,6 +15,17 @@ import (
 // rbacUser is the one that docs/rbac.yaml is written for.
 const rbacUser = "system:sa-controller-manager"
 
+// unusedTokens are immutable, so that nobody fills them just when they are marked.
+const unusedTokens = `{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: unused, name: app}, secrets: [{name: a}, {name: b}, {name: c}]}
+---
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: a, annotations: {kubernetes.io/service-account.name: app}}}
+---
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: b, annotations: {kubernetes.io/service-account.name: app}}}
+---
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: c, annotations: {kubernetes.io/service-account.name: app},
+  labels: {kubernetes.io/legacy-token-invalid-since: "2020-01-01"}}}
+`
+
 // TestRBAC has the manager do all that needs a permission, with no others than those
 // of docs/rbac.yaml.
 func TestRBAC(t *testing.T) {
@@ -32,7 +43,11 @@ func TestRBAC(t *testing.T) {
 	}
 	shell := newShell(t, cluster, binary)
 	shell.must(t, "kubectl apply -f "+page)
-	flags := append(webhookFlags(t),
+	// One unused legacy token to mark and one to delete.
+	shell.must(t, "kubectl -n kube-system get configmap kube-apiserver-legacy-service-account-token-tracking",
+		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge -p '{"data":{"since":"2020-01-01"}}'`,
+		"kubectl create namespace unused", "kubectl apply -f - <<'END'\n"+unusedTokens+"END")
+	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms",
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
 		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")
 	manager := startManager(t, binary, cluster, flags)
@@ -40,6 +55,7 @@ func TestRBAC(t *testing.T) {
 	awaitLogs(t, manager, "Looked for Pods that were admitted without the webhook")
 	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+kubeconfig+"'")
 
+	awaitLogs(t, manager, `"Marked legacy token invalid"`, `"Deleted legacy token"`)
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
 	// Looks up a namespace, an account and a Pod that are in no cache.
 	shell.must(t, "kubectl -n none create configmap x 2>&1 | tee /dev/stderr | grep 'namespaces \"none\" not found'",

@@ -32,13 +32,13 @@ func TestWhatIsWatched(t *testing.T) {
 			want: watches{"namespaces": {""}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
 		},
 		"WithoutTheTokenController": {
-			reason: "no Secret is its business",
-			flags:  []string{"--controllers=*,-serviceaccount-token"},
+			reason: "nor the cleaner, no Secret is its business",
+			flags:  []string{"--controllers=*,-serviceaccount-token,-legacy-service-account-token-cleaner"},
 			want:   watches{"namespaces": {""}, "serviceaccounts": {""}},
 		},
 		"WithoutASigningKey": {
 			reason: "as in kube-controller-manager, that turns the token controller off",
-			flags:  []string{"--service-account-private-key-file="},
+			flags:  []string{"--service-account-private-key-file=", "--controllers=*,-legacy-service-account-token-cleaner"},
 			want:   watches{"namespaces": {""}, "serviceaccounts": {""}},
 		},
 		"OnlyTheTokenController": {

@@ -39,7 +39,7 @@ Flags that kube-controller-manager has too mean the same here.`
 
 const examples = `  # Beside the kube-controller-manager of a kind or kubeadm control plane, on the node.
   # Start that one with --service-account-private-key-file= and
-  # --controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller
+  # --controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-legacy-serviceaccount-token-cleaner-controller
   sa-controller-manager \
     --kubeconfig=/etc/kubernetes/sa-controller-manager.conf \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key \

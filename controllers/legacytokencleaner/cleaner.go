@@ -188,6 +188,7 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 		outcome, err = c.mark(ctx, secret)
 	case remove:
 		outcome, err = c.remove(ctx, secret, mounted)
+	default: // it is kept
 	}
 	if err != nil {
 		return err

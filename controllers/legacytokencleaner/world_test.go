@@ -163,7 +163,9 @@ func describe(t *testing.T, action clienttesting.Action) string {
 }
 
 // decisions are the counts of the last round.
-func (w *world) decisions(t *testing.T) map[string]float64 { return w.series(t, "sacm_legacy_token_cleaner_secrets") }
+func (w *world) decisions(t *testing.T) map[string]float64 {
+	return w.series(t, "sacm_legacy_token_cleaner_secrets")
+}
 
 // series are the values above zero of a metric with one label, by its value.
 func (w *world) series(t *testing.T, name string) map[string]float64 {

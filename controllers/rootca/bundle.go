@@ -1,49 +1,76 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rootca holds the root CA bundle that clients inside the cluster verify
-// kube-apiserver with. One Source feeds every consumer, so that token Secrets and
-// ConfigMaps can never disagree about it. A Source never holds an empty or an
-// invalid bundle; it is safe for concurrent use.
 package rootca
 
 import (
 	"bytes"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"k8s.io/client-go/util/cert"
 )
 
+const (
+	certificateBlock = "CERTIFICATE"
+
+	// maxBundle is the largest file in bytes that is accepted. Together with maxUnion
+	// it keeps every object that holds a bundle below the 1 MiB that the API allows.
+	maxBundle = 512 << 10
+)
+
 // Bundle is a validated PEM bundle of one or more certificates. It is immutable.
 type Bundle struct {
-	pem  []byte
-	hash [sha256.Size]byte
+	pem          []byte
+	hash         [sha256.Size]byte
+	certificates []*x509.Certificate
+	provisional  bool
 }
 
 // ParseBundle accepts PEM that holds at least one certificate and none that is
 // broken, as kube-controller-manager does for --root-ca-file
 // (cmd/kube-controller-manager/app/core.go, readCA). The bytes are kept as given,
 // comments included, because that is what upstream publishes. Unlike upstream it
-// refuses a file with a private key in it.
+// refuses a file with a private key in it, and one that is cut off or damaged
+// behind its first certificate: there the PEM decoder passes over what it cannot read.
 func ParseBundle(data []byte) (*Bundle, error) {
 	if len(data) == 0 {
 		return nil, errors.New("is empty, want PEM with at least one certificate")
 	}
-	if _, err := cert.ParseCertsPEM(data); err != nil {
+	if len(data) > maxBundle {
+		return nil, fmt.Errorf("has %d bytes, want %d at most", len(data), maxBundle)
+	}
+	certificates, err := cert.ParseCertsPEM(data)
+	if err != nil {
 		return nil, fmt.Errorf("want PEM with at least one certificate: %v", err)
 	}
+	if err := examineBlocks(data); err != nil {
+		return nil, err
+	}
+	return newBundle(bytes.Clone(data), certificates), nil
+}
+
+func newBundle(text []byte, certificates []*x509.Certificate) *Bundle {
+	return &Bundle{pem: text, hash: sha256.Sum256(text), certificates: certificates}
+}
+
+// examineBlocks looks at what the certificates' parser passes over.
+func examineBlocks(data []byte) error {
+	whole := 0
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		whole++
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
-			return nil, errors.New("holds a private key beside the certificates, which would be published with them")
+			return errors.New("holds a private key beside the certificates, which would be published with them")
 		}
 	}
-	return &Bundle{pem: bytes.Clone(data), hash: sha256.Sum256(data)}, nil
+	if begun := bytes.Count(data, []byte("-----BEGIN ")); begun != whole {
+		return fmt.Errorf("holds %d PEM blocks, %d of which can be read: want a file that is not cut off, each block beginning and ending on lines of its own", begun, whole)
+	}
+	return nil
 }
 
 // PEM is the bundle's text. Callers must not modify it.
@@ -52,37 +79,26 @@ func (b *Bundle) PEM() []byte { return b.pem }
 // Hash is the SHA-256 of PEM.
 func (b *Bundle) Hash() [sha256.Size]byte { return b.hash }
 
-// Source is the current bundle and who wants to know when it changes.
-type Source struct {
-	current atomic.Pointer[Bundle]
-	mu      sync.Mutex
-	changed []func()
+// Provisional is the same bundle for the time in which it is not known whether
+// another root CA has to be published beside it. It fills what is empty and
+// replaces nothing.
+func (b *Bundle) Provisional() *Bundle {
+	provisional := *b
+	provisional.provisional = true
+	return &provisional
 }
 
-// NewSource starts with bundle, which is nil when there is no root CA to publish.
-func NewSource(bundle *Bundle) *Source {
-	s := &Source{}
-	s.current.Store(bundle)
-	return s
-}
-
-// Current is the bundle to use now; nil when there is none.
-func (s *Source) Current() *Bundle { return s.current.Load() }
-
-// Set replaces the bundle and then tells everybody who asked.
-func (s *Source) Set(bundle *Bundle) {
-	s.current.Store(bundle)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, notify := range s.changed {
-		notify()
+// Owed tells whether an object must get this bundle: one that has none (has is
+// false), or one whose bundle hashes to something else. Nothing is owed of a nil
+// Bundle.
+func (b *Bundle) Owed(has bool, hash [sha256.Size]byte) bool {
+	if b == nil {
+		return false
 	}
+	return !has || hash != b.hash && !b.provisional
 }
 
-// OnChange has notify called after every Set, on the caller's goroutine of Set.
-// It must not block.
-func (s *Source) OnChange(notify func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changed = append(s.changed, notify)
+// same tells whether consumers can do without being told of b after other.
+func (b *Bundle) same(other *Bundle) bool {
+	return b.hash == other.hash && b.provisional == other.provisional
 }

@@ -49,7 +49,7 @@ func planSecret(secret *view.TokenSecret, account *corev1.ServiceAccount, ca *ro
 	}
 	plan := secretPlan{
 		token:     secret.Token == nil,
-		ca:        ca != nil && !(secret.HasCA && secret.CAHash == ca.Hash()),
+		ca:        ca.Owed(secret.HasCA, secret.CAHash),
 		namespace: !secret.HasNamespace,
 		uid:       secret.AccountUID == "",
 		warning:   examine(secret, account, keys),

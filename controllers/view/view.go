@@ -32,6 +32,7 @@ import (
 type View struct {
 	all          informers.SharedInformerFactory
 	tokenSecrets informers.SharedInformerFactory
+	rootCAs      informers.SharedInformerFactory
 	watched      []watched
 }
 
@@ -43,11 +44,15 @@ type watched struct {
 // New prepares a view through client. Every resync, handlers see each object
 // again without a request to the apiserver.
 func New(client kubernetes.Interface, resync time.Duration) *View {
-	onlyTokens := fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
+	only := func(field, value string) informers.SharedInformerFactory {
+		selector := fields.OneTermEqualSelector(field, value).String()
+		return informers.NewSharedInformerFactoryWithOptions(client, resync,
+			informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.FieldSelector = selector }))
+	}
 	return &View{
-		all: informers.NewSharedInformerFactoryWithOptions(client, resync),
-		tokenSecrets: informers.NewSharedInformerFactoryWithOptions(client, resync,
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.FieldSelector = onlyTokens })),
+		all:          informers.NewSharedInformerFactoryWithOptions(client, resync),
+		tokenSecrets: only("type", string(corev1.SecretTypeServiceAccountToken)),
+		rootCAs:      only(metav1.ObjectNameField, RootCAName),
 	}
 }
 
@@ -75,6 +80,14 @@ func (v *View) TokenSecrets() (TokenSecretLister, cache.SharedIndexInformer) {
 	return TokenSecretLister{informer.GetIndexer()}, informer
 }
 
+// RootCAs is the lister of all ConfigMaps kube-root-ca.crt and its informer, whose
+// handlers receive *RootCA.
+func (v *View) RootCAs() (RootCALister, cache.SharedIndexInformer) {
+	informer := v.rootCAs.Core().V1().ConfigMaps().Informer()
+	v.watch("configmaps (name "+RootCAName+")", informer, observeRootCA, nil)
+	return RootCALister{informer.GetIndexer()}, informer
+}
+
 // watch sets an informer up when it is asked for the first time.
 func (v *View) watch(name string, informer cache.SharedIndexInformer, transform cache.TransformFunc, indexers cache.Indexers) {
 	if slices.ContainsFunc(v.watched, func(w watched) bool { return w.name == name }) {
@@ -95,12 +108,14 @@ func (v *View) watch(name string, informer cache.SharedIndexInformer, transform 
 func (v *View) Start(ctx context.Context) {
 	v.all.StartWithContext(ctx)
 	v.tokenSecrets.StartWithContext(ctx)
+	v.rootCAs.StartWithContext(ctx)
 }
 
 // Stop waits until every watch has ended; the context given to Start must have.
 func (v *View) Stop() {
 	v.all.Shutdown()
 	v.tokenSecrets.Shutdown()
+	v.rootCAs.Shutdown()
 }
 
 // Missing names what has not been listed completely yet. It is empty once the

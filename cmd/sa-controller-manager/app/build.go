@@ -75,6 +75,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	if set.Enabled(LegacyServiceAccountTokenCleaner) {
 		m.buildTokenCleaner(logger, loops)
 	}
+	m.buildRootCA(set, logger, loops)
 	if !set.Enabled(ServiceAccountTokenController) {
 		return nil
 	}

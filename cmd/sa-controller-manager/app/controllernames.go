@@ -3,7 +3,7 @@
 
 package app
 
-// The controllers that this binary runs or will run, under KCM's names.
+// The controllers that this binary runs, under KCM's names.
 const (
 	ServiceAccountController         = "serviceaccount-controller"
 	ServiceAccountTokenController    = "serviceaccount-token-controller"
@@ -17,8 +17,6 @@ type home int
 const (
 	keptByKCM home = iota
 	servedHere
-	// plannedHere are meant to run here and do not yet.
-	plannedHere
 )
 
 // knownController is one name that KCM accepts in --controllers. alias is the
@@ -38,7 +36,7 @@ func knownControllers() []knownController {
 		// Service account identity.
 		{ServiceAccountController, "serviceaccount", servedHere},
 		{ServiceAccountTokenController, "serviceaccount-token", servedHere},
-		{RootCACertificatePublisher, "root-ca-cert-publisher", plannedHere},
+		{RootCACertificatePublisher, "root-ca-cert-publisher", servedHere},
 		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", servedHere},
 
 		// Workloads.

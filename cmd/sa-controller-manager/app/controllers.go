@@ -29,9 +29,8 @@ func (s ControllerSet) Names() []string {
 }
 
 // NotRun returns the controllers that the user turned on by name and that this
-// binary does not run, in the order they were given: some stay in KCM, some are
-// planned here. They are worth one line in the log, not an error, because
-// kubeadm passes "*,bootstrapsigner,tokencleaner".
+// binary does not run, in the order they were given. They are worth one line in the
+// log, not an error, because kubeadm passes "*,bootstrapsigner,tokencleaner".
 func (s ControllerSet) NotRun() []string {
 	return slices.Clone(s.notRun)
 }
@@ -149,9 +148,8 @@ func unknownControllersError(unknown []string) error {
 	if len(unknown) > 1 {
 		verb = "are"
 	}
-	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Planned here: %s. Known and left to kube-controller-manager: %s",
+	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Known and left to kube-controller-manager: %s",
 		strings.Join(quoted, ", "), verb,
 		strings.Join(describeControllers(servedHere), ", "),
-		strings.Join(describeControllers(plannedHere), ", "),
 		strings.Join(describeControllers(keptByKCM), ", "))
 }

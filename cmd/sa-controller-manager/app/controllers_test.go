@@ -15,6 +15,7 @@ func TestParseControllers(t *testing.T) {
 	const (
 		accounts = ServiceAccountController
 		secrets  = ServiceAccountTokenController
+		rootCAs  = RootCACertificatePublisher
 		cleaner  = LegacyServiceAccountTokenCleaner
 	)
 	cases := map[string]struct {
@@ -23,29 +24,24 @@ func TestParseControllers(t *testing.T) {
 		want      []string
 		notRun    []string
 	}{
-		"Default":       {selectors: "*", want: []string{accounts, secrets, cleaner}},
+		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner}},
 		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
 		"ByName":        {selectors: "serviceaccount-token-controller", want: []string{secrets}},
 		"ByAlias":       {selectors: "serviceaccount-token", want: []string{secrets}},
-		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, cleaner}},
-		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, cleaner}},
-		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, cleaner}},
+		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner}},
+		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner}},
+		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner}},
 		"OnlyOff":       {reason: "no star, nothing else on", selectors: "-serviceaccount"},
 		"OnlyOthers":    {selectors: "namespace", notRun: []string{"namespace-controller"}},
-		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, cleaner}},
+		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner}},
 		"FirstOnWins":   {selectors: "serviceaccount,-serviceaccount", want: []string{accounts}},
-		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, cleaner}},
+		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner}},
 		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},
 		"Twice":         {selectors: "serviceaccount,serviceaccount-controller", want: []string{accounts}},
 		"Kubeadm": {
 			selectors: "*,bootstrapsigner,tokencleaner",
-			want:      []string{accounts, secrets, cleaner},
+			want:      []string{accounts, secrets, rootCAs, cleaner},
 			notRun:    []string{"bootstrap-signer-controller", "token-cleaner-controller"},
-		},
-		"Planned": {
-			reason:    "KCM's own names for what is not built yet",
-			selectors: "root-ca-cert-publisher",
-			notRun:    []string{RootCACertificatePublisher},
 		},
 		"TwoCleaners": {
 			reason:    "the one with the short alias is about bootstrap tokens",
@@ -79,7 +75,7 @@ func TestParseControllers(t *testing.T) {
 			if diff := cmp.Diff(tc.notRun, set.NotRun()); diff != "" {
 				t.Errorf("%s\nnamed and not run (-want +got):\n%s", tc.reason, diff)
 			}
-			for _, name := range []string{accounts, secrets, cleaner} {
+			for _, name := range []string{accounts, secrets, rootCAs, cleaner} {
 				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
 					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
 				}

@@ -95,7 +95,7 @@ func (f *files) publicKeys() []signing.PublicKey {
 
 // watch follows every file until ctx ends. ring is nil when nothing signs; then
 // nothing is verified either.
-func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), ring *signing.Keyring, source *rootca.Source) {
+func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	if f.privateKey != nil {
@@ -110,7 +110,7 @@ func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), rin
 		})
 	}
 	if f.rootCA != nil {
-		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA, source.Set) })
+		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA, newRootCA) })
 	}
 }
 

@@ -79,7 +79,7 @@ func startFollowing(t *testing.T) *following {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.watch(ctx, func(key *signing.PrivateKey) { f.keys <- key.ID() }, f.ring, f.source)
+		f.watch(ctx, func(key *signing.PrivateKey) { f.keys <- key.ID() }, f.ring, f.source.Set)
 	}()
 	f.stop = func() { cancel(); <-ended }
 	t.Cleanup(f.stop)

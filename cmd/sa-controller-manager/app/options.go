@@ -16,6 +16,7 @@ type Options struct {
 	Generic        GenericOptions
 	LeaderElection LeaderElectionOptions
 	Keys           KeyOptions
+	RootCA         RootCAOptions
 	Tokens         TokenOptions
 	Cleaner        CleanerOptions
 	Admission      AdmissionOptions
@@ -32,6 +33,7 @@ func NewOptions() *Options {
 		Generic:        newGenericOptions(),
 		LeaderElection: newLeaderElectionOptions(),
 		Keys:           newKeyOptions(),
+		RootCA:         newRootCAOptions(),
 		Tokens:         newTokenOptions(),
 		Cleaner:        newCleanerOptions(),
 		Admission:      newAdmissionOptions(),
@@ -61,6 +63,7 @@ func (o *Options) groups() []namedGroup {
 	return []namedGroup{
 		{"connection", &o.Connection},
 		{"service account key", &o.Keys},
+		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},
 		{"controller", &o.Generic},

@@ -67,7 +67,7 @@ func (o *KeyOptions) AddFlags(fs *pflag.FlagSet) {
 		"Issuer of the cluster's bound tokens, as kube-apiserver has it; used to ask the API server whether it accepts a key. "+
 			"Given several times, the first one counts. Without it the API server's OIDC discovery document is asked.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
-		"PEM `file` with the root CA bundle that every token Secret carries as ca.crt. Without it, the CA of the kubeconfig. "+
+		"PEM `file` with the root CA bundle that is published in every kube-root-ca.crt and token Secret. Without it, the CA of the kubeconfig. "+
 			"The file is read again when it changes.")
 
 	setOrigin(fs, asKCM, "service-account-private-key-file", "root-ca-file")

@@ -40,20 +40,21 @@ func Run(ctx context.Context, o *Options) error {
 
 // manager is the wired process. Its fields are what run needs.
 type manager struct {
-	options     *Options
-	clients     clients
-	view        *view.View
-	recorder    *events.Recorder
-	files       *files
-	ring        *signing.Keyring // nil without a signing key
-	rootCA      *rootca.Source
-	activator   *keyactivation.Activator   // nil without a signing key
-	accounts    *serviceaccount.Controller // nil if it is not enabled
-	webhook     *webhook                   // nil if it is turned off
-	podConfig   *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
-	controllers []controller
-	watchdog    *leaderelection.HealthzAdaptor
-	server      *Server
+	options      *Options
+	clients      clients
+	view         *view.View
+	recorder     *events.Recorder
+	files        *files
+	ring         *signing.Keyring // nil without a signing key
+	rootCA       *rootca.Source
+	rootCAKeeper *rootca.Keeper             // nil if no root CA is published
+	activator    *keyactivation.Activator   // nil without a signing key
+	accounts     *serviceaccount.Controller // nil if it is not enabled
+	webhook      *webhook                   // nil if it is turned off
+	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
+	controllers  []controller
+	watchdog     *leaderelection.HealthzAdaptor
+	server       *Server
 }
 
 // webhookRegistration is what the leader runs besides the controllers of KCM.
@@ -80,7 +81,7 @@ func (m *manager) run(ctx context.Context) error {
 	start(m.server.Run)
 	start(m.recorder.Run)
 	start(func(ctx context.Context) error {
-		m.files.watch(ctx, func(key *signing.PrivateKey) { m.newKey(ctx, key) }, m.ring, m.rootCA)
+		m.files.watch(ctx, func(key *signing.PrivateKey) { m.newKey(ctx, key) }, m.ring, m.newRootCA)
 		return nil
 	})
 

@@ -1,0 +1,66 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/rootca"
+)
+
+// rootCAOverlap is what the leader runs besides the controllers of KCM wherever a root
+// CA is published, be it in token Secrets alone.
+const rootCAOverlap = "root-ca-overlap"
+
+// buildRootCA builds the publisher of kube-root-ca.crt, and what decides which bundle
+// it and the token controller publish.
+func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *loop.Metrics) {
+	publishes := set.Enabled(RootCACertificatePublisher)
+	bundle := m.rootCA.Current()
+	if bundle == nil {
+		if publishes {
+			logger.Info("The root CA is not published: neither --root-ca-file nor the kubeconfig gives one")
+		}
+		return
+	}
+	if !publishes && !m.signs(set) {
+		return
+	}
+	m.rootCAKeeper = rootca.NewKeeper(rootca.KeeperConfig{
+		Client:   m.clients.main,
+		Source:   m.rootCA,
+		File:     bundle,
+		Overlap:  m.options.RootCA.Overlap,
+		Recorder: m.recorder,
+		Process:  m.options.LeaderElection.process(),
+		Loops:    loops,
+	})
+	m.controllers = append(m.controllers, controller{rootCAOverlap, m.rootCAKeeper.Run})
+	if !publishes {
+		return
+	}
+	publisher := rootca.NewPublisher(rootca.PublisherConfig{
+		Client:   m.clients.main,
+		View:     m.view,
+		Source:   m.rootCA,
+		Recorder: m.recorder,
+		Metrics:  rootca.NewMetrics(legacyregistry.MustRegister),
+		Loops:    loops,
+	})
+	m.controllers = append(m.controllers, controller{RootCACertificatePublisher, publisher.Run})
+}
+
+// signs tells whether the token controller runs.
+func (m *manager) signs(set ControllerSet) bool {
+	return set.Enabled(ServiceAccountTokenController) && m.files.privateKey != nil
+}
+
+// newRootCA is called with the content of a changed root CA file.
+func (m *manager) newRootCA(bundle *rootca.Bundle) {
+	if m.rootCAKeeper != nil {
+		m.rootCAKeeper.Offer(bundle)
+	}
+}

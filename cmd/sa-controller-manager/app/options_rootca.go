@@ -1,0 +1,38 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// RootCAOptions say how a changed root CA is published. The file itself is one of
+// KeyOptions.
+type RootCAOptions struct {
+	// Overlap is how long a former root CA is published beside its successor.
+	Overlap time.Duration
+}
+
+func newRootCAOptions() RootCAOptions {
+	return RootCAOptions{Overlap: time.Hour}
+}
+
+// AddFlags binds the group to fs.
+func (o *RootCAOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Overlap, "root-ca-overlap", o.Overlap,
+		"How long a root CA that the file does not hold any more is published beside the new one, in every kube-root-ca.crt and token Secret. "+
+			"0 drops it at once, which is for one that is compromised.")
+	setOrigin(fs, ours, "root-ca-overlap")
+}
+
+// Validate returns every problem of the group.
+func (o *RootCAOptions) Validate() []error {
+	var p problems
+	if o.Overlap < 0 {
+		p.add("root-ca-overlap", o.Overlap, "must not be negative")
+	}
+	return p
+}

@@ -1,0 +1,60 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// action is what a namespace is owed.
+type action int
+
+const (
+	none action = iota
+	create
+	update
+	refuse // it is wrong and cannot be written
+)
+
+// planConfigMap decides for one namespace. A ConfigMap is created only where the
+// namespace is Active, and kept right for as long as it lives: the Pods of a namespace
+// that is going still verify kube-apiserver with it. Upstream leaves another text in
+// the annotation and keys of binaryData alone.
+func planConfigMap(active bool, found *view.RootCA, bundle *Bundle) action {
+	switch {
+	case bundle == nil:
+		return none
+	case found == nil && active:
+		return create
+	case found == nil, found.DeletionTimestamp != nil, !owes(found, bundle):
+		return none
+	case found.Immutable:
+		return refuse
+	}
+	return update
+}
+
+// owes leaves what has a bundle alone as a whole while ours is provisional, because an
+// update replaces the bundle too.
+func owes(found *view.RootCA, bundle *Bundle) bool {
+	if bundle.Owed(found.Has, found.Hash) {
+		return true
+	}
+	return !bundle.provisional && (found.Extra || !found.Described)
+}
+
+// render is the ConfigMap as it is to be, with everything that others put into the
+// metadata.
+func render(meta metav1.ObjectMeta, bundle *Bundle) *corev1.ConfigMap {
+	if meta.Annotations = maps.Clone(meta.Annotations); meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	meta.Annotations[view.DescriptionAnnotation] = view.RootCADescription
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{view.RootCAKey: string(bundle.PEM())}}
+}

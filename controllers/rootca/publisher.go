@@ -1,0 +1,185 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/view"
+)
+
+const (
+	// publisherQueue is upstream's name
+	// (pkg/controller/certificates/rootcacertpublisher/publisher.go).
+	publisherQueue = "root_ca_cert_publisher"
+
+	// workers is more than upstream's one, because all the work is to wait for
+	// the apiserver.
+	workers = 8
+)
+
+// PublisherConfig is what a Publisher needs. Clock may be nil.
+type PublisherConfig struct {
+	Client   kubernetes.Interface
+	View     *view.View
+	Source   *Source
+	Recorder *events.Recorder
+	Metrics  *Metrics
+	Loops    *loop.Metrics
+	Clock    clock.WithTicker
+}
+
+// Publisher keeps ConfigMap kube-root-ca.crt in every Active namespace. Build it with
+// NewPublisher before the view is started.
+type Publisher struct {
+	PublisherConfig
+
+	namespaces        corev1listers.NamespaceLister
+	configMaps        view.RootCALister
+	namespaceInformer cache.SharedIndexInformer
+	configMapInformer cache.SharedIndexInformer
+	loop              *loop.Loop[string]
+	memory            memory
+}
+
+// NewPublisher builds a Publisher that does not run yet.
+func NewPublisher(config PublisherConfig) *Publisher {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	p := &Publisher{PublisherConfig: config}
+	p.namespaces, p.namespaceInformer = config.View.Namespaces()
+	p.configMaps, p.configMapInformer = config.View.RootCAs()
+	p.loop = loop.New(loop.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
+	config.Source.OnChange(p.queueAll)
+	return p
+}
+
+// Run works until ctx ends and returns when no sync is under way any more. The view
+// must be synced. Registering the handlers replays the whole cache, so that every
+// namespace is looked at once at the start.
+func (p *Publisher) Run(ctx context.Context) error {
+	namespaces, err := p.namespaceInformer.AddEventHandler(p.handler(func(name cache.ObjectName) string { return name.Name }))
+	if err != nil {
+		return fmt.Errorf("watch namespaces: %w", err)
+	}
+	configMaps, err := p.configMapInformer.AddEventHandler(p.handler(func(name cache.ObjectName) string { return name.Namespace }))
+	if err != nil {
+		return fmt.Errorf("watch configmaps: %w", err)
+	}
+	p.loop.Run(ctx)
+	return errors.Join(p.namespaceInformer.RemoveEventHandler(namespaces), p.configMapInformer.RemoveEventHandler(configMaps))
+}
+
+func (p *Publisher) handler(namespaceOf func(cache.ObjectName) string) cache.ResourceEventHandler {
+	add := func(obj any) {
+		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+			p.loop.Add(namespaceOf(name))
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add}
+}
+
+func (p *Publisher) queueAll() {
+	namespaces, err := p.namespaces.List(labels.Everything())
+	if err != nil {
+		return // a lister in memory has no error
+	}
+	for _, namespace := range namespaces {
+		p.loop.Add(namespace.Name)
+	}
+}
+
+func (p *Publisher) sync(ctx context.Context, namespace string) error {
+	began := p.Clock.Now()
+	err := p.publish(ctx, namespace)
+	p.Metrics.observe(p.Clock.Since(began), err)
+	return err
+}
+
+func (p *Publisher) publish(ctx context.Context, name string) error {
+	namespace, err := p.namespaces.Get(name)
+	if err != nil {
+		p.memory.forget(name)
+		return nil // a lister's only error is that there is none
+	}
+	found, bundle := p.configMaps.Get(name), p.Source.Current()
+	owed := planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle)
+	if pause := p.memory.examine(name, owed, found, p.Clock.Now()); pause.wait > 0 {
+		if pause.contested {
+			p.warnContested(name, found)
+		}
+		p.loop.AddAfter(name, pause.wait)
+		return nil
+	}
+	switch owed {
+	case create:
+		return p.create(ctx, name, bundle)
+	case update:
+		return p.update(ctx, found, bundle)
+	case refuse:
+		p.Recorder.Warn(found.Reference(), "ImmutableRootCA", "Publish",
+			"the ConfigMap is immutable and does not hold the root CA bundle as it is now: delete it, it is created again at once")
+	}
+	return nil
+}
+
+// create sends one request and reads nothing before. That the ConfigMap exists already
+// means that the watch is about to bring it; that the namespace is gone or going, that
+// nothing is owed.
+func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
+	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: view.RootCAName}, bundle)
+	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: view.FieldManager})
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
+		p.memory.wrote(namespace, nil, bundle, p.Clock.Now())
+		return nil
+	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	default:
+		return fmt.Errorf("create configmap %s/%s: %w", namespace, view.RootCAName, err)
+	}
+}
+
+// update overwrites the version that is cached; a newer one is a conflict, and one that
+// is gone comes through the watch.
+func (p *Publisher) update(ctx context.Context, found *view.RootCA, bundle *Bundle) error {
+	configMap := render(found.ObjectMeta, bundle)
+	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: view.FieldManager})
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).V(2).Info("Published the root CA again", "configMap", klog.KObj(configMap))
+		p.memory.wrote(found.Namespace, found, bundle, p.Clock.Now())
+		return nil
+	case apierrors.IsNotFound(err):
+		return nil
+	default:
+		return fmt.Errorf("update configmap %s/%s: %w", found.Namespace, found.Name, err)
+	}
+}
+
+func (p *Publisher) warnContested(namespace string, found *view.RootCA) {
+	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: view.RootCAName}
+	if found != nil {
+		regarding = found.Reference()
+	}
+	p.Recorder.Warn(regarding, "RootCAContested", "Publish", fmt.Sprintf(
+		"somebody else changes or deletes it again and again: it is repaired ever more slowly, every %v in the end; "+
+			"managedFields tell who that is, mostly the publisher of another kube-controller-manager", maxRepairDelay))
+}

@@ -1,0 +1,91 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"slices"
+	"time"
+)
+
+// state is what must be known to publish the right bundle after a restart. It is
+// immutable.
+type state struct {
+	// current are the certificates of the file, in its order.
+	current []*x509.Certificate
+	// formers are those that the file held before, the last one to end first.
+	formers []former
+}
+
+// former is a certificate in overlap.
+type former struct {
+	certificate *x509.Certificate
+	until       time.Time // in whole seconds, UTC
+}
+
+func contains(certificates []*x509.Certificate, wanted *x509.Certificate) bool {
+	return slices.ContainsFunc(certificates, wanted.Equal)
+}
+
+// holds tells whether the certificate is in overlap.
+func (s state) holds(certificate *x509.Certificate) bool {
+	return slices.ContainsFunc(s.formers, func(f former) bool { return f.certificate.Equal(certificate) })
+}
+
+// merge joins what was read with what this process has decided before it could read.
+// The latter knows better when something ends.
+func merge(found, held state) state {
+	merged := state{current: slices.Clone(held.current), formers: slices.Clone(held.formers)}
+	for _, certificate := range found.current {
+		if !contains(merged.current, certificate) && !merged.holds(certificate) {
+			merged.current = append(merged.current, certificate)
+		}
+	}
+	for _, f := range found.formers {
+		if !contains(merged.current, f.certificate) && !merged.holds(f.certificate) {
+			merged.formers = append(merged.formers, f)
+		}
+	}
+	return merged
+}
+
+// sortFormers makes the order, and with it the bytes of a union, depend on the
+// content alone.
+func sortFormers(formers []former) {
+	slices.SortFunc(formers, func(a, b former) int {
+		return cmp.Or(b.until.Compare(a.until), bytes.Compare(a.certificate.Raw, b.certificate.Raw))
+	})
+}
+
+// unique drops repetitions.
+func unique(certificates []*x509.Certificate) []*x509.Certificate {
+	var once []*x509.Certificate
+	for _, certificate := range certificates {
+		if !contains(once, certificate) {
+			once = append(once, certificate)
+		}
+	}
+	return once
+}
+
+func encodePEM(certificates ...*x509.Certificate) []byte {
+	var text bytes.Buffer
+	for _, certificate := range certificates {
+		// A Buffer takes everything.
+		_ = pem.Encode(&text, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
+	}
+	return text.Bytes()
+}
+
+// fingerprint names a certificate to a person: the beginning of what
+// `openssl x509 -fingerprint -sha256` prints.
+func fingerprint(certificate *x509.Certificate) string {
+	sum := sha256.Sum256(certificate.Raw)
+	return hex.EncodeToString(sum[:8])
+}

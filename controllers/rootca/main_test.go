@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/client-go/util/cert"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+func check(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// authorities are certificates under names of one letter, so that a bundle is written as a word.
+type authorities map[rune]*x509.Certificate
+
+func newAuthorities(t testing.TB, names string) authorities {
+	t.Helper()
+	all := authorities{}
+	for _, name := range names {
+		parsed, err := cert.ParseCertsPEM(certificate(t, string(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = parsed[0]
+	}
+	return all
+}
+
+func (a authorities) certificates(word string) []*x509.Certificate {
+	var certificates []*x509.Certificate
+	for _, name := range word {
+		certificates = append(certificates, a[name])
+	}
+	return certificates
+}
+
+// pem is what a file with these certificates holds.
+func (a authorities) pem(word string) string { return string(encodePEM(a.certificates(word)...)) }
+
+func (a authorities) bundle(t testing.TB, word string) *Bundle {
+	t.Helper()
+	bundle, err := ParseBundle([]byte(a.pem(word)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle
+}
+
+// word is the reverse, in the order of the text.
+func (a authorities) word(certificates []*x509.Certificate) string {
+	var word strings.Builder
+	for _, certificate := range certificates {
+		name := '?'
+		for candidate, known := range a {
+			if known.Equal(certificate) {
+				name = candidate
+			}
+		}
+		word.WriteRune(name)
+	}
+	return word.String()
+}
+
+func (a authorities) read(text []byte) string {
+	certificates, err := cert.ParseCertsPEM(text)
+	if err != nil {
+		return err.Error()
+	}
+	return a.word(certificates)
+}
+
+// state reads "B A@20m C@30m": the current certificates, and formers with the time from now at which they end.
+func (a authorities) state(t testing.TB, text string, now time.Time) state {
+	t.Helper()
+	var s state
+	for i, field := range strings.Fields(text) {
+		if i == 0 {
+			if field != "-" {
+				s.current = a.certificates(field)
+			}
+			continue
+		}
+		name, after, _ := strings.Cut(field, "@")
+		d, err := time.ParseDuration(after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.formers = append(s.formers, former{a.certificates(name)[0], now.Add(d)})
+	}
+	return s
+}
+
+func (a authorities) describe(s state, now time.Time) string {
+	fields := []string{"-"}
+	if len(s.current) > 0 {
+		fields[0] = a.word(s.current)
+	}
+	for _, f := range s.formers {
+		fields = append(fields, fmt.Sprintf("%s@%v", a.word([]*x509.Certificate{f.certificate}), f.until.Sub(now)))
+	}
+	return strings.Join(fields, " ")
+}
+
+// sortedByDER is the word with its letters in the order of the certificates' bytes.
+func (a authorities) sortedByDER(word string) string {
+	letters := []rune(word)
+	for i := range letters {
+		for j := i + 1; j < len(letters); j++ {
+			if bytes.Compare(a[letters[j]].Raw, a[letters[i]].Raw) < 0 {
+				letters[i], letters[j] = letters[j], letters[i]
+			}
+		}
+	}
+	return string(letters)
+}

@@ -1,0 +1,168 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "ABCDE")
+	const hour = time.Hour
+	cases := map[string]struct {
+		reason  string
+		file    string
+		known   string // "-" or current, then formers with their ends
+		overlap time.Duration
+
+		published, state    string
+		next                time.Duration // from now; 0 if there is nothing to wait for
+		began, ended        string
+		notTheFilesOwnBytes bool
+	}{
+		"First":          {reason: "nothing was published before", file: "A", known: "-", overlap: hour, published: "A", state: "A"},
+		"AtRest":         {file: "A", known: "A", overlap: hour, published: "A", state: "A"},
+		"Changed":        {reason: "the new one comes first", file: "B", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
+		"InOverlap":      {reason: "the end does not move", file: "B", known: "B A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"Ended":          {reason: "the file as it is again", file: "B", known: "B A@0s", overlap: hour, published: "B", state: "B", ended: "A"},
+		"EndedWhileDown": {file: "B", known: "B A@-5h", overlap: hour, published: "B", state: "B", ended: "A"},
+		"ChangedAgain": {
+			reason: "each has its own end, the last one to end comes first",
+			file:   "C", known: "B A@20m", overlap: hour, published: "CBA", state: "C B@1h0m0s A@20m0s", next: 20 * time.Minute, began: "B", notTheFilesOwnBytes: true,
+		},
+		"OneOfTwoEnds": {file: "C", known: "C B@40m A@-1s", overlap: hour, published: "CB", state: "C B@40m0s", next: 40 * time.Minute, ended: "A", notTheFilesOwnBytes: true},
+		"BackAgain": {
+			reason: "what is current has no end, and what was is not forgotten",
+			file:   "A", known: "B A@20m", overlap: hour, published: "AB", state: "A B@1h0m0s", next: hour, began: "B", notTheFilesOwnBytes: true,
+		},
+		"Superset":      {reason: "the person has made the union", file: "BA", known: "A", overlap: hour, published: "BA", state: "BA"},
+		"Subset":        {reason: "and ends it", file: "B", known: "BA", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
+		"Reordered":     {file: "BA", known: "AB", overlap: hour, published: "BA", state: "BA"},
+		"Repeated":      {reason: "the file is published as it is, even so", file: "AA", known: "A", overlap: hour, published: "AA", state: "A"},
+		"RepeatedUnion": {reason: "a union has each once", file: "BB", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
+		"AlsoCurrent":   {reason: "an edited state", file: "B", known: "A A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"FormerTwice":   {reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"FarFuture": {
+			reason: "an edited state, or a clock that went back: no former stays for longer than one that begins now",
+			file:   "B", known: "B A@9000h", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, notTheFilesOwnBytes: true,
+		},
+		"Shortened":       {reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s", next: 10 * time.Minute, notTheFilesOwnBytes: true},
+		"Zero":            {reason: "the former one is compromised", file: "B", known: "A", published: "B", state: "B", ended: "A"},
+		"ZeroInOverlap":   {reason: "restarted with 0 to end it", file: "B", known: "B A@50m", published: "B", state: "B", ended: "A"},
+		"ZeroAtRest":      {file: "A", known: "A", published: "A", state: "A"},
+		"UnreadCurrent":   {reason: "the state's current could not be read", file: "B", known: "- A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"AllOfThemChange": {file: "CD", known: "AB", overlap: hour, published: "CD" + a.sortedByDER("AB"), state: "CD " + string(a.sortedByDER("AB")[0]) + "@1h0m0s " + string(a.sortedByDER("AB")[1]) + "@1h0m0s", next: hour, began: "AB", notTheFilesOwnBytes: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := a.bundle(t, tc.file)
+			got := plan(file, a.state(t, tc.known, now), now, tc.overlap)
+			check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
+			check(t, tc.reason+"\nstate", tc.state, a.describe(got.state, now))
+			check(t, "began", tc.began, a.word(got.began))
+			check(t, "ended", tc.ended, a.word(got.ended))
+			var next time.Duration
+			if !got.next.IsZero() {
+				next = got.next.Sub(now)
+			}
+			check(t, "next", tc.next, next)
+			if (got.published != file) != tc.notTheFilesOwnBytes {
+				t.Errorf("the file itself is published: %v", got.published == file)
+			}
+
+			// What was decided once is decided again, as after a restart.
+			again := plan(file, got.state, now, tc.overlap)
+			check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
+			check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
+			if len(again.began)+len(again.ended) > 0 {
+				t.Error("it is told again")
+			}
+		})
+	}
+}
+
+func TestPlanNeverEndsTooEarly(t *testing.T) {
+	t.Parallel()
+	a := newAuthorities(t, "AB")
+	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
+	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, time.Second)
+	check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.next)
+	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second)
+	check(t, "the end after a millisecond", got.next, later.next)
+}
+
+// The same formers in any order are the same bytes.
+func TestAUnionIsDeterministic(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "ABCD")
+	one := plan(a.bundle(t, "D"), a.state(t, "D A@5m B@5m C@9m", now), now, time.Hour)
+	other := plan(a.bundle(t, "D"), a.state(t, "D C@9m B@5m A@5m", now), now, time.Hour)
+	check(t, "PEM", string(one.published.PEM()), string(other.published.PEM()))
+	check(t, "union", "DC"+a.sortedByDER("AB"), a.read(one.published.PEM()))
+	if one.published.Hash() != other.published.Hash() {
+		t.Error("the hashes differ")
+	}
+}
+
+func TestAUnionIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "AB")
+	each := len(a.pem("A"))
+	var known state
+	for i := range maxUnion/each + 10 {
+		large := *a['A']
+		large.Raw = append(slices.Clone(a['A'].Raw), byte(i>>8), byte(i)) // another certificate, of the same size
+		known.formers = append(known.formers, former{&large, now.Add(time.Duration(i) * time.Second)})
+	}
+	got := plan(a.bundle(t, "B"), known, now, 100*time.Hour)
+	if size := len(got.published.PEM()); size > maxUnion || size < maxUnion-2*each {
+		t.Errorf("the union has %d bytes, want nearly %d", size, maxUnion)
+	}
+	size := 0
+	for key, value := range got.state.data() {
+		size += len(key) + len(value)
+	}
+	if size > 1<<20 {
+		t.Errorf("the state has %d bytes, which no ConfigMap can hold", size)
+	}
+	if len(got.crowded) == 0 || len(got.crowded)+len(got.ended)+len(got.state.formers) != len(known.formers) {
+		t.Errorf("%d are dropped, %d have ended and %d stay of %d", len(got.crowded), len(got.ended), len(got.state.formers), len(known.formers))
+	}
+	if last := got.state.formers[0].until; !last.Equal(known.formers[len(known.formers)-1].until) {
+		t.Error("the one that ends last is dropped")
+	}
+	check(t, "the first one that is dropped ends before what stays", true,
+		known.formers[len(got.crowded)+len(got.ended)].until.Equal(got.next))
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "ABCD")
+	cases := map[string]struct{ reason, found, held, want string }{
+		"Nothing":         {found: "-", held: "-", want: "-"},
+		"Start":           {found: "A B@5m0s", held: "-", want: "A B@5m0s"},
+		"NoState":         {found: "-", held: "B A@9m0s", want: "B A@9m0s"},
+		"FileOfTheStart":  {reason: "the file had changed while we were down and the state could not be read at once", found: "A", held: "B", want: "BA"},
+		"EndsAreOurs":     {found: "A B@5m0s", held: "C B@9m0s", want: "CA B@9m0s"},
+		"CurrentOfBoth":   {found: "A", held: "A", want: "A"},
+		"FormerIsCurrent": {found: "B A@5m0s", held: "A", want: "AB"},
+		"CurrentIsFormer": {found: "A", held: "B A@5m0s", want: "B A@5m0s"},
+		"More":            {found: "A D@3m0s", held: "B C@5m0s", want: "BA C@5m0s D@3m0s"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := merge(a.state(t, tc.found, now), a.state(t, tc.held, now))
+			check(t, tc.reason, tc.want, a.describe(got, now))
+		})
+	}
+}

@@ -68,10 +68,11 @@ type Keeper struct {
 	loop *loop.Loop[string]
 
 	// Only the loop's one worker uses what follows.
-	known state     // what was decided last, or zero
-	met   bool      // the state was read, or found to be missing, once
-	began time.Time // the first look, or zero
-	first *Bundle   // the file at the first look
+	known  state     // what was decided last, or zero
+	met    bool      // the state was read, or found to be missing, once
+	stored bool      // there was a ConfigMap when it was looked at or written last
+	began  time.Time // the first look, or zero
+	first  *Bundle   // the file at the first look
 }
 
 // NewKeeper has the Source publish the file provisionally until Run has looked at the
@@ -159,9 +160,10 @@ func (k *Keeper) learn(ctx context.Context, object *corev1.ConfigMap) error {
 		return foreignError{found.foreign}
 	}
 	damage := strings.Join(found.damage, "; ")
-	if object == nil && k.met {
+	if object == nil && k.stored {
 		damage = "it was deleted"
 	}
+	k.stored = object != nil
 	if damage != "" {
 		klog.FromContext(ctx).Info("The state of the root CA is damaged and is written again", "configMap", stateRef(), "damage", damage)
 		k.Recorder.Warn(stateObject(), "RootCAStateRepaired", "Repair", "wrote it again: "+damage)
@@ -212,6 +214,7 @@ func (k *Keeper) write(ctx context.Context, object *corev1.ConfigMap, wanted sta
 	if err != nil {
 		return fmt.Errorf("write configmap %s/%s: %w", StateNamespace, StateName, err)
 	}
+	k.stored = true
 	klog.FromContext(ctx).V(2).Info("Wrote the state of the root CA", "configMap", stateRef(), "inOverlap", len(wanted.formers))
 	return nil
 }

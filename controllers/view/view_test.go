@@ -77,6 +77,10 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 			ask: func(v *View) { v.TokenSecrets() }, missing: []string{secretsName},
 			requests: []string{"list secrets in " + onlyTokens, "watch secrets in " + onlyTokens},
 		},
+		"RootCAs": {
+			ask: func(v *View) { v.RootCAs(); v.RootCAs() }, missing: []string{"configmaps (name kube-root-ca.crt)"},
+			requests: []string{"list configmaps in [metadata.name=kube-root-ca.crt]", "watch configmaps in [metadata.name=kube-root-ca.crt]"},
+		},
 		"AllTwice": {
 			ask: func(v *View) {
 				v.Accounts()

@@ -1,0 +1,521 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/events"
+)
+
+// The tests run in synctest bubbles: the clock stands still while anything moves.
+
+var configMaps = schema.GroupResource{Resource: "configmaps"}
+
+var (
+	errForbidden = apierrors.NewForbidden(configMaps, StateName, errors.New("no"))
+	errDown      = apierrors.NewInternalError(errors.New("down"))
+)
+
+// sink remembers Events.
+type sink struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *sink) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, kind, reason, action, fmt.Sprintf(note, args...)))
+}
+
+// cluster is an API server with the state in it, whose verbs fail as told. It outlives processes.
+type cluster struct {
+	t *testing.T
+	authorities
+	*sink
+	client *fake.Clientset
+	began  time.Time
+
+	mu       sync.Mutex
+	failures map[string]error // by verb
+}
+
+func newCluster(t *testing.T, names string) *cluster {
+	c := &cluster{t: t, authorities: newAuthorities(t, names), sink: &sink{}, client: fake.NewClientset(), failures: map[string]error{}, began: time.Now()}
+	c.client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		err := c.failures[action.GetVerb()]
+		return err != nil, nil, err
+	})
+	return c
+}
+
+func (c *cluster) fail(err error, verbs ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, verb := range verbs {
+		c.failures[verb] = err
+	}
+}
+
+// stored is the state as it is in the API, with ends counted from the beginning of the test.
+func (c *cluster) stored() string {
+	c.t.Helper()
+	synctest.Wait()
+	object, err := c.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("configmaps"), StateNamespace, StateName)
+	if err != nil {
+		return "none"
+	}
+	got := read(object.(*corev1.ConfigMap), time.Now(), 0)
+	if got.foreign != "" || len(got.damage) > 0 {
+		return "damaged"
+	}
+	sortFormers(got.formers)
+	return c.describe(got.state, c.began)
+}
+
+// edit changes the stored state by hand.
+func (c *cluster) edit(change func(*corev1.ConfigMap)) {
+	c.t.Helper()
+	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	object, err := c.client.Tracker().Get(gvr, StateNamespace, StateName)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	edited := object.(*corev1.ConfigMap).DeepCopy()
+	change(edited)
+	if err := c.client.Tracker().Update(gvr, edited, StateNamespace); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) remove() {
+	c.t.Helper()
+	if err := c.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), StateNamespace, StateName); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) told() []string {
+	synctest.Wait()
+	c.sink.mu.Lock()
+	defer c.sink.mu.Unlock()
+	lines := slices.Clone(c.lines)
+	for i := range lines {
+		for name, certificate := range c.authorities {
+			lines[i] = strings.ReplaceAll(lines[i], fingerprint(certificate), string(name))
+		}
+	}
+	return lines
+}
+
+// requests counts what was sent, and forgets it.
+func (c *cluster) requests() map[string]int {
+	synctest.Wait()
+	counts := map[string]int{}
+	for _, action := range c.client.Actions() {
+		counts[action.GetVerb()]++
+	}
+	c.client.ClearActions()
+	return counts
+}
+
+// process is a Keeper that runs.
+type process struct {
+	*Keeper
+	cluster *cluster
+	stop    func()
+	sets    int
+}
+
+func (c *cluster) start(file string, overlap time.Duration) *process {
+	c.t.Helper()
+	p := &process{cluster: c}
+	source := NewSource(c.bundle(c.t, file))
+	source.OnChange(func() { p.sets++ })
+	p.Keeper = NewKeeper(KeeperConfig{
+		Client: c.client, Source: source, File: source.Current(), Overlap: overlap,
+		Recorder: events.NewRecorderTo(c.sink, clock.RealClock{}),
+		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},
+	})
+	ctx, cancel := context.WithCancel(c.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := p.Run(ctx); err != nil {
+			c.t.Error(err)
+		}
+	}()
+	p.stop = func() { cancel(); <-ended }
+	return p
+}
+
+// published is what the Source has, in brackets while it is provisional.
+func (p *process) published() string {
+	synctest.Wait()
+	bundle := p.Source.Current()
+	word := p.cluster.read(bundle.PEM())
+	if bundle.provisional {
+		return "(" + word + ")"
+	}
+	return word
+}
+
+func (p *process) offer(file string) { p.Offer(p.cluster.bundle(p.cluster.t, file)) }
+
+func TestAChangeOfTheRootCA(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		p := c.start("A", time.Hour)
+		defer p.stop()
+		check(t, "published at the start", "A", p.published())
+		check(t, "state at the start", "A", c.stored())
+		check(t, "requests", map[string]int{"get": 1, "create": 1}, c.requests())
+
+		p.offer("B")
+		check(t, "published after the change", "BA", p.published())
+		check(t, "state after the change", "B A@1h0m0s", c.stored())
+		check(t, "requests", map[string]int{"get": 1, "update": 1}, c.requests())
+
+		time.Sleep(time.Hour - time.Second)
+		check(t, "published until the end", "BA", p.published())
+		time.Sleep(time.Second)
+		check(t, "published after the end", "B", p.published())
+		check(t, "state after the end", "B", c.stored())
+		check(t, "Events", []string{
+			"process: Normal RootCAOverlapBegan Publish: the root CA has changed; what it was before (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
+			"process: Normal RootCAOverlapEnded Publish: a former root CA (A) is not published any more",
+		}, c.told())
+		c.requests()
+
+		sets := p.sets
+		time.Sleep(24 * time.Hour)
+		check(t, "requests in a day", map[string]int{"get": 144}, c.requests())
+		check(t, "consumers told in a day", 0, p.sets-sets)
+	})
+}
+
+func TestSeveralChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "ABC")
+		p := c.start("A", time.Hour)
+		defer p.stop()
+		synctest.Wait()
+		p.offer("B")
+		time.Sleep(20 * time.Minute)
+		p.offer("C")
+		check(t, "published", "CBA", p.published())
+		time.Sleep(40 * time.Minute)
+		check(t, "published after the end of the first", "CB", p.published())
+		p.offer("A") // back again
+		check(t, "published after the return", "A"+c.word(c.certificates("CB")), p.published())
+		time.Sleep(2 * time.Hour)
+		check(t, "published in the end", "A", p.published())
+		check(t, "state in the end", "A", c.stored())
+	})
+}
+
+func TestARestart(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		file      string
+		overlap   time.Duration
+		edit      func(*cluster)
+		published string
+		stored    string
+	}{
+		"InOverlap":  {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s"},
+		"ChangedNow": {reason: "the file changed while nobody looked", file: "C", overlap: time.Hour, published: "CBA", stored: "C B@1h10m0s A@1h0m0s"},
+		"OldFile":    {reason: "a replica whose file has not changed yet", file: "A", overlap: time.Hour, published: "AB", stored: "A B@1h10m0s"},
+		"Zero":       {reason: "the former one is compromised", file: "B", published: "B", stored: "B"},
+		"Shorter":    {file: "B", overlap: 5 * time.Minute, published: "BA", stored: "B A@15m0s"},
+		"Longer":     {reason: "what is promised already stays", file: "B", overlap: 9 * time.Hour, published: "BA", stored: "B A@1h0m0s"},
+		"NoState":    {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "B"},
+		"Garbage": {reason: "is healed", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
+			c.edit(func(o *corev1.ConfigMap) { o.Data = map[string]string{"hello": "world"} })
+		}},
+		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", edit: func(c *cluster) {
+			c.edit(func(o *corev1.ConfigMap) { o.Data["current.crt"] = "-----BEGIN" })
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "ABC")
+				first := c.start("A", time.Hour)
+				synctest.Wait()
+				first.offer("B")
+				synctest.Wait()
+				first.stop()
+				if tc.edit != nil {
+					tc.edit(c)
+				}
+				time.Sleep(10 * time.Minute)
+				second := c.start(tc.file, tc.overlap)
+				defer second.stop()
+				check(t, tc.reason+": published", tc.published, second.published())
+				check(t, tc.reason+": state", tc.stored, c.stored())
+			})
+		})
+	}
+}
+
+// What is in memory counts while the process runs, whatever happens to the state.
+func TestTheStateIsHealedFromMemory(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		do   func(*cluster)
+		told string
+	}{
+		"Deleted": {(*cluster).remove, "wrote it again: it was deleted"},
+		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.ConfigMap) { o.Data = nil }) }, "wrote it again: schema-version is missing; current.crt is empty, want PEM with at least one certificate"},
+		"Shrunk": {func(c *cluster) {
+			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B", time.Time{}).data() })
+		}, ""},
+		"Poisoned": {func(c *cluster) {
+			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B C@500h", time.Now()).data() })
+		}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "ABC")
+				p := c.start("A", time.Hour)
+				defer p.stop()
+				synctest.Wait()
+				p.offer("B")
+				synctest.Wait()
+				tc.do(c)
+				time.Sleep(lookAtRest)
+				check(t, "published", "BA", p.published())
+				check(t, "state", "B A@1h0m0s", c.stored())
+				var told string
+				if lines := c.told(); len(lines) > 1 {
+					_, told, _ = strings.Cut(lines[1], "RootCAStateRepaired Repair: ")
+				}
+				check(t, "Event", tc.told, told)
+			})
+		})
+	}
+}
+
+func TestANewerState(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		first := c.start("A", time.Hour)
+		synctest.Wait()
+		first.stop()
+		c.edit(func(o *corev1.ConfigMap) { o.Data["schema-version"] = "2" })
+		c.requests()
+
+		second := c.start("B", time.Hour)
+		defer second.stop()
+		check(t, "published at first", "(B)", second.published())
+		time.Sleep(maxProvisional + time.Minute)
+		check(t, "published after a while", "B", second.published())
+		second.offer("A")
+		check(t, "memory works all the same", "AB", second.published())
+		if writes := c.requests(); writes["update"]+writes["create"] > 0 {
+			t.Errorf("somebody else's state is written: %v", writes)
+		}
+		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: use configmap kube-system/sa-controller-manager-root-ca: its schema-version is "2", `+
+			`this program knows "1" only: run the newer version, or delete the ConfigMap to give up what is in overlap; `+
+			`until that is mended a restart may end the overlap of a former root CA before its time`, c.told()[0])
+		c.remove()
+		time.Sleep(time.Minute)
+		check(t, "state after the deletion", "A B", strings.Split(c.stored(), "@")[0])
+	})
+}
+
+func TestTheStateCannotBeRead(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		err  error
+		told int
+	}{"Forbidden": {errForbidden, 1}, "Down": {errDown, 0}}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "ABC")
+				first := c.start("A", time.Hour)
+				synctest.Wait()
+				first.offer("B")
+				synctest.Wait()
+				first.stop()
+				told := len(c.told())
+
+				c.fail(tc.err, "get")
+				second := c.start("B", time.Hour)
+				defer second.stop()
+				check(t, "what is published is left alone", "(B)", second.published())
+				time.Sleep(3 * time.Minute)
+				check(t, "for minutes", "(B)", second.published())
+				check(t, "Events", tc.told, len(c.told())-told)
+				if n := c.requests()["get"]; n > 20 {
+					t.Errorf("%d requests in 3 minutes", n)
+				}
+				c.fail(nil, "get")
+				time.Sleep(time.Minute)
+				check(t, "once it can be read", "BA", second.published())
+				check(t, "state", "B A@1h0m0s", c.stored())
+			})
+		})
+	}
+}
+
+func TestTheStateIsNotAwaitedForEver(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		overlap time.Duration
+		do      func(*process)
+		after   time.Duration
+		want    string
+	}{
+		"LongOverlap":  {overlap: time.Hour, after: maxProvisional + time.Minute, want: "B"},
+		"ShortOverlap": {reason: "what was in overlap has ended by then", overlap: 30 * time.Second, after: time.Minute, want: "B"},
+		"NoOverlap":    {reason: "there is nothing to wait for", want: "B"},
+		"NewFile":      {reason: "who changes the file now wants that to reach everybody", overlap: time.Hour, do: func(p *process) { p.offer("C") }, want: "CB"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "ABC")
+				c.fail(errDown, "get")
+				p := c.start("B", tc.overlap)
+				defer p.stop()
+				synctest.Wait()
+				if tc.do != nil {
+					tc.do(p)
+				}
+				time.Sleep(tc.after)
+				check(t, tc.reason, tc.want, p.published())
+			})
+		})
+	}
+}
+
+// An end must not move because the state, which still calls the former one current, could not be written.
+func TestTheStateCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		p := c.start("A", time.Hour)
+		defer p.stop()
+		synctest.Wait()
+		c.fail(errForbidden, "update")
+		p.offer("B")
+		check(t, "published", "BA", p.published())
+		check(t, "state", "A", c.stored())
+		c.requests()
+		time.Sleep(time.Hour)
+		check(t, "published after the end", "B", p.published())
+		if n := c.requests()["update"]; n < 30 || n > 100 {
+			t.Errorf("%d attempts in an hour", n)
+		}
+		time.Sleep(time.Hour)
+		check(t, "published an hour later", "B", p.published())
+		c.fail(nil, "update")
+		time.Sleep(time.Minute)
+		check(t, "state once it can be written", "B", c.stored())
+		check(t, "Events", 2, strings.Count(strings.Join(c.told(), "\n"), "RootCAOverlap"))
+	})
+}
+
+func TestARaceForTheState(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		verb string
+		err  error
+	}{
+		"Create": {"create", apierrors.NewAlreadyExists(configMaps, StateName)},
+		"Update": {"update", apierrors.NewConflict(configMaps, StateName, errors.New("changed"))},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "AB")
+				if tc.verb == "update" {
+					if err := c.client.Tracker().Add(c.state(t, "A", c.began).writeInto(nil)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.fail(tc.err, tc.verb)
+				p := c.start("B", time.Hour)
+				defer p.stop()
+				synctest.Wait()
+				c.fail(nil, tc.verb)
+				c.requests()
+				time.Sleep(raceDelay)
+				check(t, "requests of the next try", map[string]int{"get": 1, tc.verb: 1}, c.requests())
+				check(t, "Events of it", 0, strings.Count(strings.Join(c.told(), ""), "RootCAState"))
+			})
+		})
+	}
+}
+
+func TestAnAPIThatHangsDoesNotHoldUpTheUnion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		p := c.start("A", time.Hour)
+		defer p.stop()
+		synctest.Wait()
+		// The fake client knows no context, so that the time-out itself is imitated.
+		c.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(requestTimeout)
+			return true, nil, context.DeadlineExceeded
+		})
+		p.offer("B")
+		time.Sleep(requestTimeout)
+		check(t, "published", "BA", p.published())
+	})
+}
+
+func TestOfferOnAReplicaThatDoesNotLead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		k := NewKeeper(KeeperConfig{Client: c.client, Source: NewSource(nil), File: c.bundle(t, "A"), Overlap: time.Hour})
+		k.Offer(c.bundle(t, "B"))
+		check(t, "requests", map[string]int{}, c.requests())
+		if _, err := c.client.CoreV1().ConfigMaps(StateNamespace).Create(t.Context(), c.state(t, "A", c.began).writeInto(nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := k.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "published once it leads", "BA", c.read(k.Source.Current().PEM()))
+	})
+}

@@ -357,7 +357,7 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 		w := newWorld(t, "A")
 		defer w.stop()
 		var want []string
-		for i := range 200 {
+		for i := range 50 {
 			name := fmt.Sprintf("shop-%03d", i)
 			w.add(active(name))
 			labelled := active(name)

@@ -201,6 +201,7 @@ func (c *controlPlane) purgeOne(ctx context.Context, name string) error {
 	if err := errors.Join(
 		c.client.CoreV1().ServiceAccounts(name).DeleteCollection(ctx, metav1.DeleteOptions{}, everything),
 		c.client.CoreV1().Secrets(name).DeleteCollection(ctx, metav1.DeleteOptions{}, everything),
+		c.client.CoreV1().ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{}, everything),
 		c.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}),
 	); err != nil {
 		return err

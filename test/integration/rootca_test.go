@@ -47,7 +47,7 @@ func TestRootCAOfTheKubeconfig(t *testing.T) {
 // TestRootCAFileIsReloaded covers a changed root CA: every token Secret carries the
 // new one, and nothing else of it changes.
 func TestRootCAFileIsReloaded(t *testing.T) {
-	c := sharedControlPlane(t)
+	c := withOwnRootCAs(t)
 	ca := keyFile{filepath.Join(t.TempDir(), "ca.crt")}
 	first := read(t, c.CAFile())
 	second := slices.Concat(first, read(t, filepath.Join(c.Dir(), "client-ca.crt")))

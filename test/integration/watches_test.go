@@ -16,7 +16,10 @@ import (
 // asked for. Secrets of other types are not among them.
 func TestWhatIsWatched(t *testing.T) {
 	c := sharedControlPlane(t)
-	const onlyTokens = "type=kubernetes.io/service-account-token"
+	const (
+		onlyTokens  = "type=kubernetes.io/service-account-token"
+		onlyRootCAs = "metadata.name=kube-root-ca.crt"
+	)
 	type watches map[string][]string // resource to the field selectors of its watches
 	cases := map[string]struct {
 		reason string
@@ -26,24 +29,28 @@ func TestWhatIsWatched(t *testing.T) {
 		"Everything": {
 			reason: "one watch for each resource, however many controllers ask",
 			flags:  []string{"--token-secrets=auto"},
-			want:   watches{"namespaces": {""}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
 		},
 		"InModeManual": {
-			want: watches{"namespaces": {""}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want: watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
 		},
 		"WithoutTheTokenController": {
 			reason: "nor the cleaner, no Secret is its business",
 			flags:  []string{"--controllers=*,-serviceaccount-token,-legacy-service-account-token-cleaner"},
-			want:   watches{"namespaces": {""}, "serviceaccounts": {""}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
 		},
 		"WithoutASigningKey": {
 			reason: "as in kube-controller-manager, that turns the token controller off",
 			flags:  []string{"--service-account-private-key-file=", "--controllers=*,-legacy-service-account-token-cleaner"},
-			want:   watches{"namespaces": {""}, "serviceaccounts": {""}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
 		},
 		"OnlyTheTokenController": {
 			flags: []string{"--controllers=serviceaccount-token-controller"},
 			want:  watches{"serviceaccounts": {""}, "secrets": {onlyTokens}},
+		},
+		"OnlyTheRootCAPublisher": {
+			flags: []string{"--controllers=root-ca-cert-publisher"},
+			want:  watches{"namespaces": {""}, "configmaps": {onlyRootCAs}},
 		},
 		"NoController": {
 			flags: []string{"--controllers=-*"},

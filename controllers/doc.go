@@ -13,6 +13,9 @@
 //   - legacytokencleaner owns the label kubernetes.io/legacy-token-invalid-since of
 //     token Secrets that an account references, and ends the life of those that
 //     have had it for long.
+//   - rootca owns data, binaryData and the annotation kubernetes.io/description of
+//     ConfigMap kube-root-ca.crt in every namespace, and ConfigMap
+//     kube-system/sa-controller-manager-root-ca.
 //   - keyactivation owns which loaded private key signs; it writes no object.
 //
 // They share three helpers: loop runs a sync function over a queue of keys, view

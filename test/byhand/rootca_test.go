@@ -1,0 +1,53 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package byhand
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// TestRBACOfTheRootCA has the root CA published, repaired and changed with no other
+// permissions than those of docs/rbac.yaml.
+func TestRBACOfTheRootCA(t *testing.T) {
+	binary, cluster := start(t, devcluster.Options{})
+	kubeconfig, _, err := cluster.Identity(rbacUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := filepath.Abs("../../docs/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := newShell(t, cluster, binary)
+	shell.must(t, "kubectl apply -f "+page)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(read(t, cluster.CAFile()))
+	manager, err := binary.StartManager(cluster, "--kubeconfig="+kubeconfig, "--root-ca-file="+file, "--controllers=root-ca-cert-publisher")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready(t, manager, "Wrote the state of the root CA")
+	shell.must(t, "kubectl create namespace trial",
+		"kubectl wait --for=create --timeout=30s -n trial configmap/kube-root-ca.crt",
+		"kubectl -n trial patch configmap kube-root-ca.crt --type=merge -p '{\"data\":null}'")
+	awaitLogs(t, manager, `"Published the root CA again"`, `"Wrote the state of the root CA"`)
+	write(read(t, filepath.Join(cluster.Dir(), "client-ca.crt")))
+	awaitLogs(t, manager, "inOverlap=1")
+	for line := range strings.Lines(manager.Logs()) {
+		if strings.Contains(line, "forbidden") {
+			t.Errorf("a permission is missing: %s", line)
+		}
+	}
+}

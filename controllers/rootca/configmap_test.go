@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/controllers/view"
 )
@@ -23,8 +22,8 @@ func right(namespace string, bundle *Bundle, changes ...func(*corev1.ConfigMap))
 	return configMap
 }
 
-func immutable(c *corev1.ConfigMap)   { c.Immutable = ptr.To(true) }
-func terminating(c *corev1.ConfigMap) { c.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(1, 0))) }
+func immutable(c *corev1.ConfigMap)   { c.Immutable = new(true) }
+func terminating(c *corev1.ConfigMap) { c.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
 func undescribed(c *corev1.ConfigMap) { c.Annotations = nil }
 func emptied(c *corev1.ConfigMap)     { c.Data = nil }
 
@@ -36,7 +35,7 @@ func TestPlanConfigMap(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
 	bundle, former := a.bundle(t, "A"), a.bundle(t, "B")
-	make := func(changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap { return right("shop", bundle, changes...) }
+	mine := func(changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap { return right("shop", bundle, changes...) }
 	binary := func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"x": {1}} }
 	cases := map[string]struct {
 		reason string
@@ -47,26 +46,26 @@ func TestPlanConfigMap(t *testing.T) {
 	}{
 		"Missing":            {bundle: bundle, want: create},
 		"MissingAndGoing":    {reason: "kube-apiserver would refuse it", gone: true, bundle: bundle},
-		"Right":              {found: make(), bundle: bundle},
+		"Right":              {found: mine(), bundle: bundle},
 		"Former":             {found: right("shop", former), bundle: bundle, want: update},
 		"FormerAndGoing":     {reason: "its Pods still run", gone: true, found: right("shop", former), bundle: bundle, want: update},
-		"Edited":             {found: make(data("ca.crt", "hello")), bundle: bundle, want: update},
-		"Emptied":            {found: make(emptied), bundle: bundle, want: update},
-		"EmptyBundle":        {found: make(data("ca.crt", "")), bundle: bundle, want: update},
-		"ExtraKey":           {found: make(data("more", "")), bundle: bundle, want: update},
-		"ExtraBinaryKey":     {found: make(binary), bundle: bundle, want: update},
-		"Undescribed":        {found: make(undescribed), bundle: bundle, want: update},
-		"OtherDescription":   {found: make(func(c *corev1.ConfigMap) { c.Annotations["kubernetes.io/description"] = "mine" }), bundle: bundle, want: update},
-		"MoreAnnotations":    {reason: "of others", found: make(func(c *corev1.ConfigMap) { c.Annotations["x"] = "y" }), bundle: bundle},
-		"Immutable":          {reason: "it is what it is to be", found: make(immutable), bundle: bundle},
-		"ImmutableAndWrong":  {found: make(immutable, data("ca.crt", "hello")), bundle: bundle, want: refuse},
-		"Terminating":        {found: make(terminating, data("ca.crt", "hello")), bundle: bundle},
+		"Edited":             {found: mine(data("ca.crt", "hello")), bundle: bundle, want: update},
+		"Emptied":            {found: mine(emptied), bundle: bundle, want: update},
+		"EmptyBundle":        {found: mine(data("ca.crt", "")), bundle: bundle, want: update},
+		"ExtraKey":           {found: mine(data("more", "")), bundle: bundle, want: update},
+		"ExtraBinaryKey":     {found: mine(binary), bundle: bundle, want: update},
+		"Undescribed":        {found: mine(undescribed), bundle: bundle, want: update},
+		"OtherDescription":   {found: mine(func(c *corev1.ConfigMap) { c.Annotations["kubernetes.io/description"] = "mine" }), bundle: bundle, want: update},
+		"MoreAnnotations":    {reason: "of others", found: mine(func(c *corev1.ConfigMap) { c.Annotations["x"] = "y" }), bundle: bundle},
+		"Immutable":          {reason: "it is what it is to be", found: mine(immutable), bundle: bundle},
+		"ImmutableAndWrong":  {found: mine(immutable, data("ca.crt", "hello")), bundle: bundle, want: refuse},
+		"Terminating":        {found: mine(terminating, data("ca.crt", "hello")), bundle: bundle},
 		"Nothing":            {reason: "there is no root CA"},
-		"NothingToPut":       {reason: "there is no root CA", found: make()},
+		"NothingToPut":       {reason: "there is no root CA", found: mine()},
 		"ProvisionalMissing": {bundle: bundle.Provisional(), want: create},
-		"ProvisionalEmpty":   {found: make(emptied), bundle: bundle.Provisional(), want: update},
+		"ProvisionalEmpty":   {found: mine(emptied), bundle: bundle.Provisional(), want: update},
 		"ProvisionalOther":   {reason: "it may hold what must stay", found: right("shop", former), bundle: bundle.Provisional()},
-		"ProvisionalExtra":   {reason: "an update would replace the bundle too", found: make(data("more", ""), undescribed), bundle: bundle.Provisional()},
+		"ProvisionalExtra":   {reason: "an update would replace the bundle too", found: mine(data("more", ""), undescribed), bundle: bundle.Provisional()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

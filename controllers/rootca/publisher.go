@@ -114,9 +114,12 @@ func (p *Publisher) sync(ctx context.Context, namespace string) error {
 
 func (p *Publisher) publish(ctx context.Context, name string) error {
 	namespace, err := p.namespaces.Get(name)
-	if err != nil {
+	if apierrors.IsNotFound(err) {
 		p.memory.forget(name)
-		return nil // a lister's only error is that there is none
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up namespace %q: %w", name, err)
 	}
 	found, bundle := p.configMaps.Get(name), p.Source.Current()
 	owed := planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle)
@@ -128,6 +131,7 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 		return nil
 	}
 	switch owed {
+	case none:
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:

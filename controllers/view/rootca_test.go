@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 )
 
 func TestObserveRootCA(t *testing.T) {
@@ -45,8 +44,8 @@ func TestObserveRootCA(t *testing.T) {
 		"MoreKeys":         {given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}}, want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true}},
 		"BinaryKey":        {given: corev1.ConfigMap{ObjectMeta: meta(), Data: bundle, BinaryData: map[string][]byte{"x": nil}}, want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true}},
 		"BinaryBundle":     {reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}}, want: RootCA{ObjectMeta: meta(), Extra: true}},
-		"Immutable":        {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: ptr.To(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true}},
-		"Mutable":          {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: ptr.To(false)}, want: RootCA{ObjectMeta: meta()}},
+		"Immutable":        {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true}},
+		"Mutable":          {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(false)}, want: RootCA{ObjectMeta: meta()}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -29,17 +29,16 @@ import (
 const programName = "sa-controller-manager"
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
-tokens: it makes sure that every namespace has its ServiceAccounts, and it signs
-and fills the token Secrets that belong to them, in place of the ServiceAccount
-controllers of kube-controller-manager; all other controllers stay there, and the
-two run side by side. Its admission webhook does to Pods what the ServiceAccount
+tokens: it makes sure that every namespace has its ServiceAccounts and the root CA
+in kube-root-ca.crt, and it signs and fills the token Secrets that belong to them,
+in place of these controllers of kube-controller-manager; all others stay there, and
+the two run side by side. Its admission webhook does to Pods what the ServiceAccount
 plugin of kube-apiserver does; nobody calls it until it is registered.
 
 Flags that kube-controller-manager has too mean the same here.`
 
 const examples = `  # Beside the kube-controller-manager of a kind or kubeadm control plane, on the node.
-  # Start that one with --service-account-private-key-file= and
-  # --controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-legacy-serviceaccount-token-cleaner-controller
+  # "sa-controller-manager kubeadm takeover" does it, and turns off there what runs here.
   sa-controller-manager \
     --kubeconfig=/etc/kubernetes/sa-controller-manager.conf \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key \

@@ -139,7 +139,7 @@ func (c *controlPlane) deleteConfigMap(t *testing.T, namespace string) {
 
 // TestRootCAOfManyNamespaces holds the product to one request for each namespace.
 func TestRootCAOfManyNamespaces(t *testing.T) {
-	c := withOwnRootCAs(t)
+	c := ownControlPlane(t, devcluster.Options{}) // nobody has to purge it
 	m := c.manage(t, publisherAlone)
 	c.awaitRootCA(t, c.namespace(t), c.certificateAuthority(t))
 	m.awaitIdle(t)

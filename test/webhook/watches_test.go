@@ -33,6 +33,7 @@ func TestWhatIsWatched(t *testing.T) {
 		c.watched(t, proxy, watches{
 			"namespaces":                      {""},
 			"serviceaccounts":                 {""},
+			"configmaps":                      {"metadata.name=kube-root-ca.crt"},
 			"secrets":                         {onlyCA, onlyTokens},
 			"mutatingwebhookconfigurations":   {onlyOurs},
 			"validatingwebhookconfigurations": {onlyOurs},

@@ -12,7 +12,7 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// rbacUser is the one that docs/rbac.yaml is written for.
+// rbacUser is the one that manifests/permissions is written for.
 const rbacUser = "system:sa-controller-manager"
 
 // unusedTokens are immutable, so that nobody fills them just when they are marked.
@@ -27,7 +27,7 @@ const unusedTokens = `{apiVersion: v1, kind: ServiceAccount, metadata: {namespac
 `
 
 // TestRBAC has the manager do all that needs a permission, with no others than those
-// of docs/rbac.yaml.
+// of manifests/permissions.
 func TestRBAC(t *testing.T) {
 	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
 		// Else kube-apiserver's own plugin is asked before ours.
@@ -37,12 +37,12 @@ func TestRBAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := filepath.Abs("../../docs/rbac.yaml")
+	page, err := filepath.Abs("../../manifests/permissions")
 	if err != nil {
 		t.Fatal(err)
 	}
 	shell := newShell(t, cluster, binary)
-	shell.must(t, "kubectl apply -f "+page)
+	shell.must(t, "kubectl apply -k "+page)
 	// One unused legacy token to mark and one to delete.
 	shell.must(t, "kubectl -n kube-system get configmap kube-apiserver-legacy-service-account-token-tracking",
 		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge -p '{"data":{"since":"2020-01-01"}}'`,

@@ -1,0 +1,80 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests holds what runs sa-controller-manager in a cluster, for kustomize
+// and, embedded, for the binary's own commands: there is one source of each object.
+//
+// The directories are for people: permissions, base, overlays and kind, one object per
+// file. What the functions return is built from the files of the same name, comments
+// included. Nothing here talks to an API server.
+package manifests
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"sigs.k8s.io/yaml"
+)
+
+// User is whom the permissions are for: the common name of the client certificate.
+const User = "system:sa-controller-manager"
+
+//go:embed permissions/*.yaml
+var permissions embed.FS
+
+// Object is one object of the Kubernetes API, as YAML with comments.
+type Object struct {
+	APIVersion, Kind string
+	// Namespace is empty for an object without one.
+	Namespace, Name string
+	// YAML fits a server-side apply as it is (types.ApplyYAMLPatchType).
+	YAML []byte
+}
+
+// Permissions returns what grants User all that the process may need: roles, bindings
+// and FlowSchemas. The order does not matter.
+func Permissions() ([]Object, error) {
+	return objects(permissions, "permissions")
+}
+
+// objects reads the YAML files of one directory, which have one object each.
+func objects(files fs.FS, directory string) ([]Object, error) {
+	entries, err := fs.ReadDir(files, directory)
+	if err != nil {
+		return nil, err
+	}
+	var found []Object
+	for _, entry := range entries {
+		if entry.Name() == "kustomization.yaml" {
+			continue
+		}
+		name := path.Join(directory, entry.Name())
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		object, err := parse(data)
+		if err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", name, err)
+		}
+		found = append(found, object)
+	}
+	return found, nil
+}
+
+func parse(data []byte) (Object, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	if err := yaml.Unmarshal(data, &head); err != nil {
+		return Object{}, err
+	}
+	return Object{head.APIVersion, head.Kind, head.Metadata.Namespace, head.Metadata.Name, data}, nil
+}

@@ -1,0 +1,42 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	objects, err := Permissions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]bool{}
+	for _, object := range objects {
+		path, err := object.Path()
+		if err != nil {
+			t.Error(err)
+		}
+		if paths[path] {
+			t.Errorf("%s is there twice", object)
+		}
+		paths[path] = true
+		if !strings.Contains(object.String(), "sa-controller-manager") {
+			t.Errorf("%s: the name does not say whose it is", object)
+		}
+	}
+	for _, want := range []string{
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:sa-controller-manager:token",
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:sa-controller-manager:token",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/system:sa-controller-manager:leader-election",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/system:sa-controller-manager:leader-election",
+		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/sa-controller-manager",
+	} {
+		if !paths[want] {
+			t.Errorf("no object at %s", want)
+		}
+	}
+}

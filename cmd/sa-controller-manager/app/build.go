@@ -52,6 +52,9 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	if m.webhook != nil {
 		m.controllers = append(m.controllers, m.webhook.controllers()...)
 	}
+	if err := m.buildPreflight(); err != nil {
+		return nil, err
+	}
 	m.server, err = NewServer(o.SecureServing, m.liveChecks(), m.readyChecks())
 	return m, err
 }

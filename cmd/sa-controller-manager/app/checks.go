@@ -17,7 +17,10 @@ func (m *manager) liveChecks() []Check {
 }
 
 func (m *manager) readyChecks() []Check {
-	checks := []Check{{Name: "caches", Probe: func() (string, error) { return "", m.cachesReady() }}}
+	checks := []Check{
+		{Name: "permissions", Probe: m.preflight.Status},
+		{Name: "caches", Probe: func() (string, error) { return "", m.cachesReady() }},
+	}
 	if m.activator != nil {
 		checks = append(checks, Check{Name: "signing-key", Probe: func() (string, error) { return m.activator.Status(), nil }})
 	}

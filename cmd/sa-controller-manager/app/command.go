@@ -62,8 +62,8 @@ var errReported = errors.New("reported")
 
 // Main runs the command line args and returns the exit code of the process: 0,
 // or 1 for bad flags and for failures at run time, as every Kubernetes
-// component does, or 2 if the command has found what it looks for. It returns when ctx ends and the manager has stopped. Errors
-// go to stderr or, once logging is set up, to the log, and only once.
+// component does, or 2 for findings. It returns when ctx ends and the manager has
+// stopped. Errors go to stderr or, once logging is set up, to the log, and only once.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return execute(ctx, Run, args, stdout, stderr)
 }
@@ -122,7 +122,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	addChoiceCompletions(cmd)
 
-	cmd.AddCommand(newVersionCommand(), newWebhookCommand(connect), newDocsCommand())
+	cmd.AddCommand(newVersionCommand(), newWebhookCommand(connect), newPreflightCommand(connect), newDocsCommand())
 	setHelp(cmd, sets)
 	return cmd
 }

@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -17,13 +16,6 @@ import (
 	"sa-controller-manager/admission/missed"
 	"sa-controller-manager/admission/serviceaccount"
 )
-
-// exitFindings is the exit code of a command that has found what it looks for; 1 says
-// that it could not look.
-const exitFindings = 2
-
-// errFindings is how such a command ends. It has printed everything.
-var errFindings = errors.New("there are findings")
 
 const missedDescription = `List the Pods that were admitted without the webhook and that lack what it gives
 them: a ServiceAccount, or its token. Such Pods were created before the webhook was

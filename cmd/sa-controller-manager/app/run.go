@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	podadmission "sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/preflight"
 	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/keyactivation"
 	"sa-controller-manager/controllers/rootca"
@@ -52,6 +53,7 @@ type manager struct {
 	accounts     *serviceaccount.Controller // nil if it is not enabled
 	webhook      *webhook                   // nil if it is turned off
 	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
+	preflight    *preflight.Watcher
 	controllers  []controller
 	watchdog     *leaderelection.HealthzAdaptor
 	server       *Server
@@ -118,6 +120,7 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	if !awaitAPIServer(ctx, m.clients.main) {
 		return nil
 	}
+	start(m.preflight.Run)
 	start(func(support context.Context) error {
 		m.view.Start(support)
 		<-support.Done()

@@ -1,0 +1,118 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+)
+
+// preflightTimeout bounds the whole command.
+const preflightTimeout = 30 * time.Second
+
+const preflightDescription = `Ask kube-apiserver for every permission that this program would need with the same
+flags. Nothing is changed. The program asks the same at its start, says what is missing
+in its log and in /readyz/permissions, and goes on trying until it is granted.
+
+Exit code 0: all is granted. 1: it could not be found out. 2: something is missing; what
+to do about it goes to standard error.`
+
+const preflightExamples = `  # What may the identity of this kubeconfig do, and what is missing?
+  sa-controller-manager preflight --kubeconfig=/etc/kubernetes/sa-controller-manager.conf \
+    --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
+    --token-secrets=manual --webhook-registration=url
+
+  # Grant what is missing, as an administrator. Roles that exist are replaced.
+  sa-controller-manager preflight -o grant --kubeconfig=sa-controller-manager.conf | kubectl apply -f -`
+
+// newPreflightCommand takes all flags of the manager, because they decide what it needs.
+func newPreflightCommand(client clientFunc) *cobra.Command {
+	o, output := NewOptions(), "table"
+	cmd := &cobra.Command{
+		Use:     "preflight",
+		Short:   "Ask whether all permissions are there, and print what grants the missing ones",
+		Long:    preflightDescription,
+		Example: preflightExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			problems := problems(o.Validate())
+			problems.oneOf("output", output, "table", "json", "yaml", "grant")
+			if err := invalidFlags(cmd.CommandPath(), problems); err != nil {
+				return err
+			}
+			return runPreflight(cmd, o, client, output)
+		},
+	}
+	sets := o.Flags()
+	for _, name := range sets.Order {
+		cmd.Flags().AddFlagSet(sets.FlagSets[name])
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", output,
+		"Format: \"table\", \"json\" or \"yaml\"; \"grant\" prints the roles and bindings that grant what is missing, and nothing else.")
+	addChoiceCompletions(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "json", "yaml", "grant"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func runPreflight(cmd *cobra.Command, o *Options, client clientFunc, output string) error {
+	connected, err := client(&o.Connection)
+	if err != nil {
+		return err
+	}
+	m := &manager{options: o, clients: clients{main: connected}}
+	needs, err := m.needs()
+	if err != nil {
+		return err
+	}
+	rules := preflight.Rules(needs)
+	report, err := askPermissions(cmd.Context(), connected, rules)
+	if err != nil {
+		return err
+	}
+	if err := printPermissions(cmd, report, rules, output); err != nil {
+		return err
+	}
+	if missing := report.Missing(); len(missing) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d permissions are missing: %s\nTo mend it: %s\n",
+			len(missing), len(report.Answers), preflight.Join(missing), report.Mend())
+		return errFindings
+	}
+	return report.Err()
+}
+
+// askPermissions first looks whether anybody answers: one error says that better than
+// one for each question.
+func askPermissions(ctx context.Context, client kubernetes.Interface, rules []preflight.Rule) (preflight.Report, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, preflightTimeout, fmt.Errorf("no answer within %s", preflightTimeout))
+	defer cancel()
+	if _, err := serverVersion(ctx, client); err != nil {
+		return preflight.Report{}, err
+	}
+	return preflight.Check(ctx, client, preflight.Accesses(rules)), nil
+}
+
+func printPermissions(cmd *cobra.Command, report preflight.Report, rules []preflight.Rule, output string) error {
+	out := cmd.OutOrStdout()
+	switch output {
+	case "json":
+		return report.JSON(out, rules)
+	case "yaml":
+		return report.YAML(out, rules)
+	case "grant":
+		grants, err := preflight.YAML(report.Grant(rules))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(out, grants)
+		return err
+	}
+	return report.Table(out, rules)
+}

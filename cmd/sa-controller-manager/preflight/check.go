@@ -1,0 +1,127 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// askTimeout bounds one question.
+	askTimeout = 5 * time.Second
+	// askers is how many questions are under way at the same time: all are answered
+	// after some six round trips, and kube-apiserver sees no burst.
+	askers = 10
+)
+
+// Report is the answer to all questions.
+type Report struct {
+	// User is who asked; empty if the API server does not say.
+	User string
+	// Answers has one for each access, in their order.
+	Answers []Answer
+}
+
+// Answer is that to one question.
+type Answer struct {
+	Access  Access
+	Granted bool
+	// Err is why it is not known whether the access is granted.
+	Err error
+}
+
+// Missing are the accesses that are not granted.
+func (r Report) Missing() []Access {
+	var missing []Access
+	for _, answer := range r.Answers {
+		if !answer.Granted && answer.Err == nil {
+			missing = append(missing, answer.Access)
+		}
+	}
+	return missing
+}
+
+// Err is nil if every question was answered. It says how many were not, and why the
+// first of them was not.
+func (r Report) Err() error {
+	var first error
+	unknown := 0
+	for _, answer := range r.Answers {
+		if answer.Err == nil {
+			continue
+		}
+		unknown++
+		first = cmp.Or(first, answer.Err)
+	}
+	if first == nil {
+		return nil
+	}
+	return fmt.Errorf("%d of %d permissions could not be checked: %w", unknown, len(r.Answers), first)
+}
+
+// Check asks the API server for each access, and who is asking. It returns once all
+// questions are answered or ctx has ended.
+func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
+	report := Report{Answers: make([]Answer, len(accesses))}
+	next := make(chan int)
+	var asking sync.WaitGroup
+	for range min(askers, len(accesses)) {
+		asking.Go(func() {
+			for i := range next {
+				granted, err := ask(ctx, client, accesses[i])
+				report.Answers[i] = Answer{accesses[i], granted, err}
+			}
+		})
+	}
+	for i := range accesses {
+		next <- i
+	}
+	close(next)
+	asking.Wait()
+	// Only for people to read, so an API server without it is no problem.
+	report.User, _ = whoAmI(ctx, client)
+	return report
+}
+
+func ask(ctx context.Context, client kubernetes.Interface, access Access) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: access.spec(),
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether one may %s: %w", access, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+func (a Access) spec() authorizationv1.SelfSubjectAccessReviewSpec {
+	if a.Path != "" {
+		return authorizationv1.SelfSubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: a.Verb, Path: a.Path},
+		}
+	}
+	return authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: a.Verb, Group: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name,
+	}}
+}
+
+func whoAmI(ctx context.Context, client kubernetes.Interface) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask who is asking: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}

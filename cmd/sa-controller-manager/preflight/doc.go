@@ -1,0 +1,17 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package preflight knows what the process has to be allowed to do, asks the API server
+// whether it is, and says what is missing and what would grant it.
+//
+// Rules is the one table of that, for the parts and flags in use. The roles below
+// manifests/permissions grant what it has for everything, and nothing more; a test
+// compares the two. So whoever adds a request to a part adds it here and there.
+//
+// Check asks once. Watch asks at the start and then, for as long as something is
+// missing, again and again at growing intervals; when all is granted it asks no more,
+// so that an idle process costs nothing. Permissions that are taken away later are told
+// by the parts that need them.
+//
+// Nothing here stops the process: what a part may not do it tries again until it may.
+package preflight

@@ -1,0 +1,75 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Part is what needs permissions; each has a role of its own, whose name ends with it.
+type Part string
+
+// The parts.
+const (
+	Common             Part = "common"
+	ServiceAccount     Part = "serviceaccount"
+	Token              Part = "token"
+	RootCA             Part = "root-ca"
+	LegacyTokenCleaner Part = "legacy-token-cleaner"
+	Webhook            Part = "webhook"
+	LeaderElection     Part = "leader-election"
+)
+
+// Parts lists them all.
+func Parts() []Part {
+	return []Part{Common, ServiceAccount, Token, RootCA, LegacyTokenCleaner, Webhook, LeaderElection}
+}
+
+// Needs is what the flags make of the table.
+type Needs struct {
+	// Parts are those that run. Common always does.
+	Parts []Part
+
+	// AutoTokenSecrets is --token-secrets=auto.
+	AutoTokenSecrets bool
+	// DiscoverIssuer is that no --service-account-issuer is given.
+	DiscoverIssuer bool
+	// ServingCA is that no --webhook-tls-cert-file is given.
+	ServingCA bool
+	// Register is --webhook-registration=url or service.
+	Register bool
+	// AccountPlugin is the admission plugin ServiceAccount.
+	AccountPlugin bool
+	// SecretMode is --pod-token=secret.
+	SecretMode bool
+	// NamespaceLifecycle and DenyEscalatingExec are the admission plugins.
+	NamespaceLifecycle, DenyEscalatingExec bool
+
+	// LeaseNamespace and LeaseName are those of --leader-elect-resource-*.
+	LeaseNamespace, LeaseName string
+}
+
+// Everything is every part with every flag that needs more, which is what the files
+// below manifests/permissions grant.
+func Everything() Needs {
+	return Needs{
+		Parts:              Parts(),
+		AutoTokenSecrets:   true,
+		DiscoverIssuer:     true,
+		ServingCA:          true,
+		Register:           true,
+		AccountPlugin:      true,
+		SecretMode:         true,
+		NamespaceLifecycle: true,
+		DenyEscalatingExec: true,
+		LeaseNamespace:     metav1.NamespaceSystem,
+		LeaseName:          "sa-controller-manager",
+	}
+}
+
+func (n Needs) has(part Part) bool {
+	return part == Common || slices.Contains(n.Parts, part)
+}

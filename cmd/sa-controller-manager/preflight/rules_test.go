@@ -1,0 +1,148 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/manifests"
+)
+
+// TestRolesGrantExactlyTheTable compares what is asked for with the files that people
+// apply: role by role, in both directions.
+func TestRolesGrantExactlyTheTable(t *testing.T) {
+	t.Parallel()
+	rules := Rules(Everything())
+	wanted := map[string][]string{}
+	for _, object := range Grant(manifests.User, rules, Accesses(rules)) {
+		note(wanted, object)
+	}
+	found := map[string][]string{}
+	objects, err := manifests.Permissions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		note(found, decode(t, object))
+	}
+	if diff := cmp.Diff(wanted, found); diff != "" {
+		t.Errorf("manifests/permissions (-what the table needs +what the files grant):\n%s", diff)
+	}
+	if len(wanted) != 20 {
+		t.Errorf("%d roles and bindings, want 20: six parts with a ClusterRole, four with a Role", len(wanted))
+	}
+}
+
+// note writes an object down as sorted lines that compare.
+func note(lines map[string][]string, object runtime.Object) {
+	switch o := object.(type) {
+	case *rbacv1.ClusterRole:
+		lines["ClusterRole "+o.Name] = grants(o.Rules)
+	case *rbacv1.Role:
+		lines["Role "+o.Namespace+"/"+o.Name] = grants(o.Rules)
+	case *rbacv1.ClusterRoleBinding:
+		lines["ClusterRoleBinding "+o.Name] = []string{fmt.Sprint(o.RoleRef, o.Subjects)}
+	case *rbacv1.RoleBinding:
+		lines["RoleBinding "+o.Namespace+"/"+o.Name] = []string{fmt.Sprint(o.RoleRef, o.Subjects)}
+	}
+}
+
+// grants keeps doubles: what is granted twice in one role is a mistake too.
+func grants(rules []rbacv1.PolicyRule) []string {
+	var lines []string
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			for _, url := range rule.NonResourceURLs {
+				lines = append(lines, verb+" "+url)
+			}
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, name := range orOne(rule.ResourceNames) {
+						lines = append(lines, fmt.Sprintf("%s %s.%s/%s", verb, resource, group, name))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func orOne(names []string) []string {
+	if len(names) == 0 {
+		return []string{"*"}
+	}
+	return names
+}
+
+// decode is nil for what is no part of RBAC.
+func decode(t *testing.T, object manifests.Object) runtime.Object {
+	t.Helper()
+	typed := map[string]runtime.Object{
+		"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
+		"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
+	}[object.Kind]
+	if typed == nil {
+		return nil
+	}
+	if err := yaml.UnmarshalStrict(object.YAML, typed); err != nil {
+		t.Fatalf("%s: %v", object, err)
+	}
+	return typed
+}
+
+func TestRulesFollowFlags(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*Needs)
+		gone   []string
+	}{
+		"Manual":      {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets = false }, []string{"create secrets"}},
+		"Issuer":      {"it is given", func(n *Needs) { n.DiscoverIssuer = false }, []string{"get /.well-known/openid-configuration"}},
+		"NoLifecycle": {"the plugin is off; others list namespaces too", func(n *Needs) { n.NamespaceLifecycle = false }, []string{"get namespaces"}},
+		"NoExec":      {"the plugin is off", func(n *Needs) { n.DenyEscalatingExec = false }, []string{"get pods"}},
+		"Files": {"the certificate is given", func(n *Needs) { n.ServingCA = false }, []string{
+			"create secrets in kube-system", "delete secrets/sa-controller-manager-webhook-ca in kube-system",
+			"list secrets/sa-controller-manager-webhook-ca in kube-system", "update secrets/sa-controller-manager-webhook-ca in kube-system",
+			"watch secrets/sa-controller-manager-webhook-ca in kube-system",
+		}},
+		"NoLeader": {"there is no Lease", func(n *Needs) { n.Parts = without(n.Parts, LeaderElection) }, []string{
+			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
+			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
+		}},
+		"OtherLease": {"its own name is asked for", func(n *Needs) { n.LeaseName = "other" }, []string{
+			"get leases.coordination.k8s.io/sa-controller-manager in kube-system", "update leases.coordination.k8s.io/sa-controller-manager in kube-system",
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needs := Everything()
+			tc.change(&needs)
+			left := Accesses(Rules(needs))
+			var gone []string
+			for _, access := range Accesses(Rules(Everything())) {
+				if !slices.Contains(left, access) {
+					gone = append(gone, access.String())
+				}
+			}
+			slices.Sort(gone)
+			if diff := cmp.Diff(tc.gone, gone); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func without(parts []Part, one Part) []Part {
+	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p == one })
+}

@@ -1,0 +1,134 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+// What is missing is asked for again after a second, then after twice as long each time.
+const (
+	firstRetry = time.Second
+	maxRetry   = time.Minute
+)
+
+// Watcher asks until everything is granted. Its methods may be called concurrently.
+type Watcher struct {
+	client kubernetes.Interface
+	rules  []Rule
+
+	mu      sync.Mutex
+	checked bool
+	last    Report // of the latest round, which asks only for what was not granted
+}
+
+// NewWatcher prepares a Watcher for the rules of a process. Run asks.
+func NewWatcher(client kubernetes.Interface, rules []Rule) *Watcher {
+	return &Watcher{client: client, rules: rules}
+}
+
+// Run asks until everything is granted or ctx ends, and logs what is missing whenever
+// that has changed.
+func (w *Watcher) Run(ctx context.Context) error {
+	wanted := Accesses(w.rules)
+	said := ""
+	for retry := firstRetry; ; retry = min(2*retry, maxRetry) {
+		report := Check(ctx, w.client, wanted)
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.note(report)
+		if says := fmt.Sprint(report.Missing(), report.Err()); says != said {
+			report.log(klog.FromContext(ctx), w.rules, said == "")
+			said = says
+		}
+		if wanted = report.notGranted(); len(wanted) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retry):
+		}
+	}
+}
+
+func (w *Watcher) note(report Report) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checked, w.last = true, report
+}
+
+// Status is what /readyz says: an error while something is missing or nothing has been
+// asked yet. What could not be checked is a detail, because it may well be granted.
+func (w *Watcher) Status() (detail string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.checked {
+		return "", errors.New("not checked yet")
+	}
+	if err := w.last.Err(); err != nil {
+		detail = err.Error()
+	}
+	if missing := w.last.Missing(); len(missing) > 0 {
+		return detail, fmt.Errorf("%s may not: %s", w.last.who(), Join(missing))
+	}
+	return detail, nil
+}
+
+// notGranted is what is worth another question.
+func (r Report) notGranted() []Access {
+	var wanted []Access
+	for _, answer := range r.Answers {
+		if !answer.Granted {
+			wanted = append(wanted, answer.Access)
+		}
+	}
+	return wanted
+}
+
+func (r Report) who() string {
+	if r.User == "" {
+		return "this identity"
+	}
+	return fmt.Sprintf("user %q", r.User)
+}
+
+// Join lists accesses in one line.
+func Join(accesses []Access) string {
+	texts := make([]string, 0, len(accesses))
+	for _, access := range accesses {
+		texts = append(texts, access.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (r Report) log(logger klog.Logger, rules []Rule, first bool) {
+	missing := r.Missing()
+	if err := r.Err(); err != nil {
+		logger.Info("Permissions are not known, asking again", "cause", err.Error())
+	}
+	if len(missing) == 0 {
+		if !first && r.Err() == nil {
+			logger.Info("What was missing has been granted")
+		}
+		return
+	}
+	logger.Error(errors.New("may not "+Join(missing)), "Permissions are missing, trying on until they are granted",
+		"user", r.User, "mend", r.Mend())
+	grants, err := YAML(r.Grant(rules))
+	if err != nil {
+		logger.Error(err, "What grants the permissions cannot be shown")
+		return
+	}
+	logger.Info("This grants what is missing", "yaml", grants)
+}

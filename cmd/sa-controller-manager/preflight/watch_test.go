@@ -1,0 +1,219 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+)
+
+// apiServer answers as it is told. It is used by one synctest bubble.
+type apiServer struct {
+	*fake.Clientset
+	user string
+	// answer is asked with the words of an access.
+	answer func(access string) (bool, error)
+	asked  []string
+}
+
+var errBoom = errors.New("boom")
+
+func newAPIServer(user string, answer func(string) (bool, error)) *apiServer {
+	s := &apiServer{Clientset: fake.NewClientset(), user: user, answer: answer}
+	s.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+		access := read(review.Spec)
+		s.asked = append(s.asked, access)
+		allowed, err := s.answer(access)
+		review.Status.Allowed = allowed
+		return true, review, err
+	})
+	s.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		review := &authenticationv1.SelfSubjectReview{}
+		review.Status.UserInfo.Username = s.user
+		return true, review, nil
+	})
+	return s
+}
+
+func read(spec authorizationv1.SelfSubjectAccessReviewSpec) string {
+	if path := spec.NonResourceAttributes; path != nil {
+		return Access{Verb: path.Verb, Path: path.Path}.String()
+	}
+	r := spec.ResourceAttributes
+	return Access{r.Verb, r.Group, r.Resource, "", r.Namespace, r.Name}.String()
+}
+
+func (s *apiServer) rounds(access string) int {
+	n := 0
+	for _, asked := range s.asked {
+		if asked == access {
+			n++
+		}
+	}
+	return n
+}
+
+func tokenRules() []Rule {
+	return Rules(Needs{Parts: []Part{Token}})
+}
+
+func TestWatcherAsksOnceWhenAllIsGranted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer("system:sa-controller-manager", func(string) (bool, error) { return true, nil })
+		watcher := NewWatcher(server, tokenRules())
+		if _, err := watcher.Status(); err == nil {
+			t.Error("nothing was asked yet, and the status is good")
+		}
+		logger, logs := recorded()
+		if err := watcher.Run(klog.NewContext(t.Context(), logger)); err != nil {
+			t.Fatal(err)
+		}
+		if detail, err := watcher.Status(); detail != "" || err != nil {
+			t.Errorf("status %q, %v; want nothing", detail, err)
+		}
+		if want := len(Accesses(tokenRules())); len(server.asked) != want {
+			t.Errorf("%d questions, want %d", len(server.asked), want)
+		}
+		if text := logs(); text != "" {
+			t.Errorf("logged, with nothing to say: %s", text)
+		}
+	})
+}
+
+func TestWatcherGoesOnUntilGranted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		granted := false
+		server := newAPIServer("someone", func(access string) (bool, error) { return granted || access != "patch secrets", nil })
+		watcher := NewWatcher(server, tokenRules())
+		logger, logs := recorded()
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- watcher.Run(ctx) }()
+
+		time.Sleep(10*time.Minute + 30*time.Second)
+		synctest.Wait()
+		_, err := watcher.Status()
+		if want := `user "someone" may not: patch secrets`; err == nil || err.Error() != want {
+			t.Errorf("status %v, want %s", err, want)
+		}
+		// After 0, 1, 3, 7, 15, 31 and 63 seconds, then every minute.
+		if n := server.rounds("patch secrets"); n != 16 {
+			t.Errorf("asked %d times in ten and a half minutes, want 16", n)
+		}
+		if n := server.rounds("get secrets"); n != 1 {
+			t.Errorf("what is granted was asked for %d times, want once", n)
+		}
+		if n := strings.Count(logs(), "may not patch secrets"); n != 1 {
+			t.Errorf("what is missing was logged %d times, want once:\n%s", n, logs())
+		}
+		if !strings.Contains(logs(), "kind: ClusterRoleBinding") {
+			t.Errorf("the log does not show what grants it:\n%s", logs())
+		}
+
+		granted = true
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if detail, err := watcher.Status(); detail != "" || err != nil {
+			t.Errorf("status %q, %v after everything is granted", detail, err)
+		}
+		if !strings.Contains(logs(), "What was missing has been granted") {
+			t.Errorf("the log does not say that it is over:\n%s", logs())
+		}
+	})
+}
+
+func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer("someone", func(string) (bool, error) { return false, errBoom })
+		watcher := NewWatcher(server, tokenRules())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- watcher.Run(ctx) }()
+		synctest.Wait()
+		detail, err := watcher.Status()
+		if err != nil || !strings.Contains(detail, "could not be checked") {
+			t.Errorf("status %q, %v; want a detail: it may well be granted", detail, err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestGrantIsForTheRightUser(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, user string
+		want, not    string
+		mend         string
+	}{
+		"User": {"as it calls itself", "someone", "kind: User\n  name: someone\n", "", "manifests/permissions"},
+		"ServiceAccount": {
+			"as RBAC calls it", "system:serviceaccount:ns:sa",
+			"kind: ServiceAccount\n  name: sa\n  namespace: ns\n", "kind: User", "manifests/permissions",
+		},
+		"KCM": {
+			"its permissions are not ours to widen", "system:kube-controller-manager",
+			"kind: User\n  name: system:sa-controller-manager\n", "kube-controller-manager", "sa-controller-manager kubeadm kubeconfig",
+		},
+		"Nobody": {"the API server did not say", "", "name: system:sa-controller-manager\n", "", "manifests/permissions"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules := tokenRules()
+			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
+			text, err := YAML(report.Grant(rules))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text, tc.want) || tc.not != "" && strings.Contains(text, tc.not) {
+				t.Errorf("%s: want %q and not %q in\n%s", tc.reason, tc.want, tc.not, text)
+			}
+			if !strings.Contains(report.Mend(), tc.mend) {
+				t.Errorf("%s: the mend %q does not name %q", tc.reason, report.Mend(), tc.mend)
+			}
+		})
+	}
+}
+
+// TestGrantNamesOnlyWhatIsMissing: a role that is complete is not touched.
+func TestGrantNamesOnlyWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	rules := Rules(Everything())
+	var kinds []string
+	for _, object := range Grant("u", rules, []Access{{Verb: "create", Resource: "pods", Namespace: "kube-system"}}) {
+		kinds = append(kinds, object.GetObjectKind().GroupVersionKind().Kind)
+	}
+	if diff := cmp.Diff([]string{"Role", "RoleBinding"}, kinds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// recorded is a logger and what it has logged.
+func recorded() (klog.Logger, func() string) {
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	underlier := logger.GetSink().(ktesting.Underlier)
+	return logger, func() string { return underlier.GetBuffer().String() }
+}

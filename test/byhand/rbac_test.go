@@ -51,6 +51,7 @@ func TestRBAC(t *testing.T) {
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
 		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")
 	manager := startManager(t, binary, cluster, flags)
+	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
 	awaitLogs(t, manager, "Looked for Pods that were admitted without the webhook")
 	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+kubeconfig+"'")

@@ -1,0 +1,56 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package byhand
+
+import (
+	"strings"
+	"testing"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// TestPreflight has a user who may do nothing find out what is missing, and an
+// administrator grant it with what the command prints.
+func TestPreflight(t *testing.T) {
+	binary, cluster := start(t, devcluster.Options{})
+	kubeconfig, _, err := cluster.Identity("someone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := newShell(t, cluster, binary)
+	preflight := "sa-controller-manager preflight --kubeconfig=" + kubeconfig +
+		" --token-secrets=manual --webhook-registration=url --service-account-private-key-file=sa.key "
+	steps := []struct {
+		reason, command, code string
+		prints                []string
+	}{
+		{"nothing is granted", preflight, "2", []string{
+			"missing  create  pods", "token,webhook", "are missing: ",
+			"To mend it: apply manifests/permissions, or what this prints: sa-controller-manager preflight -o grant",
+		}},
+		{"for programs", preflight + "-o json 2>/dev/null", "2", []string{`"user": "someone"`, `"answer": "missing"`}},
+		{"the same", preflight + "-o yaml 2>/dev/null", "2", []string{"user: someone\n", "answer: missing\n"}},
+		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook created"}},
+		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted  create  pods"}},
+		{"and there is nothing to grant any more", preflight + "-o grant | wc -c", "0", []string{"0\n"}},
+		{"other flags need more", preflight + "--token-secrets=auto", "2", []string{" permissions are missing: create secrets\n"}},
+		{"nobody answers", preflight + "--master=https://127.0.0.1:1", "1", []string{"Error: ", "connection refused"}},
+		{"a mistake", preflight + "-o table2 --token-secrets=no", "1", []string{"--output", "--token-secrets"}},
+	}
+	commands := make([]string, 0, len(steps))
+	for _, step := range steps {
+		commands = append(commands, step.command)
+	}
+	for i, got := range shell.run(t, commands...) {
+		step := steps[i]
+		if got.code != step.code {
+			t.Errorf("%s: exit code %s, want %s:\n%s", step.reason, got.code, step.code, got.printed)
+		}
+		for _, want := range step.prints {
+			if !strings.Contains(got.printed, want) {
+				t.Errorf("%s: %q is not in\n%s", step.reason, want, got.printed)
+			}
+		}
+	}
+}

@@ -141,7 +141,7 @@ conformance: control-plane build ## Run upstream's own specs for ServiceAccounts
 
 ##@ Verify
 
-checks := format vet lint imports licence modules flags links scripts
+checks := format vet lint imports licence modules flags links scripts manifests
 
 .PHONY: verify
 verify: ## Run every verify-* target and then say which failed.
@@ -183,10 +183,14 @@ verify-links: ## Check that links between the documents lead somewhere.
 verify-scripts: ## Check that shell scripts parse and stop at errors.
 	@test/verify/scripts.sh
 
+.PHONY: verify-manifests
+verify-manifests: kubectl ## Check that the manifests are rendered, typed, and fit the binary's flags.
+	@test/verify/manifests.sh
+
 ##@ Update
 
 .PHONY: update
-update: update-format update-modules update-flags update-lint ## Run every update-* target: mend what a machine can mend.
+update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target: mend what a machine can mend.
 
 .PHONY: update-format
 update-format: ## Format the code with gofmt.
@@ -204,6 +208,10 @@ update-modules: ## Tidy go.mod and go.sum of all modules.
 update-flags: ## Write docs/flags.md anew from the binary.
 	go run ./cmd/$(product) docs flags >docs/flags.md.new
 	mv docs/flags.md.new docs/flags.md
+
+.PHONY: update-manifests
+update-manifests: kubectl ## Render the overlays anew into manifests/rendered/.
+	@test/verify/manifests.sh update
 
 ##@ Other
 

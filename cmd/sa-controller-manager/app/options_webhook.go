@@ -54,6 +54,8 @@ type WebhookOptions struct {
 	FailurePolicy    string
 	Timeout          time.Duration
 	AllowBroadRules  bool
+	// ExcludedNamespaces are those that the API server does not call the webhook for.
+	ExcludedNamespaces []string
 
 	MaxInFlight int
 	// DrainDelay is how long calls are answered after /readyz has begun to fail.
@@ -102,6 +104,7 @@ func (o *WebhookOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "What the API server does with a request when the webhook does not answer: \"Fail\" or \"Ignore\".")
 	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "How long the API server waits for an answer, in whole seconds from 1s to 30s.")
 	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that want to see every kind of object.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", nil, "Namespaces that the webhook is not registered for. Pods there get no account, token or pull secret from it: meant for the namespace that this program itself runs in.")
 	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight, "How many requests are decided at the same time. More are told to try again.")
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay, "How long the webhook answers after it has been told to stop and /readyz has begun to fail.")
 	fs.VisitAll(func(f *pflag.Flag) { setOrigin(fs, ours, f.Name) })
@@ -124,6 +127,11 @@ func (o *WebhookOptions) Validate() []error {
 	}
 	if o.DrainDelay < 0 {
 		p.add("webhook-drain-delay", o.DrainDelay, "must not be negative")
+	}
+	for _, namespace := range o.ExcludedNamespaces {
+		if msgs := validation.IsDNS1123Label(namespace); len(msgs) > 0 {
+			p.add("webhook-excluded-namespaces", namespace, "must be the name of a namespace: "+msgs[0])
+		}
 	}
 	if o.Timeout < minWebhookTimeout || o.Timeout > maxWebhookTimeout || o.Timeout%time.Second != 0 {
 		p.add("webhook-timeout", o.Timeout, "must be a whole number of seconds from 1s to 30s")

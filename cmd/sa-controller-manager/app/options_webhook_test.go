@@ -54,6 +54,10 @@ func TestValidateWebhook(t *testing.T) {
 			change: func(o *WebhookOptions) { o.Registration = "both" },
 			want:   []string{`--webhook-registration "both" must be one of "none", "url", "service"`},
 		},
+		"ExcludedNamespaces": {
+			change: func(o *WebhookOptions) { o.ExcludedNamespaces = []string{"mine", "kube.system"} },
+			want:   []string{`--webhook-excluded-namespaces "kube.system" must be the name of a namespace: must not contain dots`},
+		},
 		"FailurePolicyInLowerCase": {
 			change: func(o *WebhookOptions) { o.FailurePolicy = "fail" },
 			want:   []string{`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`},

@@ -129,6 +129,8 @@ func (o *WebhookOptions) spec(chain admission.Chain) registration.Spec {
 		MutatingRules:    chain.MutatingRules(),
 		ValidatingRules:  chain.ValidatingRules(),
 		AllowBroadRules:  o.AllowBroadRules,
+
+		ExcludedNamespaces: o.ExcludedNamespaces,
 	}
 	if o.Registration == RegistrationService {
 		spec.Port = servicePort

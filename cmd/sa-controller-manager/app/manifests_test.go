@@ -1,0 +1,93 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestManifestsFlags: the command line of every container below manifests/rendered is
+// one that this binary accepts.
+func TestManifestsFlags(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../../manifests/rendered/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("rendered manifests: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			found := 0
+			for _, container := range containers(t, file) {
+				if !slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}) {
+					t.Errorf("container %s runs %v", container.Name, container.Command)
+				}
+				found++
+				t.Run(container.Name, func(t *testing.T) {
+					t.Parallel()
+					checkCommandLine(t, container.Args)
+				})
+			}
+			if found == 0 {
+				t.Error("no container")
+			}
+		})
+	}
+}
+
+// checkCommandLine parses without running.
+func checkCommandLine(t *testing.T, args []string) {
+	t.Helper()
+	if strings.HasPrefix(args[0], "-") {
+		for _, problem := range parse(t, args...).Validate() {
+			t.Errorf("%v: %v", args, problem)
+		}
+		return
+	}
+	root := newCommand(nil, io.Discard, io.Discard)
+	command, rest, err := root.Find(args)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	if command == root {
+		t.Skipf("%v: this sub-command is not built yet", args)
+	}
+	if err := command.ParseFlags(rest); err != nil {
+		t.Errorf("%v: %v", args, err)
+	}
+	if left := command.Flags().Args(); len(left) > 0 {
+		t.Errorf("%v: %q is no sub-command", args, left)
+	}
+}
+
+// containers are those of the file's Pods and Deployments.
+func containers(t *testing.T, file string) []corev1.Container {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []corev1.Container
+	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var pod corev1.Pod
+		if err := yaml.Unmarshal(document, &pod); err == nil && pod.Kind == "Pod" {
+			all = slices.Concat(all, pod.Spec.InitContainers, pod.Spec.Containers)
+		}
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal(document, &deployment); err == nil && deployment.Kind == "Deployment" {
+			all = slices.Concat(all, deployment.Spec.Template.Spec.InitContainers, deployment.Spec.Template.Spec.Containers)
+		}
+	}
+	return all
+}

@@ -1,0 +1,318 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// documents splits a file.
+func documents(t *testing.T, file string) [][]byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	var found [][]byte
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		found = append(found, document)
+	}
+}
+
+// strictly decodes into the type of the API; a field that it does not have is an error.
+func strictly(t *testing.T, file string, document []byte) runtime.Object {
+	t.Helper()
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
+	object, _, err := decoder.Decode(document, nil, nil)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", file, err, document)
+	}
+	return object
+}
+
+func rendered(t *testing.T) map[string][]runtime.Object {
+	t.Helper()
+	files, err := filepath.Glob("rendered/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("rendered files: %v, %v", files, err)
+	}
+	all := map[string][]runtime.Object{}
+	for _, file := range files {
+		for _, document := range documents(t, file) {
+			all[file] = append(all[file], strictly(t, file, document))
+		}
+	}
+	return all
+}
+
+func TestRenderedObjects(t *testing.T) {
+	t.Parallel()
+	for file, objects := range rendered(t) {
+		for _, object := range objects {
+			accessor, err := meta.Accessor(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := file + ": " + object.GetObjectKind().GroupVersionKind().Kind + " " + accessor.GetName()
+			labels := accessor.GetLabels()
+			if labels["app.kubernetes.io/name"] != "sa-controller-manager" || labels["app.kubernetes.io/component"] == "" {
+				t.Errorf("%s: labels %v, want app.kubernetes.io/name and component", name, labels)
+			}
+			if spec := podSpec(object); spec != nil {
+				examinePod(t, name, spec)
+			}
+		}
+	}
+}
+
+func podSpec(object runtime.Object) *corev1.PodSpec {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return &o.Spec
+	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec
+	}
+	return nil
+}
+
+// examinePod holds every Pod to what does not depend on where it runs.
+func examinePod(t *testing.T, name string, spec *corev1.PodSpec) {
+	t.Helper()
+	if security := spec.SecurityContext; security == nil || security.SeccompProfile == nil ||
+		security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%s: no seccomp profile", name)
+	}
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		t.Errorf("%s: waits for a token that this program itself may have to mount", name)
+	}
+	if !strings.HasPrefix(spec.PriorityClassName, "system-") {
+		t.Errorf("%s: priority class %q", name, spec.PriorityClassName)
+	}
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		security := container.SecurityContext
+		want := &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(bool), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+		if diff := cmp.Diff(want, security); diff != "" {
+			t.Errorf("%s, container %s (-want +got):\n%s", name, container.Name, diff)
+		}
+		if _, tag, found := strings.Cut(filepath.Base(container.Image), ":"); !found || tag == "latest" {
+			t.Errorf("%s, container %s: image %q, want a tag and not latest", name, container.Name, container.Image)
+		}
+		if container.Resources.Requests.Memory().IsZero() || container.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("%s, container %s: no requests", name, container.Name)
+		}
+	}
+	if !slices.Contains(spec.Containers[0].Args, "--token-secrets=manual") || !slices.Contains(spec.Containers[0].Args, "--bind-address=127.0.0.1") {
+		t.Errorf("%s: arguments %v", name, spec.Containers[0].Args)
+	}
+}
+
+// TestDeploymentStandsAlone: its Pods must start without their own webhook, and it has
+// all permissions, for its own account.
+func TestDeploymentStandsAlone(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, object := range rendered(t)["rendered/deployment.yaml"] {
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[object.GetObjectKind().GroupVersionKind().Kind+" "+accessor.GetName()] = true
+		deployment, ok := object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		spec := deployment.Spec.Template.Spec
+		if spec.ServiceAccountName == "" || len(spec.Containers[0].VolumeMounts) == 0 ||
+			spec.Containers[0].VolumeMounts[0].MountPath != "/var/run/secrets/kubernetes.io/serviceaccount" {
+			t.Errorf("account %q, mounts %v: the Pods would need an admission plugin", spec.ServiceAccountName, spec.Containers[0].VolumeMounts)
+		}
+		if !slices.Contains(spec.Containers[0].Args, "--webhook-excluded-namespaces="+deployment.Namespace) {
+			t.Errorf("arguments %v: the webhook would decide on its own Pods", spec.Containers[0].Args)
+		}
+	}
+	permissions, err := Permissions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range permissions {
+		if !names[object.Kind+" "+object.Name] {
+			t.Errorf("%s is not in the overlay", object)
+		}
+	}
+	data, err := os.ReadFile("rendered/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "name: "+User+"\n") {
+		t.Error("the user is granted what only the ServiceAccount needs")
+	}
+}
+
+// TestOneObjectPerFile is about the sources, and about their kustomizations being whole.
+func TestOneObjectPerFile(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(file) != ".yaml" || filepath.Dir(file) == "rendered" {
+			return err
+		}
+		if n := len(documents(t, file)); n != 1 {
+			t.Errorf("%s has %d objects, want one", file, n)
+		}
+		if text := read(t, file); filepath.Dir(file) != "kind" && entry.Name() != "kustomization.yaml" &&
+			!strings.Contains(read(t, filepath.Join(filepath.Dir(file), "kustomization.yaml")), entry.Name()) {
+			t.Errorf("%s is in no kustomization:\n%s", file, text)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// kindCluster is what kind/*.yaml use of kind's configuration.
+type kindCluster struct {
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Nodes      []struct {
+		Role        string `json:"role"`
+		ExtraMounts []struct {
+			HostPath      string `json:"hostPath"`
+			ContainerPath string `json:"containerPath"`
+			ReadOnly      bool   `json:"readOnly"`
+		} `json:"extraMounts"`
+	} `json:"nodes"`
+	KubeadmConfigPatches []string `json:"kubeadmConfigPatches"`
+}
+
+// kubeadmPatch has the flags as a map (v1beta3) or as a list (v1beta4).
+type kubeadmPatch[A any] struct {
+	Kind      string `json:"kind"`
+	APIServer struct {
+		ExtraArgs A `json:"extraArgs"`
+	} `json:"apiServer"`
+	ControllerManager struct {
+		ExtraArgs A `json:"extraArgs"`
+	} `json:"controllerManager"`
+}
+
+type kubeadmArg struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// TestKindClusters: both forms set the same flags, and mount what the static pod needs.
+func TestKindClusters(t *testing.T) {
+	t.Parallel()
+	asMap := decodeStrictly[kubeadmPatch[map[string]string]](t, kindPatch(t, "kind/cluster-v1beta3.yaml"))
+	asList := decodeStrictly[kubeadmPatch[[]kubeadmArg]](t, kindPatch(t, "kind/cluster-v1beta4.yaml"))
+	apiServer, manager := flags(t, asList.APIServer.ExtraArgs), flags(t, asList.ControllerManager.ExtraArgs)
+	// kind's own, which the list has to repeat.
+	delete(apiServer, "runtime-config")
+	delete(manager, "enable-hostpath-provisioner")
+	if diff := cmp.Diff(asMap.APIServer.ExtraArgs, apiServer); diff != "" {
+		t.Errorf("kube-apiserver (-v1beta3 +v1beta4):\n%s", diff)
+	}
+	if diff := cmp.Diff(asMap.ControllerManager.ExtraArgs, manager); diff != "" {
+		t.Errorf("kube-controller-manager (-v1beta3 +v1beta4):\n%s", diff)
+	}
+	want := map[string]string{
+		"service-account-private-key-file": "",
+		"controllers": "*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
+			"-legacy-serviceaccount-token-cleaner-controller",
+	}
+	if diff := cmp.Diff(want, manager); diff != "" {
+		t.Errorf("kube-controller-manager (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"disable-admission-plugins": "ServiceAccount"}, apiServer); diff != "" {
+		t.Errorf("kube-apiserver (-want +got):\n%s", diff)
+	}
+}
+
+// kindPatch returns the only patch of a cluster, after a look at its mounts.
+func kindPatch(t *testing.T, file string) []byte {
+	t.Helper()
+	cluster := decodeStrictly[kindCluster](t, []byte(read(t, file)))
+	if len(cluster.KubeadmConfigPatches) != 1 || len(cluster.Nodes) != 1 {
+		t.Fatalf("%s: want one node and one patch: %v", file, cluster)
+	}
+	mounts := map[string]string{}
+	for _, mount := range cluster.Nodes[0].ExtraMounts {
+		mounts[mount.HostPath] = mount.ContainerPath
+	}
+	binary := ""
+	for _, volume := range readPod(t, staticPodHostBinary).Spec.Volumes {
+		if volume.Name == "binary" {
+			binary = volume.HostPath.Path
+		}
+	}
+	want := map[string]string{
+		"${SACM_BINARY}":     binary,
+		"${SACM_STATIC_POD}": "/etc/kubernetes/manifests/sa-controller-manager.yaml",
+	}
+	if diff := cmp.Diff(want, mounts); diff != "" {
+		t.Errorf("%s: mounts (-want +got):\n%s", file, diff)
+	}
+	return []byte(cluster.KubeadmConfigPatches[0])
+}
+
+func decodeStrictly[T any](t *testing.T, data []byte) T {
+	t.Helper()
+	var into T
+	if err := yaml.UnmarshalStrict(data, &into); err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	return into
+}
+
+func flags(t *testing.T, args []kubeadmArg) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, arg := range args {
+		if _, twice := found[arg.Name]; twice {
+			t.Errorf("%s is there twice", arg.Name)
+		}
+		found[arg.Name] = arg.Value
+	}
+	return found
+}

@@ -1,0 +1,104 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestStaticPodIsTheRenderedOne: without options, both are what kustomize makes.
+func TestStaticPodIsTheRenderedOne(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		options  StaticPodOptions
+		rendered []byte
+	}{
+		"Image":      {StaticPodOptions{}, staticPod},
+		"HostBinary": {StaticPodOptions{HostBinary: "/opt/sa-controller-manager/bin/sa-controller-manager"}, staticPodHostBinary},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(readPod(t, tc.rendered), made(t, tc.options)); diff != "" {
+				t.Errorf("(-rendered +made):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStaticPodOptions(t *testing.T) {
+	t.Parallel()
+	before := made(t, StaticPodOptions{HostBinary: "/opt/b"})
+	after := made(t, StaticPodOptions{
+		Image: "registry.k8s.io/kube-controller-manager:v1.31.0", HostBinary: "/srv/x y", TokenSecrets: "auto",
+		Args: []string{"-v=4", "--service-accounts=default,builder: #1"},
+	})
+	for _, pod := range []*corev1.Pod{before, after} {
+		if len(pod.Spec.InitContainers) != 1 || len(pod.Spec.Containers) != 1 {
+			t.Fatalf("want one container of each kind: %v", pod.Spec)
+		}
+	}
+	want := before.DeepCopy()
+	want.Spec.InitContainers[0].Image = "registry.k8s.io/kube-controller-manager:v1.31.0"
+	want.Spec.Containers[0].Image = "registry.k8s.io/kube-controller-manager:v1.31.0"
+	want.Spec.Containers[0].Args[0] = "--token-secrets=auto"
+	want.Spec.Containers[0].Args = append(want.Spec.Containers[0].Args, "-v=4", "--service-accounts=default,builder: #1")
+	for i := range want.Spec.Volumes {
+		if want.Spec.Volumes[i].Name == "binary" {
+			want.Spec.Volumes[i].HostPath.Path = "/srv/x y"
+		}
+	}
+	if diff := cmp.Diff(want, after); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStaticPodRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		options StaticPodOptions
+		want    string
+	}{
+		"NoTag":        {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
+		"TwoLines":     {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
+		"RelativePath": {StaticPodOptions{HostBinary: "bin/x"}, `binary "bin/x"`},
+		"Mode":         {StaticPodOptions{TokenSecrets: "off"}, `token secrets "off"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := StaticPod(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error about %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func made(t *testing.T, o StaticPodOptions) *corev1.Pod {
+	t.Helper()
+	data, err := StaticPod(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, never := range []string{"status:", "creationTimestamp"} {
+		if strings.Contains(string(data), never) {
+			t.Errorf("%q is in\n%s", never, data)
+		}
+	}
+	return readPod(t, data)
+}
+
+func readPod(t *testing.T, data []byte) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(data, pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}

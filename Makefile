@@ -46,6 +46,11 @@ build: ## Build the binary into bin/, static and with its version stamped.
 	@echo "building bin/$(product) $(version)"
 	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/$(product) ./cmd/$(product)
 
+.PHONY: image
+image: build ## Write the container image to bin/, for "docker load" and the like; needs no engine and no registry.
+	@go -C test run -buildvcs=false ./cmd/image -binary=$(CURDIR)/bin/$(product) -out=$(CURDIR)/bin/$(product)-image.tar \
+		-tag='$(version)' -revision='$(commit)' -date='$(date)'
+
 .PHONY: build-race
 build-race: deps ## Build the binary with the race detector into bin/race/, for the integration tests.
 	@echo "building bin/race/$(product) $(version)"

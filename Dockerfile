@@ -11,7 +11,7 @@
 # SOURCE_DATE_EPOCH=0 and --output=type=oci,dest=image.tar,rewrite-timestamp=true equal
 # binaries give equal images.
 FROM scratch
-COPY --chmod=0755 bin/sa-controller-manager /usr/local/bin/sa-controller-manager
+COPY bin/sa-controller-manager /usr/local/bin/sa-controller-manager
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/sa-controller-manager"]

@@ -12,6 +12,7 @@ rules=(
 	'./signing/...     ^k8s.io/client-go/|^sa-controller-manager/(tokens|controllers|admission|cmd)/?'
 	'./tokens/...      ^k8s.io/client-go/|^sa-controller-manager/(controllers|admission|cmd)/?'
 	'./controllers/... ^sa-controller-manager/(admission|cmd)/?'
+	'./manifests/...   ^sa-controller-manager/(controllers|admission|tokens|signing|cmd)/?'
 	'./admission/...   ^sa-controller-manager/(controllers|tokens|signing|cmd)/?'
 )
 broken=0

@@ -120,7 +120,7 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	if !awaitAPIServer(ctx, m.clients.main) {
 		return nil
 	}
-	start(m.preflight.Run)
+	start(func(support context.Context) error { m.preflight.Run(support); return nil })
 	start(func(support context.Context) error {
 		m.view.Start(support)
 		<-support.Done()

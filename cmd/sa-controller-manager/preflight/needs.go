@@ -18,7 +18,7 @@ const (
 	ServiceAccount     Part = "serviceaccount"
 	Token              Part = "token"
 	RootCA             Part = "root-ca"
-	LegacyTokenCleaner Part = "legacy-token-cleaner"
+	LegacyTokenCleaner Part = "legacy-token-cleaner" //nolint:gosec // the name of a controller
 	Webhook            Part = "webhook"
 	LeaderElection     Part = "leader-election"
 )

@@ -1,0 +1,129 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpod
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Edit is a change of a command. Numbers are those of the strings in Command. The first
+// string, the program, stays.
+type Edit struct {
+	Remove  []int
+	Replace map[int]string
+	// Append are new strings at the end, each a line like the last one.
+	Append []string
+}
+
+// Empty tells whether there is nothing to do.
+func (e Edit) Empty() bool { return len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Append) == 0 }
+
+// Apply returns the manifest with its command changed. It is an error if anything else
+// would change with it.
+func (m *Manifest) Apply(e Edit) (*Manifest, error) {
+	if e.Empty() {
+		return m, nil
+	}
+	edited, err := Parse(m.edited(e), m.program)
+	if err != nil {
+		return nil, fmt.Errorf("the edited manifest would not be understood: %w", err)
+	}
+	if want := e.wanted(m.Command()); !slices.Equal(want, edited.Command()) {
+		return nil, fmt.Errorf("the command would become %q, want %q", edited.Command(), want)
+	}
+	if !sameBesideCommand(m.root, edited.root) {
+		return nil, fmt.Errorf("something beside the command would change")
+	}
+	return edited, nil
+}
+
+func (e Edit) wanted(before []string) []string {
+	var after []string
+	for i, value := range before {
+		if slices.Contains(e.Remove, i) {
+			continue
+		}
+		if replaced, ok := e.Replace[i]; ok {
+			value = replaced
+		}
+		after = append(after, value)
+	}
+	return append(after, e.Append...)
+}
+
+// edited makes the changes from the end to the beginning, so that the positions of what
+// comes before stay right.
+func (m *Manifest) edited(e Edit) []byte {
+	data := slices.Clone(m.data)
+	// Appending comes first, while the last line still says how a line looks.
+	last := m.command[len(m.command)-1]
+	data = slices.Insert(data, last.line.to, m.lines(last, e.Append)...)
+	touched := slices.Concat(e.Remove, slices.Collect(maps.Keys(e.Replace)))
+	slices.Sort(touched)
+	for _, i := range slices.Backward(slices.Compact(touched)) {
+		one := m.command[i]
+		if slices.Contains(e.Remove, i) {
+			data = withoutLine(data, one.line)
+			continue
+		}
+		text := quote(string(m.data[one.text.from:one.text.to]), e.Replace[i])
+		data = slices.Replace(data, one.text.from, one.text.to, []byte(text)...)
+	}
+	return data
+}
+
+// lines are new lines that go where the line of last ends.
+func (m *Manifest) lines(last item, values []string) []byte {
+	line := m.data[last.line.from:last.line.to]
+	prefix := m.data[last.line.from:last.text.from]
+	end := m.lineEnd()
+	var added []byte
+	for _, value := range values {
+		if bytes.HasSuffix(line, []byte("\n")) {
+			added = slices.Concat(added, prefix, []byte(value), end)
+			continue
+		}
+		// The file ends without a line end, and goes on doing so.
+		added = slices.Concat(added, end, prefix, []byte(value))
+	}
+	return added
+}
+
+// lineEnd is that of the file's first line.
+func (m *Manifest) lineEnd() []byte {
+	first, _, _ := bytes.Cut(m.data, []byte("\n"))
+	if bytes.HasSuffix(first, []byte("\r")) {
+		return []byte("\r\n")
+	}
+	return []byte("\n")
+}
+
+// withoutLine is the reverse of lines.
+func withoutLine(data []byte, line span) []byte {
+	if line.to < len(data) || bytes.HasSuffix(data, []byte("\n")) {
+		return slices.Delete(data, line.from, line.to)
+	}
+	rest := bytes.TrimSuffix(data[:line.from], []byte("\n"))
+	return bytes.TrimSuffix(rest, []byte("\r"))
+}
+
+func sameBesideCommand(a, b *yaml.Node) bool {
+	if a.Kind != b.Kind || a.Tag != b.Tag || a.Value != b.Value || len(a.Content) != len(b.Content) {
+		return false
+	}
+	for i := range a.Content {
+		if a.Kind == yaml.MappingNode && i%2 == 1 && a.Content[i-1].Value == "command" && a.Content[i].Kind == yaml.SequenceNode {
+			continue
+		}
+		if !sameBesideCommand(a.Content[i], b.Content[i]) {
+			return false
+		}
+	}
+	return true
+}

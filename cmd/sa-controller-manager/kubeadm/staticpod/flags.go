@@ -1,0 +1,63 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpod
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Value is one occurrence of a flag.
+type Value struct {
+	// Item is the number of the string in the command.
+	Item int
+	Text string
+}
+
+// Flag returns every occurrence of a flag, in order. Underscores in names are hyphens,
+// as in every Kubernetes component. A value that the kubelet would replace, or none, is
+// an error.
+func (m *Manifest) Flag(name string) ([]Value, error) {
+	var values []Value
+	for i, one := range m.command {
+		found, value, has := strings.Cut(one.value, "=")
+		if strings.ReplaceAll(found, "_", "-") != "--"+name {
+			continue
+		}
+		if !has {
+			return nil, fmt.Errorf("its command has %s without \"=\"; a flag and its value must be one string", found)
+		}
+		if strings.Contains(value, "$(") {
+			return nil, fmt.Errorf("its command has %s, where the kubelet fills something in", one.value)
+		}
+		values = append(values, Value{Item: i, Text: value})
+	}
+	return values, nil
+}
+
+// Last is the text of the last value, which is the one that counts for a flag that
+// takes one; "" if there is none.
+func Last(values []Value) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1].Text
+}
+
+// List is what a flag that takes a list gets: later occurrences add to earlier ones.
+func List(values []Value) []string {
+	var list []string
+	for _, value := range values {
+		list = append(list, Split(value.Text)...)
+	}
+	return list
+}
+
+// Split takes a list apart. An empty value is an empty list.
+func Split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}

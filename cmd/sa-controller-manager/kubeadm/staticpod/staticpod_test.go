@@ -1,0 +1,184 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpod
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const plain = `apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - command:
+    - program
+    - --one=1
+    - --two=2
+    image: example.org/program
+`
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		before string
+		edit   Edit
+		want   string
+	}{
+		"Nothing": {before: plain, want: plain},
+		"Append":  {before: plain, edit: Edit{Append: []string{"--three=3"}}, want: strings.Replace(plain, "--two=2\n", "--two=2\n    - --three=3\n", 1)},
+		"Remove":  {before: plain, edit: Edit{Remove: []int{1}}, want: strings.Replace(plain, "    - --one=1\n", "", 1)},
+		"Replace": {before: plain, edit: Edit{Replace: map[int]string{1: "--one=longer"}}, want: strings.Replace(plain, "=1", "=longer", 1)},
+		"AllAtOnce": {
+			before: plain,
+			edit:   Edit{Replace: map[int]string{2: "--two="}, Remove: []int{1}, Append: []string{"--three=3"}},
+			want:   strings.Replace(strings.Replace(plain, "    - --one=1\n", "", 1), "--two=2\n", "--two=\n    - --three=3\n", 1),
+		},
+		"Quotes": {
+			reason: "a string stays in the quotes it was in",
+			before: "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=1\" # why\n      -   '--two=''2'''   \n",
+			edit:   Edit{Replace: map[int]string{1: `--one="a\b"`, 2: "--two='3'"}},
+			want:   "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=\\\"a\\\\b\\\"\" # why\n      -   '--two=''3'''   \n",
+		},
+		"CarriageReturns": {
+			before: strings.ReplaceAll(plain, "\n", "\r\n"),
+			edit:   Edit{Append: []string{"--three=3"}, Remove: []int{1}},
+			want:   strings.ReplaceAll(strings.Replace(strings.Replace(plain, "    - --one=1\n", "", 1), "--two=2\n", "--two=2\n    - --three=3\n", 1), "\n", "\r\n"),
+		},
+		"NoLineEndAtTheEnd": {
+			before: "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
+			edit:   Edit{Append: []string{"--one=1", "--two=2"}},
+			want:   "kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --one=1\n    - --two=2",
+		},
+		"RemoveTheLastLineOfAll": {
+			before: "kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --one=1\n    - --two=2",
+			edit:   Edit{Remove: []int{1, 2}},
+			want:   "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
+		},
+		"CommentsAndWideCharacters": {
+			before: "# Größe: 日本\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 日本\n\n    - --one=é\n    # last\n    image: x\n",
+			edit:   Edit{Replace: map[int]string{1: "--one=e"}, Append: []string{"--two=2"}},
+			want:   "# Größe: 日本\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 日本\n\n    - --one=e\n    - --two=2\n    # last\n    image: x\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := Parse([]byte(tc.before), "program")
+			if err != nil {
+				t.Fatal(err)
+			}
+			edited, err := m.Apply(tc.edit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(edited.Bytes())); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
+			}
+			if string(m.Bytes()) != tc.before {
+				t.Error("the manifest before was changed")
+			}
+		})
+	}
+}
+
+// A value that needs more than the quotes which are there must not be written.
+func TestApplyRefuses(t *testing.T) {
+	t.Parallel()
+	m, err := Parse([]byte(plain), "program")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"--one=a # b", "--one=a: b", "--one=a\nimage: evil", "two", "--one= "} {
+		for _, edit := range []Edit{{Append: []string{value}}, {Replace: map[int]string{1: value}}} {
+			if edited, err := m.Apply(edit); err == nil {
+				t.Errorf("%q was written:\n%s", value, edited.Bytes())
+			}
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	command := func(items string) string {
+		return "kind: Pod\nspec:\n  containers:\n  - image: x\n    command:" + items
+	}
+	cases := map[string]struct{ manifest, want string }{
+		"Empty":          {"", "it is empty"},
+		"NotYAML":        {"a: [", "it is not YAML"},
+		"NotAnObject":    {"- a", "it is not a YAML object"},
+		"OtherKind":      {"kind: Deployment", `its kind is "Deployment"`},
+		"TwoDocuments":   {plain + "---\n" + plain, "more than one YAML document"},
+		"KeyTwice":       {plain + "kind: Pod\n", "already defined"},
+		"NotUTF8":        {plain + "#\xff", "it is not UTF-8"},
+		"ByteOrderMark":  {"\ufeff" + plain, "byte order mark"},
+		"OldMac":         {strings.ReplaceAll(plain, "\n", "\r"), "line ends other than"},
+		"NextLine":       {"# \u0085" + plain, "line ends other than"},
+		"Anchor":         {strings.Replace(plain, "image: ", "image: &a ", 1), "line 9 has a YAML anchor"},
+		"NoContainer":    {"kind: Pod\nspec:\n  containers: []\n", "no list spec.containers"},
+		"TwoContainers":  {plain + "  - name: sidecar\n", "it has 2 containers"},
+		"Args":           {plain + "    args: [--x=1]\n", "line 10 has args"},
+		"NoCommand":      {"kind: Pod\nspec:\n  containers:\n  - image: x\n", "no list called command"},
+		"OneString":      {command(" program\n"), "no list called command"},
+		"Flow":           {command(" [program, --x=1]\n"), "line 5 has the command in one line"},
+		"Shell":          {command("\n    - sh\n    - -c\n    - program --x=1\n"), `its command runs "sh"`},
+		"OtherProgram":   {command("\n    - other\n"), `its command runs "other", want "program"`},
+		"ValueApart":     {command("\n    - program\n    - --x\n    - \"1\"\n"), `the string "1", which is no flag`},
+		"EndOfFlags":     {command("\n    - program\n    - --\n"), `the string "--", which is no flag`},
+		"Number":         {command("\n    - program\n    - 1\n"), "line 7: the command must be a list of plain strings"},
+		"Tag":            {command("\n    - program\n    - !!str --x=1\n"), "line 7: the command must be a list of plain strings"},
+		"Nested":         {command("\n    - program\n    - [--x=1]\n"), "line 7: the command must be a list of plain strings"},
+		"Folded":         {command("\n    - program\n    - >-\n      --x=1\n"), "line 7: a string of the command must be on one line"},
+		"GoesOnPlain":    {command("\n    - program\n    - --x=1\n      2\n"), "line 7: a string of the command must be on one line"},
+		"GoesOnQuoted":   {command("\n    - program\n    - \"--x=1\n      2\"\n"), "line 7: a string of the command must be on one line"},
+		"BelowTheDash":   {command("\n    - program\n    -\n      --x=1\n"), "line 8: a string of the command must be on a line of its own"},
+		"CommandInALine": {"kind: Pod\nspec: {containers: [{command: [program]}]}\n", "the command in one line"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse([]byte(tc.manifest), "program")
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// FuzzApply holds every manifest that is understood to this: an edit and its reverse
+// leave the same bytes, and all lines that were there stay as they are in between.
+func FuzzApply(f *testing.F) {
+	for _, seed := range []string{
+		plain, strings.ReplaceAll(plain, "\n", "\r\n"), strings.TrimSpace(strings.Split(plain, "    image")[0]),
+		"kind: Pod\nspec:\n  containers:\n  - command: # c\n    - 'program'\n\n    - \"--a=\\u00e9\" # d\n  # e\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := Parse(data, "program")
+		if err != nil {
+			return
+		}
+		n := len(m.Command())
+		edited, err := m.Apply(Edit{Append: []string{"--three=3", "--four="}})
+		if err != nil {
+			t.Fatalf("append: %v", err)
+		}
+		if want := append(m.Command(), "--three=3", "--four="); !slices.Equal(want, edited.Command()) {
+			t.Fatalf("%q, want %q", edited.Command(), want)
+		}
+		back, err := edited.Apply(Edit{Remove: []int{n, n + 1}})
+		if err != nil {
+			t.Fatalf("remove: %v", err)
+		}
+		if !bytes.Equal(data, back.Bytes()) {
+			t.Fatalf("%q became %q", data, back.Bytes())
+		}
+	})
+}

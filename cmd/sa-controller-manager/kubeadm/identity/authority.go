@@ -1,0 +1,128 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// backdate is how far the clock of the API server may be behind.
+const backdate = 5 * time.Minute
+
+// ErrNoKey is what the key of a CA that is kept elsewhere is answered with.
+var ErrNoKey = errors.New("the key of the cluster's CA is not here")
+
+// authority is the cluster's CA. Its key is read only when something is to be signed,
+// because a control plane with an external CA does not have it.
+type authority struct {
+	certFile, keyFile string
+	certificate       *x509.Certificate
+	pem               []byte
+	key               crypto.Signer
+}
+
+// certificatePair is a certificate and its private key, both PEM.
+type certificatePair struct {
+	cert, key []byte
+	notAfter  time.Time
+}
+
+// openAuthority reads the CA's certificate.
+func openAuthority(dir string, now time.Time) (*authority, error) {
+	a := &authority{certFile: filepath.Join(dir, "ca.crt"), keyFile: filepath.Join(dir, "ca.key")}
+	data, err := os.ReadFile(a.certFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's CA: %w", err)
+	}
+	certificates, err := cert.ParseCertsPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
+	}
+	// kubeadm signs with the first one, and so do we.
+	a.certificate, a.pem = certificates[0], data
+	switch ca := a.certificate; {
+	case !ca.IsCA:
+		return nil, fmt.Errorf("%s: the certificate of %q is not that of a CA", a.certFile, ca.Subject.CommonName)
+	case !now.Before(ca.NotAfter):
+		return nil, fmt.Errorf("%s: the CA has expired on %s; nothing it signs is accepted any more", a.certFile, ca.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(ca.NotBefore):
+		return nil, fmt.Errorf("%s: the CA is valid from %s on; is the clock right?", a.certFile, ca.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return a, nil
+}
+
+// openKey reads the CA's key. worldReadable is a reason to warn. Errors quote nothing of
+// it.
+func (a *authority) openKey() (worldReadable bool, err error) {
+	data, err := os.ReadFile(a.keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("%s: %w", a.keyFile, ErrNoKey)
+	} else if err != nil {
+		return false, fmt.Errorf("read the key of the cluster's CA: %w", err)
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return false, fmt.Errorf("%s: want PEM of a private key that is not encrypted", a.keyFile)
+	}
+	signer, ok := parsed.(crypto.Signer)
+	if !ok {
+		return false, fmt.Errorf("%s: the key cannot sign", a.keyFile)
+	}
+	public, ok := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
+	if !ok || !public.Equal(a.certificate.PublicKey) {
+		return false, fmt.Errorf("%s is not the key of %s", a.keyFile, a.certFile)
+	}
+	a.key = signer
+	info, err := os.Stat(a.keyFile)
+	return err == nil && info.Mode().Perm()&0o004 != 0, nil
+}
+
+// issue makes a client certificate. It does not outlive the CA.
+func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Duration) (*certificatePair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate the key of %s: %w", subject.CommonName, err)
+	}
+	template := &x509.Certificate{
+		Subject:               subject,
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              earlier(now.Add(validity), a.certificate.NotAfter),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+	}
+	// CreateCertificate takes a random serial number.
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of %s: %w", subject.CommonName, err)
+	}
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode the key of %s: %w", subject.CommonName, err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
+	return &certificatePair{cert: certPEM, key: keyPEM, notAfter: template.NotAfter}, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/cmd/sa-controller-manager/kubeadm/identity"
+)
+
+const kubeadmDescription = `Put this program into a control plane of kubeadm or kind, on the node itself, and take it
+out again. docs/takeover.md walks both ways.`
+
+const kubeconfigDescription = `Issue a client certificate for system:sa-controller-manager from the cluster's CA and
+write a kubeconfig with it. A file that is still good is left alone, byte for byte: one
+for the same API server and CA, with more than a third of its time left. So this may run
+at every start.
+
+With --apply-permissions, it waits for the API server and applies the roles, bindings and
+FlowSchemas of that user too, as a member of system:masters whose certificate is good for
+ten minutes and is never written down.`
+
+const kubeconfigExamples = `  # On a control-plane node
+  sa-controller-manager kubeadm kubeconfig --apply-permissions
+
+  # For another address than the one in controller-manager.conf
+  sa-controller-manager kubeadm kubeconfig --server=https://127.0.0.1:6443`
+
+func newKubeadmCommand() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "kubeadm",
+		Short: "Put this program into a control plane of kubeadm, or take it out",
+		Long:  kubeadmDescription,
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Cobra's own default, which it sets only where it words the error.
+		SuggestionsMinimumDistance: 2,
+	}
+	parent.AddCommand(newKubeconfigCommand(), newTakeoverCommand(), newHandbackCommand())
+	return parent
+}
+
+func newKubeconfigCommand() *cobra.Command {
+	c := identity.Config{
+		CertDir:  "/etc/kubernetes/pki",
+		Out:      "/etc/kubernetes/sa-controller-manager.conf",
+		From:     "/etc/kubernetes/controller-manager.conf",
+		Validity: 365 * 24 * time.Hour,
+		Timeout:  4 * time.Minute,
+		Clock:    clock.RealClock{},
+	}
+	cmd := &cobra.Command{
+		Use:     "kubeconfig",
+		Short:   "Write the kubeconfig that this program runs with",
+		Long:    kubeconfigDescription,
+		Example: kubeconfigExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := invalidFlags(cmd.CommandPath(), positive("validity", c.Validity, "timeout", c.Timeout)); err != nil {
+				return err
+			}
+			c.Say, c.Warn = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			progress := newProgress(cmd.ErrOrStderr())
+			defer progress.end()
+			c.Progress = progress.show
+			return identity.Ensure(cmd.Context(), c)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "`directory` with ca.crt and ca.key, the cluster's CA.")
+	fs.StringVar(&c.Out, "kubeconfig-out", c.Out, "`file` to write.")
+	fs.StringVar(&c.From, "from", c.From, "kubeconfig `file` to take the API server's address and CA from.")
+	fs.StringVar(&c.Server, "server", c.Server, "`URL` of the API server, instead of the one in --from. ca.crt vouches for it.")
+	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is good. It does not outlive the CA.")
+	fs.BoolVar(&c.Force, "force", c.Force, "Overwrite a file that is that of another user, or no kubeconfig.")
+	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Wait for the API server and apply what permits the user its work.")
+	fs.DurationVar(&c.Timeout, "timeout", c.Timeout, "How long to wait for the API server with --apply-permissions.")
+	return cmd
+}
+
+// positive wants time spans to be such; they are given as name and value in turn.
+func positive(pairs ...any) []error {
+	var p problems
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if value := pairs[i+1].(time.Duration); value <= 0 {
+			p.add(pairs[i].(string), value, "must be greater than 0")
+		}
+	}
+	return p
+}
+
+// progress is one line of a terminal that is written over and over, and nothing at all
+// elsewhere.
+type progress struct {
+	w       io.Writer
+	columns int
+	shown   bool
+}
+
+func newProgress(w io.Writer) *progress {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return &progress{w: w, columns: terminalWidth(w)}
+	}
+	return &progress{}
+}
+
+func (p *progress) show(line string) {
+	if p.w == nil {
+		return
+	}
+	if runes := []rune(line); p.columns > 0 && len(runes) > p.columns {
+		line = string(runes[:p.columns])
+	}
+	p.shown = true
+	_, _ = io.WriteString(p.w, "\r\x1b[K"+line)
+}
+
+// above is w, where the line is taken away before anything is written.
+func (p *progress) above(w io.Writer) io.Writer { return &aboveProgress{p, w} }
+
+type aboveProgress struct {
+	progress *progress
+	w        io.Writer
+}
+
+func (a *aboveProgress) Write(data []byte) (int, error) {
+	a.progress.end()
+	return a.w.Write(data)
+}
+
+// end takes the line away.
+func (p *progress) end() {
+	if p.shown {
+		_, _ = io.WriteString(p.w, "\r\x1b[K")
+		p.shown = false
+	}
+}

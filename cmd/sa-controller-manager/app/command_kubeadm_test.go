@@ -1,0 +1,102 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestKubeadmCommandLine(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args       []string
+		wantCode   int
+		wantStdout string // the beginning
+		wantStderr string // the beginning
+	}{
+		"Alone":          {args: []string{"kubeadm"}, wantStdout: "Put this program into a control plane"},
+		"KubeconfigHelp": {args: []string{"kubeadm", "kubeconfig", "--help"}, wantStdout: "Issue a client certificate for system:sa-controller-manager"},
+		"Mistyped": {
+			args: []string{"kubeadm", "kubconfig"}, wantCode: 1,
+			wantStderr: "Error: \"sa-controller-manager kubeadm\" does not take any arguments, got [\"kubconfig\"]; did you mean 'sa-controller-manager kubeadm kubeconfig'",
+		},
+		"NoCA": {
+			args: []string{"kubeadm", "kubeconfig", "--cert-dir=testdata/none"}, wantCode: 1,
+			wantStderr: "Error: read the cluster's CA: open testdata/none/ca.crt: no such file or directory\n",
+		},
+		"TakeoverHelp": {args: []string{"kubeadm", "takeover", "--help"}, wantStdout: "Put this program in the place of the ServiceAccount controllers"},
+		"HandbackHelp": {args: []string{"kubeadm", "handback", "--help"}, wantStdout: "Undo a takeover on this control-plane node"},
+		"NotANode": {
+			args: []string{"kubeadm", "takeover", "--dry-run", "--node-name=n", "--manifests-dir=testdata/none"}, wantCode: 1,
+			wantStderr: "Error: read the manifest of kube-controller-manager: open testdata/none/kube-controller-manager.yaml: no such file or directory; is this a control-plane node of kubeadm?\n",
+		},
+		"BackupsAmongManifests": {
+			args: []string{"kubeadm", "handback", "--node-name=n", "--backup-dir=/etc/kubernetes/manifests/"}, wantCode: 1,
+			wantStderr: "Error: --backup-dir \"/etc/kubernetes/manifests/\" must not be --manifests-dir",
+		},
+		"NoSuchStep": {
+			args: []string{"kubeadm", "takeover", "--node-name=n", "--steps=manager,apiserver"}, wantCode: 1,
+			wantStderr: "Error: --steps \"apiserver\" must be of manager, kube-controller-manager, kube-apiserver, webhook\n",
+		},
+		"ExtraArgIsNoFlag": {
+			args: []string{"kubeadm", "takeover", "--node-name=n", "--extra-arg=v=4"}, wantCode: 1,
+			wantStderr: "Error: --extra-arg \"v=4\" must be a flag, --name=value\n",
+		},
+		"NoAdministrator": {
+			args: []string{"kubeadm", "handback", "--node-name=n", "--kubeconfig=testdata/none"}, wantCode: 1,
+			wantStderr: "Error: --kubeconfig \"testdata/none\": ",
+		},
+		"NoTime": {
+			args: []string{"kubeadm", "kubeconfig", "--timeout=0s", "--validity=-1s"}, wantCode: 1,
+			wantStderr: "Error: 2 problems with the flags:\n  --validity -1s must be greater than 0\n  --timeout 0s",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, tc.args...)
+			if got.code != tc.wantCode || !strings.HasPrefix(got.stdout, tc.wantStdout) || !strings.HasPrefix(got.stderr, tc.wantStderr) {
+				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)
+			}
+		})
+	}
+}
+
+// The manifest that a takeover writes must be one that this program starts with.
+func TestTakeoverRendersARunningManifest(t *testing.T) {
+	t.Parallel()
+	p := newPodFlags()
+	p.binary, p.extraArgs = "/opt/b", []string{"--v=4"}
+	data, err := p.render("registry.k8s.io/kube-controller-manager:v1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
+		t.Fatal(err)
+	}
+	o := NewOptions()
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	sets := o.Flags()
+	addGlobalFlags(sets.FlagSet("global"))
+	for _, set := range sets.FlagSets {
+		fs.AddFlagSet(set)
+	}
+	if err := fs.Parse(pod.Spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	if problems := o.Validate(); len(problems) > 0 {
+		t.Errorf("its flags are wrong: %v", problems)
+	}
+	// kube-apiserver may be away for the kubelet's 30 s and a start.
+	if o.LeaderElection.RenewDeadline.Duration < time.Minute || o.Webhook.Registration != RegistrationURL || o.Tokens.TokenSecrets != TokenSecretsManual {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,194 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/cmd/sa-controller-manager/kubeadm"
+)
+
+// requestTimeout bounds one request, because kube-apiserver goes away in between.
+const requestTimeout = 10 * time.Second
+
+const takeoverDescription = `Put this program in the place of the ServiceAccount controllers of kube-controller-manager
+and of the ServiceAccount plugin of kube-apiserver, on this control-plane node:
+
+  1. manager: its static pod is written; it must become ready, and kube-apiserver must call
+     its webhook.
+  2. kube-controller-manager: lines are appended to the command in its manifest. It must be
+     back.
+  3. kube-apiserver: the same.
+
+All else in the two manifests stays as it is, byte for byte. What is not understood is
+refused before anything is changed. The manifests as they were are kept in --backup-dir,
+and --patches-dir gets the same changes for kubeadm upgrade --patches.
+
+A step that does not come in time ends the command with what to do. The same command again
+goes on from there; "kubeadm handback" goes back.`
+
+const takeoverExamples = `  # What would be done
+  sa-controller-manager kubeadm takeover --dry-run
+
+  # Do it, with one token Secret for every ServiceAccount
+  sa-controller-manager kubeadm takeover --token-secrets=auto`
+
+const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
+kube-controller-manager its controllers; the webhook is unregistered, our static pod is
+removed, and the webhook configurations are deleted.
+
+A manifest that nobody has edited since the takeover is what it was before, byte for byte.
+From one that somebody has edited, only our edits are taken out. This also works while
+kube-apiserver does not come up. docs/uninstall.md says what is left after it.`
+
+const handbackExamples = `  # What would be done
+  sa-controller-manager kubeadm handback --dry-run
+
+  sa-controller-manager kubeadm handback`
+
+// nodeFlags are what both directions have.
+type nodeFlags struct {
+	kubeadm.Config
+
+	kubeconfig string
+}
+
+func newNodeFlags() nodeFlags {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = ""
+	}
+	return nodeFlags{Config: kubeadm.Config{
+		// kubeadm's default too.
+		Node:         strings.ToLower(strings.TrimSpace(hostname)),
+		ManifestsDir: "/etc/kubernetes/manifests",
+		BackupDir:    "/etc/kubernetes/sa-controller-manager-backup",
+		PatchesDir:   "/etc/kubernetes/sa-controller-manager-patches",
+		StepTimeout:  3 * time.Minute,
+		Clock:        clock.RealClock{},
+	}}
+}
+
+func (f *nodeFlags) addTo(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, else super-admin.conf there.")
+	fs.StringVar(&f.Node, "node-name", f.Node, "Name of this node's Node object, which its mirror pods end in. Default: the host's name.")
+	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pods' manifests.")
+	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the manifests as they were.")
+	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Do these steps only, of "+strings.Join(kubeadm.Steps(), ", ")+". For several control-plane nodes, see docs/takeover.md.")
+	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and what would become of every file, and change nothing.")
+	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long each step may take to come true.")
+	fs.Lookup("node-name").DefValue = "" // of the machine that prints the help
+}
+
+func (f *nodeFlags) validate() []error {
+	p := problems(positive("step-timeout", f.StepTimeout))
+	if f.Node == "" {
+		p.add("node-name", f.Node, "must be the name of this node")
+	}
+	for _, name := range f.Steps {
+		if !slices.Contains(kubeadm.Steps(), name) {
+			p.add("steps", name, "must be of "+strings.Join(kubeadm.Steps(), ", "))
+		}
+	}
+	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
+		if filepath.Clean(dir) == filepath.Clean(f.ManifestsDir) {
+			p.add(flag, dir, "must not be --manifests-dir: the kubelet takes every file there for a manifest")
+		}
+	}
+	return p
+}
+
+// run connects and hands over. A dry run needs no API server.
+func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, kubeadm.Config) error) error {
+	if err := invalidFlags(cmd.CommandPath(), f.validate()); err != nil {
+		return err
+	}
+	c := f.Config
+	if !c.DryRun {
+		var err error
+		if c.Client, err = adminClient(f.kubeconfig); err != nil {
+			return err
+		}
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	defer progress.end()
+	c.Out, c.Progress = progress.above(cmd.OutOrStdout()), progress.show
+	return act(cmd.Context(), c)
+}
+
+// adminClient is a client of the given kubeconfig, or of kubeadm's for administrators.
+func adminClient(path string) (kubernetes.Interface, error) {
+	if path == "" {
+		path = "/etc/kubernetes/admin.conf"
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			path = "/etc/kubernetes/super-admin.conf"
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %q: %w", path, err)
+	}
+	config.Timeout = requestTimeout
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("build the API client: %w", err)
+	}
+	return client, nil
+}
+
+func newTakeoverCommand() *cobra.Command {
+	f := newNodeFlags()
+	p := newPodFlags()
+	cmd := &cobra.Command{
+		Use:     "takeover",
+		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
+		Long:    takeoverDescription,
+		Example: takeoverExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := invalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+				return err
+			}
+			f.Render = p.render
+			f.Rewrite = p.given(cmd.Flags())
+			return f.run(cmd, kubeadm.Takeover)
+		},
+	}
+	f.addTo(cmd)
+	p.addTo(cmd.Flags())
+	return cmd
+}
+
+func newHandbackCommand() *cobra.Command {
+	f := newNodeFlags()
+	cmd := &cobra.Command{
+		Use:     "handback",
+		Short:   "Give back to kube-controller-manager and kube-apiserver on this node",
+		Long:    handbackDescription,
+		Example: handbackExamples,
+		Args:    noArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, kubeadm.Handback) },
+	}
+	f.addTo(cmd)
+	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,
+		"Private key `file` for kube-controller-manager to sign with, if its manifest has named none before. Default: the one that our manifest names.")
+	return cmd
+}

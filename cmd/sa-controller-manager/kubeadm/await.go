@@ -1,0 +1,203 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/admission/registration"
+)
+
+// lookInterval is how often something is looked at that nobody announces while the API
+// server is on its way out and in again.
+const lookInterval = 500 * time.Millisecond
+
+// look is nil once what is awaited is there, and says otherwise what is missing.
+type look func(ctx context.Context) error
+
+// hopeless is what time does not mend.
+type hopeless struct{ error }
+
+// await looks until it is satisfied, hopeless or out of time.
+func (c *Config) await(ctx context.Context, look look) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.StepTimeout, fmt.Errorf("it did not come within %s", c.StepTimeout))
+	defer cancel()
+	begun := c.Clock.Now()
+	var last error // the one of the end says nothing
+	for {
+		err := look(ctx)
+		if err == nil {
+			return nil
+		}
+		if given := (hopeless{}); errors.As(err, &given) {
+			return given.error
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		if c.Progress != nil {
+			c.Progress(fmt.Sprintf("%s: %v", c.Clock.Since(begun).Round(time.Second), last))
+		}
+		timer := c.Clock.NewTimer(lookInterval)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		}
+	}
+}
+
+// mirror is this node's mirror pod of a component.
+func (c *Config) mirror(ctx context.Context, component string) (*corev1.Pod, error) {
+	return c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, component+"-"+c.Node, metav1.GetOptions{})
+}
+
+// runs looks whether the kubelet runs a component with a command. The kubelet replaces a
+// mirror pod when its manifest changes, and the new one has no status of the old.
+func (c *Config) runs(component string, command []string) look {
+	return func(ctx context.Context) error {
+		pod, err := c.mirror(ctx, component)
+		if err != nil {
+			return err
+		}
+		if len(pod.Spec.Containers) != 1 || !slices.Equal(pod.Spec.Containers[0].Command, command) {
+			return fmt.Errorf("the kubelet still runs Pod %s with its former command", pod.Name)
+		}
+		if !ready(pod) {
+			return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
+		}
+		return nil
+	}
+}
+
+func ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// managerWorks looks whether our process is ready, and whether kube-apiserver calls its
+// webhook if it is to register it.
+func (c *Config) managerWorks(o *observed) look {
+	manifest := c.ownManifest(o)
+	port := ownPort(manifest)
+	return func(ctx context.Context) error {
+		if err := healthy(ctx, port); err != nil {
+			return err
+		}
+		pod, err := c.mirror(ctx, manager)
+		if err != nil {
+			return err
+		}
+		if !ready(pod) {
+			return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
+		}
+		if !registers(manifest) {
+			return nil
+		}
+		return c.bound(ctx)
+	}
+}
+
+// bound looks whether kube-apiserver calls the webhook, which nobody writes down before
+// that has been proved.
+func (c *Config) bound(ctx context.Context) error {
+	err := registration.Bound(ctx, c.Client)
+	if errors.Is(err, registration.ErrOff) {
+		return hopeless{fmt.Errorf("%w; sa-controller-manager webhook register lets it in again", err)}
+	}
+	return err
+}
+
+// ownManifest is the one that our process runs with after the first step.
+func (c *Config) ownManifest(o *observed) []byte {
+	if o.manager == nil || c.Rewrite {
+		return o.rendered
+	}
+	return o.manager
+}
+
+func registers(manifest []byte) bool {
+	mode := ownFlag(manifest, "webhook-registration")
+	return mode != "" && mode != "none"
+}
+
+// healthy asks our process itself. It serves with a certificate of its own making, and
+// what it says here is no secret.
+func healthy(ctx context.Context, port int) error {
+	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", port)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // see above
+	answer, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return err // it names the URL
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %s: %s", url, answer.Status, failing(string(body)))
+}
+
+// failing is the part of a health answer that says what is wrong.
+func failing(body string) string {
+	var bad []string
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, "[-]") {
+			bad = append(bad, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(bad, "; ")
+}
+
+// managerGone looks whether nothing of our process is left on this node. The mirror pod
+// may go before the process does.
+func (c *Config) managerGone(o *observed) look {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.manager)))
+	return func(ctx context.Context) error {
+		if _, err := c.mirror(ctx, manager); err == nil {
+			return errors.New("the kubelet has not ended sa-controller-manager yet")
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if o.manager == nil {
+			return nil
+		}
+		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return errors.Join(fmt.Errorf("something still listens on %s", address), connection.Close())
+		}
+		return nil
+	}
+}
+
+func (c *Config) unregister(ctx context.Context) error {
+	return registration.Unregister(ctx, c.Client)
+}
+
+func (c *Config) unbound(ctx context.Context) error {
+	return registration.Unbound(ctx, c.Client)
+}

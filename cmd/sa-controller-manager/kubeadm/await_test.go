@@ -1,0 +1,257 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission/registration"
+)
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		look     func(n int) error // the nth look
+		took     time.Duration
+		want     string
+		progress []string
+	}{
+		"AtOnce": {look: func(int) error { return nil }},
+		"AtTheThirdLook": {
+			look: func(n int) error {
+				if n < 3 {
+					return fmt.Errorf("look %d", n)
+				}
+				return nil
+			},
+			took: time.Second, progress: []string{"0s: look 1", "1s: look 2"},
+		},
+		"Hopeless": {
+			reason: "time does not mend it",
+			look:   func(int) error { return fmt.Errorf("wrapped: %w", hopeless{errors.New("off")}) },
+			want:   "off",
+		},
+		"Never": {
+			reason: "the last thing that was seen is what helps",
+			look:   func(n int) error { return fmt.Errorf("look %d", n) },
+			took:   1200 * time.Millisecond, want: "it did not come within 1.2s: look 3", progress: []string{"0s: look 1", "1s: look 2", "1s: look 3"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var progress []string
+				c := Config{StepTimeout: 1200 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
+				begun, looks := time.Now(), 0
+				err := c.await(t.Context(), func(context.Context) error {
+					looks++
+					return tc.look(looks)
+				})
+				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
+					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
+				}
+				if took := time.Since(begun); took != tc.took {
+					t.Errorf("it took %s, want %s", took, tc.took)
+				}
+				if diff := cmp.Diff(tc.progress, progress); diff != "" {
+					t.Errorf("progress (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	command := []string{apiServer, "--a=1"}
+	deleted := mirror(apiServer, "n", true, command...)
+	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"Runs":      {mirror(apiServer, "n", true, command...), ""},
+		"NoPod":     {mirror(apiServer, "other", true, command...), `pods "kube-apiserver-n" not found`},
+		"Former":    {mirror(apiServer, "n", true, apiServer), "still runs Pod kube-apiserver-n with its former command"},
+		"NotReady":  {mirror(apiServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
+		"OnItsLast": {deleted, "the Pod kube-apiserver-n is not ready yet"},
+	} {
+		c := Config{Node: "n", Client: fake.NewClientset(tc.pod)}
+		says(t, name, c.runs(apiServer, command)(t.Context()), tc.want)
+	}
+}
+
+// No kube-apiserver may be left without its neighbour, see others.go.
+func TestMayRegister(t *testing.T) {
+	t.Parallel()
+	url := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url]\n")
+	none := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-registration=none]\n")
+	here := mirror(apiServer, "n", true)
+	for name, tc := range map[string]struct {
+		manifest []byte
+		pods     []runtime.Object
+		want     string
+	}{
+		"OneNode":                   {url, []runtime.Object{here}, ""},
+		"AnotherNode":               {url, []runtime.Object{here, mirror(apiServer, "m", true)}, "kube-apiserver runs on m too"},
+		"AnotherNodeWithUs":         {url, []runtime.Object{here, mirror(apiServer, "m", true), mirror(manager, "m", true)}, ""},
+		"AnotherNodeWithUsNotReady": {url, []runtime.Object{here, mirror(apiServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too"},
+		"TwoOtherNodes":             {url, []runtime.Object{mirror(apiServer, "z", true), mirror(apiServer, "m", true), mirror(manager, "m", true), mirror(apiServer, "a", true)}, "runs on a, z too"},
+		"RegistersNothing":          {none, []runtime.Object{here, mirror(apiServer, "m", true)}, ""},
+		"APodOfThatName":            {url, []runtime.Object{here, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-m"}, Spec: corev1.PodSpec{NodeName: "m"}}}, ""},
+	} {
+		c := Config{Node: "n", Client: fake.NewClientset(tc.pods...)}
+		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
+		says(t, name, err, tc.want)
+		if tc.want != "" && !errors.As(err, new(hopeless)) {
+			t.Errorf("%s: it would be awaited", name)
+		}
+	}
+}
+
+func TestPluginsOn(t *testing.T) {
+	t.Parallel()
+	off := []string{apiServer, "--disable-admission-plugins=PodSecurity,ServiceAccount"}
+	for name, tc := range map[string]struct {
+		pods []runtime.Object
+		want string
+	}{
+		"On":  {[]runtime.Object{mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, apiServer, "--disable-admission-plugins=PodSecurity")}, ""},
+		"Off": {[]runtime.Object{mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
+	} {
+		c := Config{Node: "n", Client: fake.NewClientset(tc.pods...)}
+		says(t, name, c.pluginsOn(t.Context()), tc.want)
+	}
+}
+
+func TestManagerWorks(t *testing.T) {
+	t.Parallel()
+	webhooks := func(off string, n int) []runtime.Object {
+		meta := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: off}}
+		return []runtime.Object{
+			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.MutatingWebhook, n)},
+			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.ValidatingWebhook, n)},
+		}
+	}
+	cases := map[string]struct {
+		status   int
+		objects  []runtime.Object
+		register string
+		want     string
+		hopeless bool
+	}{
+		"Works":          {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false},
+		"NotReady":       {500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false},
+		"NoPod":          {200, webhooks("", 1), "url", "not found", false},
+		"PodNotReady":    {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false},
+		"NotBound":       {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false},
+		"NotToBeBound":   {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false},
+		"SwitchedOff":    {200, append(webhooks("off", 0), mirror(manager, "n", true)), "url", "sa-controller-manager webhook register lets it in again", true},
+		"NothingListens": {0, nil, "url", "connection refused", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "[+]ping ok\n[-]caches failed\n", tc.status)
+			}))
+			t.Cleanup(server.Close)
+			if tc.status == 0 {
+				server.Close()
+			}
+			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=%s]\n", server.Listener.Addr().(*net.TCPAddr).Port, tc.register)
+			c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
+			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
+			says(t, name, err, tc.want)
+			if errors.As(err, new(hopeless)) != tc.hopeless {
+				t.Errorf("hopeless: %t", !tc.hopeless)
+			}
+		})
+	}
+}
+
+// Without kube-apiserver nothing can be said about the webhook, and so nothing be done.
+func TestHandbackKeepsTheManagerWithoutAnAPI(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	p.does(t, takeover, 3)
+	client := fake.NewClientset()
+	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
+	p.config.DryRun, p.config.Client, p.config.Clock = false, client, clock.RealClock{}
+	p.config.StepTimeout, p.config.Steps = time.Millisecond, []string{StepManager}
+	err := Handback(t.Context(), p.config)
+	says(t, "Handback", err, "step 1, manager: it did not come within 1ms: read the MutatingWebhookConfiguration")
+	if _, there := p.all(t)["manifests/sa-controller-manager.yaml"]; !there {
+		t.Error("the manifest is gone, and kube-apiserver may call the webhook")
+	}
+}
+
+func TestDeleteConfigurationsLast(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	off := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: registration.AnnotationOff}}
+	client := fake.NewClientset(mirror(manager, "m", true), &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: off})
+	c := Config{Node: "n", Client: client, Out: &out}
+	list := func() int {
+		found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found.Items)
+	}
+	says(t, "with another node", c.deleteConfigurations(t.Context()), "")
+	if list() != 1 || !strings.Contains(out.String(), "still runs on another node") {
+		t.Errorf("the configuration was deleted too soon; printed: %s", &out)
+	}
+	if err := client.CoreV1().Pods("kube-system").Delete(t.Context(), manager+"-m", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "alone", c.deleteConfigurations(t.Context()), "")
+	if list() != 0 {
+		t.Error("the configuration is still there")
+	}
+}
+
+func mirror(component, node string, isReady bool, command ...string) *corev1.Pod {
+	status := corev1.ConditionFalse
+	if isReady {
+		status = corev1.ConditionTrue
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: component + "-" + node,
+			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+		},
+		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: component, Command: command}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
+	}
+}
+
+func says(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("%s: error %v, want %q", what, err, want)
+	}
+}

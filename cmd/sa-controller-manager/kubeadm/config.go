@@ -1,0 +1,72 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+)
+
+// manager is our own static pod: the name of the Pod and of its file.
+const manager = "sa-controller-manager"
+
+// Steps of both directions, by the names that Config.Steps takes.
+const (
+	StepManager           = "manager"
+	StepControllerManager = controllerManager
+	StepAPIServer         = apiServer
+	StepWebhook           = "webhook"
+)
+
+// Steps are all steps, in the order of a takeover.
+func Steps() []string {
+	return []string{StepManager, StepControllerManager, StepAPIServer, StepWebhook}
+}
+
+// Config says which node is meant and what to do with it.
+type Config struct {
+	// Node is the name of this node's Node object.
+	Node string
+	// ManifestsDir is what the kubelet reads. The other two must be elsewhere: it takes
+	// every file without a dot for a manifest.
+	ManifestsDir, BackupDir, PatchesDir string
+	// SigningKeyFile is what kube-controller-manager signs with after a handback, if
+	// neither its manifest nor ours says so.
+	SigningKeyFile string
+	// Steps are those to do; all if empty.
+	Steps []string
+	// DryRun prints what would be done, and does nothing.
+	DryRun bool
+	// StepTimeout bounds the wait of each step.
+	StepTimeout time.Duration
+
+	// Render makes our manifest, given the image of kube-controller-manager. Rewrite
+	// replaces one that is there.
+	Render  func(image string) ([]byte, error)
+	Rewrite bool
+
+	// Client may do anything. It must time out by itself.
+	Client kubernetes.Interface
+	Clock  clock.Clock
+	// Out gets the plan and what has been done. Progress, unless nil, gets a line for
+	// each look while something is awaited.
+	Out      io.Writer
+	Progress func(string)
+}
+
+func (c *Config) manifest(name string) string { return filepath.Join(c.ManifestsDir, name+".yaml") }
+func (c *Config) backup(name string) string   { return filepath.Join(c.BackupDir, name+".yaml") }
+
+// patch is where kubeadm looks for a JSON patch of a component: the target, a suffix and
+// the type (cmd/kubeadm/app/util/patches).
+func (c *Config) patch(name string) string {
+	return filepath.Join(c.PatchesDir, name+"-"+manager+"+json.yaml")
+}
+
+func (c *Config) does(step string) bool { return len(c.Steps) == 0 || slices.Contains(c.Steps, step) }

@@ -1,0 +1,280 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// patience bounds every wait. It is long because it is only ever used up by a test that
+// fails.
+const patience = 2 * time.Minute
+
+// samples are kubeadm's manifests.
+const samples = "../../cmd/sa-controller-manager/kubeadm/testdata/manifests/v1.36/"
+
+// node is a control-plane node of kubeadm, on which everything runs.
+type node struct {
+	root    string
+	binary  string
+	client  kubernetes.Interface
+	kubelet *kubelet
+
+	apiPort, kcmPort, ownPort, webhookPort int
+}
+
+// newNode returns once kube-apiserver answers.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	binary, err := devcluster.FindBinary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	absolute, err := filepath.Abs(binary.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{root: t.TempDir(), binary: absolute}
+	ports, err := devcluster.FreePorts(6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.apiPort, n.kcmPort, n.ownPort, n.webhookPort = ports[0], ports[1], ports[2], ports[3]
+	n.writePKI(t)
+	n.startEtcd(t, ports[4], ports[5])
+	n.writeManifests(t, ports[4])
+	if err := os.MkdirAll(n.path("/usr/local/bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.connect(t)
+	n.kubelet = &kubelet{t: t, root: n.root, client: n.client, programs: map[string]string{"sa-controller-manager": n.binary}}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
+		if n.kubelet.programs[name], err = devcluster.ControlPlaneBinary(name); err != nil {
+			t.Fatal(err)
+		}
+		n.kubelet.programs[name], _ = filepath.Abs(n.kubelet.programs[name])
+	}
+	n.kubelet.start()
+	poll(t, "kube-apiserver answers", func(ctx context.Context) error {
+		_, err := n.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+	return n
+}
+
+// path is a path of the node.
+func (n *node) path(name string) string { return filepath.Join(n.root, name) }
+
+func (n *node) write(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(n.path(name)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(n.path(name), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(n.path(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func (n *node) exists(name string) bool {
+	_, err := os.Stat(n.path(name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (n *node) writePKI(t *testing.T) {
+	t.Helper()
+	const pki = "/etc/kubernetes/pki/"
+	ca := newAuthority(t)
+	serving, servingKey := ca.server(t)
+	n.write(t, pki+"ca.crt", encode(ca.cert))
+	n.write(t, pki+"ca.key", encodeKey(t, ca.key))
+	n.write(t, pki+"apiserver.crt", serving)
+	n.write(t, pki+"apiserver.key", servingKey)
+	if err := devcluster.WriteSigningKey(n.path(pki+"sa.key"), devcluster.RSA); err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, pki+"sa.pub", publicKey(t, n.read(t, pki+"sa.key")))
+	server := "https://127.0.0.1:" + strconv.Itoa(n.apiPort)
+	n.write(t, "/etc/kubernetes/admin.conf", ca.kubeconfig(t, server, "kubernetes-admin", "system:masters"))
+	n.write(t, "/etc/kubernetes/controller-manager.conf", ca.kubeconfig(t, server, "system:kube-controller-manager"))
+}
+
+// publicKey is the public half of a private key.
+func publicKey(t *testing.T, private []byte) []byte {
+	t.Helper()
+	key, err := keyutil.ParsePrivateKeyPEM(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.(crypto.Signer).Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+func (n *node) startEtcd(t *testing.T, port, peerPort int) {
+	t.Helper()
+	etcd, err := devcluster.ControlPlaneBinary("etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	child, err := devcluster.StartChild("etcd", etcd, n.root, []string{
+		"--data-dir=" + n.path("/var/lib/etcd"), "--unsafe-no-fsync", "--log-level=warn", "--name=n",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=n=" + peer,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := child.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// writeManifests takes kubeadm's and changes no more than what a machine without a node
+// and with other ports needs.
+func (n *node) writeManifests(t *testing.T, etcdPort int) {
+	t.Helper()
+	for name, lines := range map[string]map[string]string{
+		"kube-apiserver": {
+			"advertise-address": "127.0.0.1",
+			"secure-port":       strconv.Itoa(n.apiPort),
+			"etcd-servers":      fmt.Sprintf("http://127.0.0.1:%d", etcdPort),
+			// An Endpoints object may not hold a loopback address.
+			"kubelet-preferred-address-types": "InternalIP\n    - --endpoint-reconciler-type=none",
+			"etcd-cafile":                     "", "etcd-certfile": "", "etcd-keyfile": "",
+			"kubelet-client-certificate": "", "kubelet-client-key": "",
+			"proxy-client-cert-file": "", "proxy-client-key-file": "",
+			"requestheader-allowed-names": "", "requestheader-client-ca-file": "",
+			"requestheader-extra-headers-prefix": "", "requestheader-group-headers": "", "requestheader-username-headers": "",
+		},
+		"kube-controller-manager": {
+			"bind-address":                 "127.0.0.1\n    - --secure-port=" + strconv.Itoa(n.kcmPort),
+			"allocate-node-cidrs":          "false",
+			"requestheader-client-ca-file": "",
+		},
+	} {
+		data, err := os.ReadFile(samples + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for flag, value := range lines {
+			line := regexp.MustCompile(`(?m)^    - --` + flag + `=.*\n`)
+			if !line.Match(data) {
+				t.Fatalf("the manifest of %s has no --%s", name, flag)
+			}
+			replacement := ""
+			if value != "" {
+				replacement = "    - --" + flag + "=" + value + "\n"
+			}
+			data = line.ReplaceAllLiteral(data, []byte(replacement))
+		}
+		n.write(t, "/etc/kubernetes/manifests/"+name+".yaml", data)
+	}
+}
+
+func (n *node) connect(t *testing.T) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.client, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+}
+
+// kubeadm runs a sub-command on the node.
+func (n *node) kubeadm(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	common := []string{
+		"kubeadm", args[0], "--node-name=" + nodeName,
+		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"),
+		"--manifests-dir=" + n.path("/etc/kubernetes/manifests"),
+		"--backup-dir=" + n.path("/etc/kubernetes/sa-controller-manager-backup"),
+		"--patches-dir=" + n.path("/etc/kubernetes/sa-controller-manager-patches"),
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, n.binary, append(common, args[1:]...)...)
+	var out, err bytes.Buffer
+	command.Stdout, command.Stderr = &out, &err
+	if failed := command.Run(); failed != nil && command.ProcessState == nil {
+		t.Fatal(failed)
+	}
+	return command.ProcessState.ExitCode(), out.String(), err.String()
+}
+
+// podFlags are what our process needs on a machine that has other things on its ports.
+func (n *node) podFlags() []string {
+	return []string{
+		"--binary=/usr/local/bin/sa-controller-manager",
+		"--extra-arg=--secure-port=" + strconv.Itoa(n.ownPort),
+		"--extra-arg=--webhook-port=" + strconv.Itoa(n.webhookPort),
+	}
+}
+
+// poll asks until ok is satisfied. It is for what nothing announces.
+func poll(t *testing.T, what string, ok func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	var last error // the one of the end says nothing
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v: %v", what, ctx.Err(), last)
+		}
+	}
+}

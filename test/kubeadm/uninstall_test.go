@@ -1,0 +1,164 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// The page is run as it stands, on the directory that is the node. After it the API has
+// nothing that bears our name, and the node no file.
+func TestUninstall(t *testing.T) {
+	n := newNode(t)
+	awaitDefaultAccount(t, n, "default")
+	if code, stdout, stderr := n.kubeadm(t, append([]string{"takeover"}, n.podFlags()...)...); code != 0 {
+		t.Fatalf("takeover: exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	weRun(t, n)
+	if left := n.ours(t); len(left) < 10 {
+		t.Fatalf("only %q is ours while we run, so looking for it proves nothing", left)
+	}
+
+	blocks := pageCommands(t, "../../docs/uninstall.md")
+	for _, block := range blocks {
+		printed, err := n.shell(t, block).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v of\n%s\nit printed:\n%s", err, block, printed)
+		}
+		if block == blocks[len(blocks)-1] && len(printed) > 0 {
+			t.Errorf("the page says that this prints nothing:\n%s\nit printed:\n%s", block, printed)
+		}
+	}
+	if left := n.ours(t); len(left) > 0 {
+		t.Errorf("left in the cluster: %q", left)
+	}
+	var files []string
+	err := filepath.WalkDir(n.path("/etc/kubernetes"), func(path string, _ os.DirEntry, err error) error {
+		if strings.Contains(strings.TrimPrefix(path, n.root), "sa-controller-manager") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) > 0 {
+		t.Errorf("left on the node: %q, %v", files, err)
+	}
+	weAreGone(t, n)
+}
+
+// pageCommands are the blocks of a page that are to be typed.
+func pageCommands(t *testing.T, path string) []string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for i, part := range strings.Split(string(content), "```") {
+		if commands, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
+			blocks = append(blocks, commands)
+		}
+	}
+	if len(blocks) < 5 {
+		t.Fatalf("%d blocks of commands in %s", len(blocks), path)
+	}
+	return blocks
+}
+
+// shell runs commands of a page on the node: /etc/kubernetes is in the directory, and
+// the program and kubectl are in the path.
+func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
+	t.Helper()
+	commands = strings.ReplaceAll(commands, "/etc/kubernetes", n.path("/etc/kubernetes"))
+	kubectl, err := devcluster.ControlPlaneBinary("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kubectl, err = filepath.Abs(kubectl); err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(kubectl, filepath.Join(bin, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	program := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" --node-name=%s --kubeconfig=%s --manifests-dir=%s --backup-dir=%s --patches-dir=%s\n",
+		n.binary, nodeName, n.path("/etc/kubernetes/admin.conf"), n.path("/etc/kubernetes/manifests"),
+		n.path("/etc/kubernetes/sa-controller-manager-backup"), n.path("/etc/kubernetes/sa-controller-manager-patches"))
+	if err := os.WriteFile(filepath.Join(bin, "sa-controller-manager"), []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	bash := exec.CommandContext(ctx, "bash", "-euc", commands)
+	bash.Dir = "../.." // a checkout
+	bash.Env = append(os.Environ(), "KUBECONFIG="+n.path("/etc/kubernetes/admin.conf"), "PATH="+bin+":"+os.Getenv("PATH"))
+	return bash
+}
+
+// ours is every object of the cluster whose name, labels or annotations bear our name.
+// Events are left out: they go by themselves.
+func (n *node) ours(t *testing.T) []string {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := n.client.Discovery().ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists) {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range list.APIResources {
+			if resource.Name == "events" {
+				continue
+			}
+			objects, err := client.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatalf("list %s: %v", resource.Name, err)
+			}
+			for _, object := range objects.Items {
+				if bearsOurName(object.ObjectMeta) {
+					found = append(found, resource.Name+"/"+object.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func bearsOurName(meta metav1.ObjectMeta) bool {
+	names := []string{meta.Name}
+	for key := range meta.Labels {
+		names = append(names, key)
+	}
+	for key := range meta.Annotations {
+		names = append(names, key)
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "sa-controller-manager") })
+}

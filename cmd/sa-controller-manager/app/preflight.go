@@ -46,6 +46,7 @@ func (m *manager) needs() (preflight.Needs, error) {
 		return needs, nil
 	}
 	needs.ServingCA = o.Webhook.CertFile == ""
+	needs.Exclude = len(o.Webhook.ExcludedNamespaces) > 0
 	needs.Register = o.Webhook.Registration != RegistrationNone
 	return m.pluginNeeds(needs)
 }

@@ -41,6 +41,8 @@ type Needs struct {
 	ServingCA bool
 	// Register is --webhook-registration=url or service.
 	Register bool
+	// Exclude is that --webhook-excluded-namespaces is given.
+	Exclude bool
 	// AccountPlugin is the admission plugin ServiceAccount.
 	AccountPlugin bool
 	// SecretMode is --pod-token=secret.
@@ -61,6 +63,7 @@ func Everything() Needs {
 		DiscoverIssuer:     true,
 		ServingCA:          true,
 		Register:           true,
+		Exclude:            true,
 		AccountPlugin:      true,
 		SecretMode:         true,
 		NamespaceLifecycle: true,

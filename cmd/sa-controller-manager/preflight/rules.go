@@ -59,12 +59,10 @@ func controllerRules(n Needs) []Rule {
 		{Part: RootCA, Verbs: verbs("list", "watch", "update"), Resource: configMaps, Name: "kube-root-ca.crt"},
 		{Part: RootCA, Verbs: verbs("get", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-root-ca"},
 
-		{Part: LegacyTokenCleaner, Verbs: verbs("list", "watch"), Resource: accounts},
+		{Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch"), Resource: accounts},
 		{Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets},
 		{Part: LegacyTokenCleaner, Verbs: verbs("list"), Resource: pods},
 		{Part: LegacyTokenCleaner, Verbs: verbs("get"), Resource: configMaps, Namespace: system, Name: "kube-apiserver-legacy-service-account-token-tracking"},
-		{Part: LegacyTokenCleaner, Verbs: verbs("create"), Resource: configMaps, Namespace: system},
-		{Part: LegacyTokenCleaner, Verbs: verbs("get", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-legacy-token-cleaner"},
 	}
 }
 
@@ -75,7 +73,8 @@ func webhookRules(n Needs) []Rule {
 		{Part: Webhook, Verbs: onlyIf(n.SecretMode, "list", "watch"), Resource: secrets},
 		{Part: Webhook, Verbs: onlyIf(n.Register, "list"), Resource: pods},
 		{Part: Webhook, Verbs: onlyIf(n.DenyEscalatingExec, "get"), Resource: pods},
-		{Part: Webhook, Verbs: onlyIf(n.NamespaceLifecycle, "get", "list", "watch"), Resource: namespaces},
+		{Part: Webhook, Verbs: onlyIf(n.NamespaceLifecycle || n.Register && n.Exclude, "get"), Resource: namespaces},
+		{Part: Webhook, Verbs: onlyIf(n.NamespaceLifecycle, "list", "watch"), Resource: namespaces},
 		{Part: Webhook, Verbs: onlyIf(n.ServingCA, "create"), Resource: secrets, Namespace: system},
 		{Part: Webhook, Verbs: onlyIf(n.ServingCA, "list", "watch", "update", "delete"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca"},
 		{Part: Webhook, Verbs: onlyIf(n.Register, "create"), Resource: pods, Namespace: system},

@@ -108,7 +108,8 @@ func TestRulesFollowFlags(t *testing.T) {
 	}{
 		"Manual":      {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets = false }, []string{"create secrets"}},
 		"Issuer":      {"it is given", func(n *Needs) { n.DiscoverIssuer = false }, []string{"get /.well-known/openid-configuration"}},
-		"NoLifecycle": {"the plugin is off; others list namespaces too", func(n *Needs) { n.NamespaceLifecycle = false }, []string{"get namespaces"}},
+		"NoLifecycle": {"the plugin is off, others list namespaces too, and nothing is excluded", func(n *Needs) { n.NamespaceLifecycle, n.Exclude = false, false }, []string{"get namespaces"}},
+		"Excluded":    {"the scan for Pods without a token looks at the labels", func(n *Needs) { n.NamespaceLifecycle = false }, nil},
 		"NoExec":      {"the plugin is off", func(n *Needs) { n.DenyEscalatingExec = false }, []string{"get pods"}},
 		"Files": {"the certificate is given", func(n *Needs) { n.ServingCA = false }, []string{
 			"create secrets in kube-system", "delete secrets/sa-controller-manager-webhook-ca in kube-system",

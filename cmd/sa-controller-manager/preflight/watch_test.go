@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,8 +98,8 @@ func TestWatcherAsksOnceWhenAllIsGranted(t *testing.T) {
 func TestWatcherGoesOnUntilGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		granted := false
-		server := newAPIServer("someone", func(access string) (bool, error) { return granted || access != "patch secrets", nil })
+		var granted atomic.Bool
+		server := newAPIServer("someone", func(access string) (bool, error) { return granted.Load() || access != "patch secrets", nil })
 		watcher := NewWatcher(server, tokenRules())
 		logger, logs := recorded()
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
@@ -126,7 +127,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 			t.Errorf("the log does not show what grants it:\n%s", logs())
 		}
 
-		granted = true
+		granted.Store(true)
 		<-ended
 		if detail, err := watcher.Status(); detail != "" || err != nil {
 			t.Errorf("status %q, %v after everything is granted", detail, err)

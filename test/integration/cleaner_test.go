@@ -123,10 +123,14 @@ func testCleanerDecisions(t *testing.T, c *controlPlane) {
 	})
 	m.stop(t)
 
-	// The second one of KCM finds nothing that the first one has left.
+	// The first one of KCM is told to end when it has done what it should. What else it
+	// would do in its round, the second one has begun to do before it is told to end.
 	theirs := c.zoo(t)
 	for range 2 {
 		kcm := c.startKCM(t, "--controllers=legacy-service-account-token-cleaner", shortPeriod)
+		if err := kcm.AwaitLog(limited(t), "Starting legacy service account token cleaner controller"); err != nil {
+			t.Fatal(err)
+		}
 		c.awaitGone(t, theirs, "marked-long-ago", "marked-and-used")
 		for _, name := range []string{"unused", "used-long-ago", "marked-no-date"} {
 			c.awaitSecret(t, theirs, name, func(secret *corev1.Secret) error {

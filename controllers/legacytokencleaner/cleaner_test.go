@@ -511,6 +511,28 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
+// TestRunCleans has the loop do what other tests do by hand. In a bubble it is the
+// year 2000.
+func TestRunCleans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		created := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+		w := newWorld(t, func(c *Config) { c.Clock = clock.RealClock{} },
+			tracking("1990-01-01"), account(), tokenSecret(createdAt(created), invalidSince("1995-01-01")))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{listPods, "get secrets ns/app-token", "get serviceaccounts ns/app", deleted}, w.actions(t)); diff != "" {
+			t.Errorf("actions (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestNotesSayWhatToDo looks at every note.
 func TestNotesSayWhatToDo(t *testing.T) {
 	t.Parallel()

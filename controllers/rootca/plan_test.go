@@ -97,6 +97,14 @@ func TestPlanNeverEndsTooEarly(t *testing.T) {
 	check(t, "the end after a millisecond", got.next, later.next)
 }
 
+func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
+	t.Parallel()
+	a := newAuthorities(t, "AB")
+	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
+	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0)
+	check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
+}
+
 // The same formers in any order are the same bytes.
 func TestAUnionIsDeterministic(t *testing.T) {
 	t.Parallel()

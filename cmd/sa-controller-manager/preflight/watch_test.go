@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,13 +23,15 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// apiServer answers as it is told. It is used by one synctest bubble.
+// apiServer answers as it is told.
 type apiServer struct {
 	*fake.Clientset
 	user string
 	// answer is asked with the words of an access.
 	answer func(access string) (bool, error)
-	asked  []string
+
+	mu    sync.Mutex
+	asked []string
 }
 
 var errBoom = errors.New("boom")
@@ -38,7 +41,9 @@ func newAPIServer(user string, answer func(string) (bool, error)) *apiServer {
 	s.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		access := read(review.Spec)
+		s.mu.Lock()
 		s.asked = append(s.asked, access)
+		s.mu.Unlock()
 		allowed, err := s.answer(access)
 		review.Status.Allowed = allowed
 		return true, review, err
@@ -60,6 +65,8 @@ func read(spec authorizationv1.SelfSubjectAccessReviewSpec) string {
 }
 
 func (s *apiServer) rounds(access string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n := 0
 	for _, asked := range s.asked {
 		if asked == access {

@@ -167,8 +167,8 @@ func TestDeploymentStandsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, object := range permissions {
-		if !names[object.Kind+" "+object.Name] {
-			t.Errorf("%s is not in the overlay", object)
+		if !names[object.Kind+" "+object.Name+"-deployment"] {
+			t.Errorf("%s is not in the overlay, under a name of its own", object)
 		}
 	}
 	data, err := os.ReadFile("rendered/deployment.yaml")

@@ -31,7 +31,7 @@ func TestPreflight(t *testing.T) {
 		}},
 		{"for programs", preflight + "-o json 2>/dev/null", "2", []string{`"user": "someone"`, `"answer": "missing"`}},
 		{"the same", preflight + "-o yaml 2>/dev/null", "2", []string{"user: someone\n", "answer: missing\n"}},
-		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook created"}},
+		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook:someone created"}},
 		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted  create  pods"}},
 		{"and there is nothing to grant any more", preflight + "-o grant | wc -c", "0", []string{"0\n"}},
 		{"other flags need more", preflight + "--token-secrets=auto", "2", []string{" permissions are missing: create secrets\n"}},

@@ -126,23 +126,17 @@ func (i *identity) apply(t *testing.T, rules []preflight.Rule) {
 	}
 }
 
-// put creates or updates, under a name of this user.
+// put creates or updates.
 func (i *identity) put(ctx context.Context, object runtime.Object) error {
 	rbac := i.world.admin.RbacV1()
 	switch o := object.(type) {
 	case *rbacv1.ClusterRole:
-		o.Name += ":" + i.user
 		return either(o, ctx, rbac.ClusterRoles().Create, rbac.ClusterRoles().Update)
 	case *rbacv1.Role:
-		o.Name += ":" + i.user
 		return either(o, ctx, rbac.Roles(o.Namespace).Create, rbac.Roles(o.Namespace).Update)
 	case *rbacv1.ClusterRoleBinding:
-		o.Name += ":" + i.user
-		o.RoleRef.Name += ":" + i.user
 		return either(o, ctx, rbac.ClusterRoleBindings().Create, rbac.ClusterRoleBindings().Update)
 	case *rbacv1.RoleBinding:
-		o.Name += ":" + i.user
-		o.RoleRef.Name += ":" + i.user
 		return either(o, ctx, rbac.RoleBindings(o.Namespace).Create, rbac.RoleBindings(o.Namespace).Update)
 	}
 	return nil

@@ -27,10 +27,15 @@ const kcmUser = "system:kube-controller-manager"
 func (r Report) OfKCM() bool { return r.User == kcmUser }
 
 // Grant returns the roles, and their bindings to user, that grant what is missing. Each
-// role is complete, with all that its part needs, because applying one replaces it.
+// role is complete, with all that its part needs, because applying one replaces it. For
+// another user than that of manifests/permissions they have names of their own, so that
+// nothing is taken from that one.
 func Grant(user string, rules []Rule, missing []Access) []runtime.Object {
 	var objects []runtime.Object
 	for _, key := range rolesOf(rules, missing) {
+		if user != manifests.User {
+			key.suffix = ":" + strings.NewReplacer("/", "-", "%", "-").Replace(user)
+		}
 		objects = append(objects, key.role(rules), key.binding(user))
 	}
 	return objects
@@ -40,16 +45,17 @@ func Grant(user string, rules []Rule, missing []Access) []runtime.Object {
 type roleKey struct {
 	part      Part
 	namespace string
+	suffix    string // of the name
 }
 
 func (k roleKey) has(r Rule) bool { return r.Part == k.part && r.Namespace == k.namespace }
 
-func (k roleKey) name() string { return rolePrefix + string(k.part) }
+func (k roleKey) name() string { return rolePrefix + string(k.part) + k.suffix }
 
 func rolesOf(rules []Rule, missing []Access) []roleKey {
 	var keys []roleKey
 	for _, rule := range rules {
-		key := roleKey{rule.Part, rule.Namespace}
+		key := roleKey{part: rule.Part, namespace: rule.Namespace}
 		if slices.Contains(keys, key) || !slices.ContainsFunc(missing, func(a Access) bool { return a.of(rule) }) {
 			continue
 		}

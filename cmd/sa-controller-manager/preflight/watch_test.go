@@ -170,7 +170,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 		want, not    string
 		mend         string
 	}{
-		"User": {"as it calls itself", "someone", "kind: User\n  name: someone\n", "", "manifests/permissions"},
+		"User": {"as it calls itself", "someone", "kind: User\n  name: someone\n", "name: system:sa-controller-manager:token\n", "manifests/permissions"},
 		"ServiceAccount": {
 			"as RBAC calls it", "system:serviceaccount:ns:sa",
 			"kind: ServiceAccount\n  name: sa\n  namespace: ns\n", "kind: User", "manifests/permissions",

@@ -73,11 +73,9 @@ func architectureOf(binary []byte) (string, error) {
 			return "", errors.New("the binary is not static: build it with CGO_ENABLED=0")
 		}
 	}
-	switch file.Machine {
-	case elf.EM_X86_64:
-		return "amd64", nil
-	case elf.EM_AARCH64:
-		return "arm64", nil
+	known := map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}
+	if architecture, ok := known[file.Machine]; ok {
+		return architecture, nil
 	}
 	return "", fmt.Errorf("the binary is for %v: want x86-64 or arm64", file.Machine)
 }

@@ -66,7 +66,7 @@ func TestLayout(t *testing.T) {
 	}
 	files := untar(t, out.Bytes())
 	for name, content := range files {
-		if sum, isBlob := strings.CutPrefix(name, "blobs/sha256/"); isBlob && len(sum) > 0 {
+		if sum, isBlob := strings.CutPrefix(name, "blobs/sha256/"); isBlob && sum != "" {
 			if got := sha256.Sum256([]byte(content)); hex.EncodeToString(got[:]) != sum {
 				t.Errorf("%s has another digest", name)
 			}

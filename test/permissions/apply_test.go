@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/manifests"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/manifests"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -31,13 +31,13 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.kubectl(t, "apply", "--server-side", "-f", filepath.Join(root, "overlays/deployment/namespace.yaml"))
+	w.kubectl(t, "apply", "--server-side", "-f", in(root, "overlays/deployment/namespace.yaml"))
 	cases := map[string][]string{
-		"Permissions":        {"-k", filepath.Join(root, "permissions")},
-		"Deployment":         {"-k", filepath.Join(root, "overlays/deployment")},
-		"RenderedDeployment": {"-f", filepath.Join(root, "rendered/deployment.yaml")},
-		"StaticPod":          {"-f", filepath.Join(root, "rendered/static-pod.yaml")},
-		"HostBinary":         {"-f", filepath.Join(root, "rendered/static-pod-host-binary.yaml")},
+		"Permissions":        {"-k", in(root, "permissions")},
+		"Deployment":         {"-k", in(root, "overlays/deployment")},
+		"RenderedDeployment": {"-f", in(root, "rendered/deployment.yaml")},
+		"StaticPod":          {"-f", in(root, "rendered/static-pod.yaml")},
+		"HostBinary":         {"-f", in(root, "rendered/static-pod-host-binary.yaml")},
 	}
 	for name, source := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 	})
 	t.Run("Pod", func(t *testing.T) {
 		t.Parallel()
-		createReplica(t, w.admin, filepath.Join(root, "rendered/deployment.yaml"))
+		createReplica(t, w.admin, in(root, "rendered/deployment.yaml"))
 	})
 }
 
@@ -105,6 +105,9 @@ func createReplica(t *testing.T, client kubernetes.Interface, file string) {
 	}
 	t.Error("no Deployment")
 }
+
+// in is a path with slashes below root.
+func in(root, path string) string { return filepath.Join(root, filepath.FromSlash(path)) }
 
 func (w *world) kubectl(t *testing.T, args ...string) string {
 	t.Helper()

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-
 	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -131,18 +131,18 @@ func (i *identity) put(ctx context.Context, object runtime.Object) error {
 	rbac := i.world.admin.RbacV1()
 	switch o := object.(type) {
 	case *rbacv1.ClusterRole:
-		return either(o, ctx, rbac.ClusterRoles().Create, rbac.ClusterRoles().Update)
+		return either(ctx, o, rbac.ClusterRoles().Create, rbac.ClusterRoles().Update)
 	case *rbacv1.Role:
-		return either(o, ctx, rbac.Roles(o.Namespace).Create, rbac.Roles(o.Namespace).Update)
+		return either(ctx, o, rbac.Roles(o.Namespace).Create, rbac.Roles(o.Namespace).Update)
 	case *rbacv1.ClusterRoleBinding:
-		return either(o, ctx, rbac.ClusterRoleBindings().Create, rbac.ClusterRoleBindings().Update)
+		return either(ctx, o, rbac.ClusterRoleBindings().Create, rbac.ClusterRoleBindings().Update)
 	case *rbacv1.RoleBinding:
-		return either(o, ctx, rbac.RoleBindings(o.Namespace).Create, rbac.RoleBindings(o.Namespace).Update)
+		return either(ctx, o, rbac.RoleBindings(o.Namespace).Create, rbac.RoleBindings(o.Namespace).Update)
 	}
 	return nil
 }
 
-func either[T any](object T, ctx context.Context, create func(context.Context, T, metav1.CreateOptions) (T, error),
+func either[T any](ctx context.Context, object T, create func(context.Context, T, metav1.CreateOptions) (T, error),
 	update func(context.Context, T, metav1.UpdateOptions) (T, error),
 ) error {
 	_, err := create(ctx, object, metav1.CreateOptions{})

@@ -106,7 +106,7 @@ func (k *kubelet) sync(context.Context) {
 	if k.paused {
 		return
 	}
-	dir := filepath.Join(k.root, "etc/kubernetes/manifests")
+	dir := filepath.Join(k.root, "etc", "kubernetes", "manifests")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		k.t.Errorf("the kubelet cannot read its manifests: %v", err)

@@ -6,6 +6,7 @@ package app
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -39,12 +40,7 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 
 // given tells whether a manifest that is there is to be replaced.
 func (p *podFlags) given(fs *pflag.FlagSet) bool {
-	for _, name := range []string{"binary", "image", "token-secrets", "extra-arg"} {
-		if fs.Changed(name) {
-			return true
-		}
-	}
-	return p.rewrite
+	return p.rewrite || slices.ContainsFunc([]string{"binary", "image", "token-secrets", "extra-arg"}, fs.Changed)
 }
 
 func (p *podFlags) validate() []error {

@@ -80,7 +80,7 @@ func TestNothingButDotNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer watcher.Close()
+	t.Cleanup(func() { _ = watcher.Close() })
 	if err := watcher.Add(dir); err != nil {
 		t.Fatal(err)
 	}

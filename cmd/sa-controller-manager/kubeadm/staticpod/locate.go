@@ -70,8 +70,10 @@ func written(rest []byte, node *yaml.Node) []byte {
 		if bytes.HasPrefix(rest, []byte(node.Value)) {
 			return rest[:len(node.Value)]
 		}
+		return nil
+	default:
+		return nil
 	}
-	return nil
 }
 
 // quote writes value in the way that the text before it was written in. A value that

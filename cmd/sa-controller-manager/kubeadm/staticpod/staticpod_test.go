@@ -62,9 +62,9 @@ func TestApply(t *testing.T) {
 			want:   "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
 		},
 		"CommentsAndWideCharacters": {
-			before: "# Größe: 日本\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 日本\n\n    - --one=é\n    # last\n    image: x\n",
+			before: "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - --one=é\n    # last\n    image: x\n",
 			edit:   Edit{Replace: map[int]string{1: "--one=e"}, Append: []string{"--two=2"}},
-			want:   "# Größe: 日本\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 日本\n\n    - --one=e\n    - --two=2\n    # last\n    image: x\n",
+			want:   "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - --one=e\n    - --two=2\n    # last\n    image: x\n",
 		},
 	}
 	for name, tc := range cases {

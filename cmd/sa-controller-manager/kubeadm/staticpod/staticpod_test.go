@@ -182,3 +182,30 @@ func FuzzApply(f *testing.F) {
 		}
 	})
 }
+
+// The last guard: whatever an edit does wrong, nothing but the command may differ.
+func TestSameBesideCommand(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		other string
+		want  bool
+	}{
+		"Same":         {plain, true},
+		"OtherCommand": {strings.Replace(plain, "    - --one=1\n", "", 1), true},
+		"OtherImage":   {strings.Replace(plain, "example.org", "example.com", 1), false},
+		"OtherType":    {strings.Replace(plain, "image: example.org/program", "image: 1", 1), false},
+		"AnotherField": {plain + "    name: x\n", false},
+	} {
+		before, err := oneDocument([]byte(plain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := oneDocument([]byte(tc.other))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sameBesideCommand(before, after); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

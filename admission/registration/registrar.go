@@ -59,7 +59,6 @@ type Config struct {
 // Registrar keeps both configurations right.
 type Registrar struct {
 	config    Config
-	informers [kinds]cache.SharedIndexInformer
 	probeID   string
 	writes    *rate.Limiter
 	watched   watched
@@ -90,11 +89,6 @@ func New(config Config) *Registrar {
 		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 		woken:   make(chan struct{}, 1),
 	}
-	byName := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
-	}
-	r.informers[mutating] = informers.NewFilteredMutatingWebhookConfigurationInformer(config.Client, 0, cache.Indexers{}, byName)
-	r.informers[validating] = informers.NewFilteredValidatingWebhookConfigurationInformer(config.Client, 0, cache.Indexers{}, byName)
 	r.status.Store(&Status{State: Idle})
 	return r
 }
@@ -121,7 +115,19 @@ func (r *Registrar) Wake() {
 	}
 }
 
-// Run works until ctx ends. In mode none it does nothing. It is called once.
+// newInformers watch the two objects by name.
+func newInformers(client kubernetes.Interface) [kinds]cache.SharedIndexInformer {
+	byName := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
+	}
+	return [kinds]cache.SharedIndexInformer{
+		mutating:   informers.NewFilteredMutatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, byName),
+		validating: informers.NewFilteredValidatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, byName),
+	}
+}
+
+// Run works until ctx ends. In mode none it does nothing. It may be called again once
+// it has returned, and then takes nothing for granted that the watches told before.
 func (r *Registrar) Run(ctx context.Context) error {
 	if r.config.Mode == None {
 		<-ctx.Done()
@@ -139,7 +145,8 @@ func (r *Registrar) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	var synced [kinds]<-chan struct{}
-	for k, informer := range r.informers {
+	r.watched.reset()
+	for k, informer := range newInformers(r.config.Client) {
 		handler, err := informer.AddEventHandler(r.handler(kind(k)))
 		if err != nil {
 			return fmt.Errorf("watch the %s %s: %w", kind(k), Name, err)

@@ -26,6 +26,12 @@ type last struct {
 	deleted time.Time
 }
 
+func (w *watched) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = [kinds]last{}
+}
+
 func (w *watched) get() [kinds]last {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,6 +12,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -35,6 +36,10 @@ const (
 	drainTimeout = 5 * time.Second
 )
 
+// ErrAtOnce is the cause of a context that has ended and leaves no time to finish what
+// is under way, such as when the lease is lost.
+var ErrAtOnce = errors.New("stop at once")
+
 // Config describes one loop. Name is the queue's name in workqueue metrics.
 type Config[K comparable] struct {
 	Name    string
@@ -46,11 +51,14 @@ type Config[K comparable] struct {
 }
 
 // Loop is a rate-limited queue and the workers that empty it. Add and AddAfter
-// may be called from any goroutine, also before Run; Run is called once.
+// may be called from any goroutine, also before Run. Run may be called again once it
+// has returned.
 type Loop[K comparable] struct {
 	Config[K]
-	queue workqueue.TypedRateLimitingInterface[K]
 	stuck stuckKeys[K]
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[K] // nil until somebody needs it
 }
 
 // New builds a loop that does not run yet.
@@ -60,48 +68,72 @@ func New[K comparable](config Config[K]) *Loop[K] {
 	}
 	return &Loop[K]{
 		Config: config,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, maxBackoff),
-			workqueue.TypedRateLimitingQueueConfig[K]{Name: config.Name, Clock: config.Clock},
-		),
-		stuck: stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},
+		stuck:  stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},
 	}
+}
+
+// current is the queue to add to now.
+func (l *Loop[K]) current() workqueue.TypedRateLimitingInterface[K] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queue == nil {
+		l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, maxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.Name, Clock: l.Clock},
+		)
+	}
+	return l.queue
+}
+
+// drop ends the queue for good: one that was shut down takes no more keys.
+func (l *Loop[K]) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = nil
+	l.stuck.clear()
 }
 
 // Add queues key for a sync. Adding a key that waits already changes nothing;
 // adding one that is being worked on makes it be worked on once more.
-func (l *Loop[K]) Add(key K) { l.queue.Add(key) }
+func (l *Loop[K]) Add(key K) { l.current().Add(key) }
 
 // AddAfter queues key once delay has passed. It does not count as a failure.
-func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.queue.AddAfter(key, delay) }
+func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.current().AddAfter(key, delay) }
 
 // Run works until ctx ends. After that no sync begins; those under way may finish
-// within drainTimeout and are cancelled then. Run returns when all workers have.
+// within drainTimeout and are cancelled then, or at once if that is what the cause of
+// ctx asks for. Run returns when all workers have. What is added while it ends is lost;
+// what still waits is, too.
 func (l *Loop[K]) Run(ctx context.Context) {
 	syncCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	queue := l.current()
+	defer l.drop()
 
 	var workers sync.WaitGroup
 	for range l.Workers {
 		workers.Go(func() {
-			for l.next(ctx, syncCtx) {
+			for l.next(ctx, syncCtx, queue) {
 			}
 		})
 	}
 	<-ctx.Done()
-	l.queue.ShutDown()
+	if errors.Is(context.Cause(ctx), ErrAtOnce) {
+		cancel()
+	}
+	queue.ShutDown()
 	expired := time.AfterFunc(drainTimeout, cancel)
 	defer expired.Stop()
 	workers.Wait()
 }
 
 // next works on one key and tells whether to go on.
-func (l *Loop[K]) next(ctx, syncCtx context.Context) bool {
-	key, shutdown := l.queue.Get()
+func (l *Loop[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+	key, shutdown := queue.Get()
 	if shutdown {
 		return false
 	}
-	defer l.queue.Done(key)
+	defer queue.Done(key)
 	// The queue hands out what it still holds after ShutDown; that is not to begin.
 	if ctx.Err() != nil {
 		return false
@@ -109,16 +141,19 @@ func (l *Loop[K]) next(ctx, syncCtx context.Context) bool {
 	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", l.Name, "key", key)
 	err := l.Sync(klog.NewContext(syncCtx, logger), key)
 	if err == nil {
-		l.queue.Forget(key)
+		queue.Forget(key)
 		l.stuck.remove(key)
 		return true
 	}
-	l.retry(logger, key, err)
+	if errors.Is(context.Cause(ctx), ErrAtOnce) {
+		return false // it was cut off
+	}
+	l.retry(logger, queue, key, err)
 	return true
 }
 
-func (l *Loop[K]) retry(logger klog.Logger, key K, err error) {
-	failures := l.queue.NumRequeues(key) + 1
+func (l *Loop[K]) retry(logger klog.Logger, queue workqueue.TypedRateLimitingInterface[K], key K, err error) {
+	failures := queue.NumRequeues(key) + 1
 	switch {
 	case failures == stuckAfter:
 		l.stuck.add(key)
@@ -128,7 +163,7 @@ func (l *Loop[K]) retry(logger klog.Logger, key K, err error) {
 	default:
 		logger.Error(err, "Sync will be retried")
 	}
-	l.queue.AddRateLimited(key)
+	queue.AddRateLimited(key)
 }
 
 // stuckKeys is the set of keys that have failed stuckAfter times in a row.
@@ -153,4 +188,13 @@ func (s *stuckKeys[K]) remove(key K) {
 	}
 	delete(s.keys, key)
 	s.report(len(s.keys))
+}
+
+func (s *stuckKeys[K]) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.keys) > 0 {
+		clear(s.keys)
+		s.report(0)
+	}
 }

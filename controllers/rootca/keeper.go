@@ -84,10 +84,15 @@ func NewKeeper(config KeeperConfig) *Keeper {
 	k := &Keeper{KeeperConfig: config}
 	k.file.Store(config.File)
 	k.loop = loop.New(loop.Config[string]{Name: keeperQueue, Workers: 1, Sync: k.sync, Metrics: config.Loops, Clock: config.Clock})
-	if config.Overlap > 0 {
-		k.Source.Set(config.File.Provisional())
-	}
+	k.provisionally()
 	return k
+}
+
+// provisionally has nothing replaced that is published until the state is known.
+func (k *Keeper) provisionally() {
+	if k.Overlap > 0 {
+		k.Source.Set(k.file.Load().Provisional())
+	}
 }
 
 // Offer hands over the content of a changed file. It does not block and may be called
@@ -97,8 +102,13 @@ func (k *Keeper) Offer(bundle *Bundle) {
 	k.loop.Add(StateName)
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. It may be called again once it has returned: then somebody
+// else may have written the state meanwhile, so it is read anew.
 func (k *Keeper) Run(ctx context.Context) error {
+	if !k.began.IsZero() {
+		k.known, k.met, k.stored, k.began, k.first = state{}, false, false, time.Time{}, nil
+		k.provisionally()
+	}
 	k.loop.Add(StateName)
 	k.loop.Run(ctx)
 	return nil

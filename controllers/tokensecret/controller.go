@@ -116,8 +116,12 @@ func newLoop[K comparable](config Config, name string, sync func(context.Context
 
 // Run works until ctx ends and returns when no sync is under way any more. The
 // view must be synced. Registering the handlers replays the whole cache, so that
-// every account and every Secret is looked at once at the start.
+// every account and every Secret is looked at once at the start. It may be called
+// again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
+	c.written.reset()
+	c.waiting.reset()
+	c.pending.reset()
 	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
 	if err != nil {
 		return fmt.Errorf("watch serviceaccounts: %w", err)

@@ -14,7 +14,8 @@ import (
 )
 
 // What this process has done and its watches have not shown yet. All of it may be
-// lost at any time: forgetting costs a request that the apiserver refuses.
+// lost at any time: forgetting costs a request that the apiserver refuses. None of it
+// is of use once somebody else has led.
 
 // versions remembers from which version of a Secret a write was made, so that the
 // same version, which is outdated since, does not cause a second one.
@@ -42,6 +43,12 @@ func (v *versions) outdated(secret *view.TokenSecret) bool {
 		return false
 	}
 	return wrote
+}
+
+func (v *versions) reset() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	clear(v.before)
 }
 
 func (v *versions) forget(name cache.ObjectName) {
@@ -79,6 +86,12 @@ func (s *sightings) since(secret *view.TokenSecret, now time.Time) (first time.T
 	}
 	s.first[name] = sighting{version(secret), now}
 	return now, true
+}
+
+func (s *sightings) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.first)
 }
 
 func (s *sightings) forget(name cache.ObjectName) {
@@ -121,6 +134,12 @@ func (c *created) get(account cache.ObjectName, uid types.UID) (creation, bool) 
 		return creation{}, false
 	}
 	return made, ok
+}
+
+func (c *created) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.secrets)
 }
 
 func (c *created) forget(account cache.ObjectName) {

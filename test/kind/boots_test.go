@@ -80,13 +80,13 @@ func (c *cluster) missed(t *testing.T) []string {
 	// It exits with 2 if it finds some.
 	out := c.onNode(t, "sh", "-c", nodeBinaries+"/sa-controller-manager webhook missed -o json --kubeconfig=/etc/kubernetes/admin.conf || test $? = 2")
 	var found struct {
-		Pods []struct{ Namespace, Name string }
+		Missed *[]struct{ Namespace, Name string }
 	}
-	if err := json.Unmarshal([]byte(out), &found); err != nil {
+	if err := json.Unmarshal([]byte(out), &found); err != nil || found.Missed == nil {
 		t.Fatalf("webhook missed: %v in %s", err, out)
 	}
 	var names []string
-	for _, pod := range found.Pods {
+	for _, pod := range *found.Missed {
 		names = append(names, pod.Namespace+"/"+pod.Name)
 	}
 	return names

@@ -61,19 +61,10 @@ func (p *podFlags) validate() []error {
 func (p *podFlags) render(image string) ([]byte, error) {
 	o := manifests.StaticPodOptions{
 		Image: image, HostBinary: p.binary, TokenSecrets: p.tokenSecrets,
-		Args: append(outliveAPIServer(), p.extraArgs...),
+		Args: p.extraArgs,
 	}
 	if p.image != "" {
 		o.Image, o.HostBinary = p.image, ""
 	}
 	return manifests.StaticPod(o)
-}
-
-// outliveAPIServer are flags with which our process is still there when kube-apiserver
-// comes back. It ends when it loses its lease, and with the defaults that is ten seconds
-// after kube-apiserver has begun to stop, for which the kubelet gives it thirty. A
-// process that has just started has no serving certificate before it has asked
-// kube-apiserver for the CA, and until then all Pods would be refused.
-func outliveAPIServer() []string {
-	return []string{"--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=90s"}
 }

@@ -17,9 +17,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/loop"
 )
 
-var errLeaseLost = errors.New("leader election: the lease is lost, another process may lead now")
+var errLeaseLost = errors.New("the lease is lost, another process may lead now")
 
 // process is the object that Events about this process regard: the Lease that its
 // replicas share or, without one, the namespace that everything of ours is in.
@@ -32,15 +34,33 @@ func (o *LeaderElectionOptions) process() *corev1.ObjectReference {
 	}
 }
 
-// lead has work run while this process is the leader. It returns when work has
-// returned after ctx ended, and only then gives the lease away, so that no two
-// processes work at a time. If the lease is lost it returns an error at once: the
-// process must end, because nothing else stops what it has under way.
+// lead has work run whenever this process is the leader. It returns once ctx has ended
+// or work has failed, and work has returned.
+//
+// Without an end of ctx, the lease can be lost: it could not be renewed for the renew
+// deadline. Then work is told to stop at once (loop.ErrAtOnce), and the wait for the lease
+// begins anew. kube-controller-manager ends the process instead. This one has admission to
+// serve, and what it has under way is stopped by its context.
 func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
 	lock, err := o.lock(ctx, client)
 	if err != nil {
 		return err
 	}
+	for {
+		err := o.term(ctx, &fencedLock{Interface: lock, deadline: o.RenewDeadline.Duration}, watchdog, work)
+		if !errors.Is(err, errLeaseLost) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		klog.FromContext(ctx).Error(err, "Controllers have stopped, waiting to lead again")
+	}
+}
+
+// term waits for the lease, leads, and returns when work has returned. If ctx ends, the
+// lease is given away only after that, so that no two processes work at a time.
+func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
@@ -48,6 +68,7 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 	// while the lease is acquired does not.
 	const waiting, leading, ended = 0, 1, 2
 	var state atomic.Int32
+	var lost atomic.Bool
 	worked := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: programName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
@@ -57,8 +78,10 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 				if !state.CompareAndSwap(waiting, leading) {
 					return
 				}
-				working, stop := context.WithCancel(lease)
-				defer context.AfterFunc(ctx, stop)()
+				working, stop := context.WithCancelCause(context.WithoutCancel(lease))
+				defer stop(nil)
+				defer context.AfterFunc(ctx, func() { stop(nil) })()
+				defer lock.fence(func() { lost.Store(true); stop(loop.ErrAtOnce) })()
 				worked <- work(working)
 				giveUp()
 			},
@@ -76,15 +99,13 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 		}
 	})()
 	elector.Run(election)
-	if election.Err() == nil {
-		return errLeaseLost
-	}
-	select {
-	case err := <-worked:
-		return err
-	default:
+	if state.CompareAndSwap(waiting, ended) || state.Load() == ended {
 		return nil // stopped before it led
 	}
+	if err := <-worked; err != nil || !lost.Load() {
+		return err
+	}
+	return errLeaseLost
 }
 
 func (o *LeaderElectionOptions) lock(ctx context.Context, client kubernetes.Interface) (resourcelock.Interface, error) {

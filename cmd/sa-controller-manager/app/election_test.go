@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection"
+
+	"sa-controller-manager/controllers/loop"
 )
 
 func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
@@ -48,10 +50,7 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 		if err := e.watchdog.Check(nil); err == nil {
 			t.Error("it is silent about a leader that has not renewed its lease for 40s")
 		}
-		if err := <-e.ended; !errors.Is(err, errLeaseLost) {
-			t.Errorf("got error %v, want %v", err, errLeaseLost)
-		}
-		e.cancel()
+		e.stop(t)
 	})
 }
 
@@ -150,31 +149,49 @@ func TestALostLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				released := make(chan struct{})
-				client := newLeases()
-				e := candidateFor(t, client, newDiary(), "A", func(ctx context.Context) error {
+				client, diary := newLeases(), newDiary()
+				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
 					<-ctx.Done()
-					<-released // what it has under way cannot be stopped
+					if cause := context.Cause(ctx); !errors.Is(cause, loop.ErrAtOnce) && time.Since(diary.began) < time.Minute {
+						t.Errorf("the work is told to end with cause %v, want %v", cause, loop.ErrAtOnce)
+					}
 					return nil
 				})
-				lost := time.Now()
 				lose(t, client)
-				err := <-e.ended
-				if !errors.Is(err, errLeaseLost) {
-					t.Errorf("got error %v, want %v", err, errLeaseLost)
-				}
-				// A renewal may have been due just then; from it the deadline counts.
-				if took := time.Since(lost); took < 10*time.Second || took > 10*time.Second+tick {
-					t.Errorf("the process ended %v after the lease was lost, want the renew deadline of 10s", took)
-				}
+				time.Sleep(30 * time.Second)
+				// A renewal was due just then; from the one before it the deadline counts.
+				diary.expect(t, "0s A works", "10s A has worked, lease held")
 				if name == "TakenByAnother" && client.holder() != "another" {
 					t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
 				}
-				close(released)
-				e.cancel()
+
+				// The process waits to lead again.
+				client.breaks(func(string) error { return nil })
+				time.Sleep(time.Minute)
+				if got := len(diary.lines); got != 3 {
+					t.Errorf("%d things have happened once the lease can be had again, want that the work has begun again", got)
+				}
+				e.stop(t)
 			})
 		})
 	}
+}
+
+// A request for the lease that hangs keeps the elector for another renew deadline. Work
+// must not go on for as long: somebody else may lead by then.
+func TestTheWorkEndsAtTheRenewDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, diary := newLeases(), newDiary()
+		e := candidate(t, client, diary, "A", 0)
+		client.breaks(func(string) error {
+			time.Sleep(9 * time.Second)
+			return errors.New("timed out")
+		})
+		time.Sleep(20 * time.Second)
+		diary.expect(t, "0s A works", "10s A has worked, lease held")
+		e.stop(t)
+	})
 }
 
 // SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be waited for, or not begin.

@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/preflight"
 	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/view"
@@ -101,9 +102,6 @@ func (m *manager) run(ctx context.Context) error {
 		})
 	}
 	err := m.work(working, start)
-	if errors.Is(err, errLeaseLost) {
-		return err // at once: see lead
-	}
 	cancel()
 	serving.Wait()
 	stop(err)
@@ -143,7 +141,8 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	return m.options.LeaderElection.lead(ctx, m.clients.election, m.watchdog, m.runControllers)
 }
 
-// runControllers runs all controllers until ctx ends and every one has stopped.
+// runControllers runs all controllers until ctx ends and every one has stopped. It may
+// be called again after that.
 func (m *manager) runControllers(ctx context.Context) error {
 	controllersmetrics.Register()
 	started := controllersmetrics.NewControllerManagerMetrics(programName)
@@ -163,7 +162,7 @@ func (m *manager) runControllers(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	running.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, loop.ErrAtOnce) {
 		return cause
 	}
 	return nil

@@ -1,0 +1,68 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// fencedLock is a lock whose holder learns at the renew deadline that the lease could not
+// be renewed. client-go's elector says so later: it first tries to give the lease away,
+// which takes up to another renew deadline while the API does not answer
+// (tools/leaderelection, renew), and by then somebody else may lead.
+type fencedLock struct {
+	resourcelock.Interface
+
+	deadline time.Duration
+
+	mu      sync.Mutex
+	renewed time.Time // when the last write began that succeeded
+	timer   *time.Timer
+}
+
+// Create implements resourcelock.Interface.
+func (l *fencedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.note(func() error { return l.Interface.Create(ctx, record) })
+}
+
+// Update implements resourcelock.Interface.
+func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.note(func() error { return l.Interface.Update(ctx, record) })
+}
+
+// note counts from the beginning of a write: others count from when it arrives.
+func (l *fencedLock) note(write func() error) error {
+	began := time.Now()
+	if err := write(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = began
+	// One that has expired is not set again: what it has stopped stays stopped.
+	if l.timer != nil && l.timer.Stop() {
+		l.timer.Reset(l.left())
+	}
+	return nil
+}
+
+// fence has expire called once the lease has not been renewed for the deadline, until the
+// function that it returns is called.
+func (l *fencedLock) fence(expire func()) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(l.left(), expire)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.timer.Stop()
+		l.timer = nil
+	}
+}
+
+func (l *fencedLock) left() time.Duration { return time.Until(l.renewed.Add(l.deadline)) }

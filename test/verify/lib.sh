@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 git rev-parse --git-dir >/dev/null
 
 # go_modules are the directories with a go.mod. tools and peers hold no code.
-go_modules=(. test test/differential test/tools test/peers)
+go_modules=(. test test/differential test/conformance test/tools test/peers)
 
 # sources prints the files that match the patterns and are, or could be,
 # committed.

@@ -46,16 +46,14 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 	if err != nil {
 		return err
 	}
-	for {
+	for ctx.Err() == nil {
 		err := o.term(ctx, &fencedLock{Interface: lock, deadline: o.RenewDeadline.Duration}, watchdog, work)
 		if !errors.Is(err, errLeaseLost) {
 			return err
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
 		klog.FromContext(ctx).Error(err, "Controllers have stopped, waiting to lead again")
 	}
+	return nil
 }
 
 // term waits for the lease, leads, and returns when work has returned. If ctx ends, the

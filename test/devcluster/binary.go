@@ -42,7 +42,7 @@ func FindBinary(ctx context.Context) (Binary, error) {
 }
 
 // StartManager starts the binary beside the cluster, with the cluster's key, root
-// CA and issuer, without leader election and webhook, and with the given flags after
+// CA and issuer, asking the cluster who may read its metrics, without leader election and webhook, and with the given flags after
 // those, of which the last of several equal ones counts.
 // It does not wait; Manager.Ready does. Cluster.Stop stops it if nobody else has.
 func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
@@ -50,6 +50,10 @@ func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
 		"--service-account-private-key-file=" + c.SigningKeyFile(),
 		"--root-ca-file=" + c.CAFile(),
 		"--service-account-issuer=" + c.Issuer(),
+		"--authentication-kubeconfig=" + c.Kubeconfig(),
+		"--authorization-kubeconfig=" + c.Kubeconfig(),
+		// So that Manager.Metrics works while kube-apiserver does not.
+		"--client-ca-file=" + c.ClientCAFile(),
 		// Its port is fixed by default, and several managers may run at a time.
 		"--webhook-port=0",
 	}

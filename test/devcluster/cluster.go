@@ -121,6 +121,10 @@ func (c *Cluster) Kubeconfig() string { return c.path("admin.kubeconfig") }
 // serving certificate: a manager's root CA file.
 func (c *Cluster) CAFile() string { return c.path("serving-ca.crt") }
 
+// ClientCAFile is the path of the PEM certificate that vouches for the client
+// certificates of Config and Identity.
+func (c *Cluster) ClientCAFile() string { return c.path("client-ca.crt") }
+
 // SigningKeyFile is the path of the PEM private key whose tokens kube-apiserver
 // issues and accepts.
 func (c *Cluster) SigningKeyFile() string { return c.path("service-account.key") }
@@ -148,7 +152,7 @@ func (c *Cluster) writeFiles() error {
 	}
 	files := map[string][]byte{
 		c.CAFile():                   c.servingCA.pem(),
-		c.path("client-ca.crt"):      c.clientCA.pem(),
+		c.ClientCAFile():             c.clientCA.pem(),
 		c.path("kube-apiserver.crt"): serving.cert,
 		c.path("kube-apiserver.key"): serving.key,
 	}

@@ -55,7 +55,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	if err := m.buildPreflight(); err != nil {
 		return nil, err
 	}
-	m.server, err = NewServer(o.SecureServing, m.liveChecks(), m.readyChecks())
+	m.server, err = NewServer(o, m.liveChecks(), m.readyChecks())
 	return m, err
 }
 

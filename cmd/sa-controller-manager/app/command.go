@@ -148,6 +148,8 @@ func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
 	if lowered {
 		logger.Info("Took a log level of --v or --vmodule for the highest that this program has, above which client-go logs tokens", "level", maxLogLevel)
 	}
+	o.Foreign.warn(logger)
+	o.Metrics.apply()
 	if err := run(ctx, o); err != nil {
 		logger.Error(err, "Command failed")
 		return errReported

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"encoding/pem"
 	"net"
 	"path/filepath"
 	"slices"
@@ -22,11 +21,11 @@ import (
 // certificatePEM is a new self-signed certificate.
 func certificatePEM(t *testing.T) []byte {
 	t.Helper()
-	cert, err := selfMadeCertificate(time.Now(), net.IPv4(127, 0, 0, 1))
+	cert, _, err := selfMadeCertificate(time.Now(), net.IPv4(127, 0, 0, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
+	return cert
 }
 
 func keyID(t *testing.T, private []byte) string {

@@ -6,6 +6,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,11 +60,32 @@ func writeFlagsDoc(w io.Writer, sets cliflag.NamedFlagSets) error {
 			}
 		})
 	}
+	b.WriteString(foreignFlagsTable())
 	b.WriteString(flagsDocSections)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print documentation of flags: %w", err)
 	}
 	return nil
+}
+
+// foreignFlagsTable lists what is taken and ignored, by what it is about.
+func foreignFlagsTable() string {
+	var b strings.Builder
+	b.WriteString(foreignFlagsIntroduction)
+	b.WriteString("| About | Flags |\n|---|---|\n")
+	var about []string
+	names := map[string][]string{}
+	for _, f := range foreignFlags() {
+		if !slices.Contains(about, f.of) {
+			about = append(about, f.of)
+		}
+		names[f.of] = append(names[f.of], "`--"+f.name+"`")
+	}
+	for _, of := range about {
+		slices.Sort(names[of])
+		fmt.Fprintf(&b, "| %s | %s |\n", escapeCell(of), strings.Join(names[of], ", "))
+	}
+	return b.String()
 }
 
 // flagRow is one line of a table.

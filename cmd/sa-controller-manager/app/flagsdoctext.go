@@ -16,6 +16,16 @@ component, *ours* exists here only. A value that fits KCM means the same here.
 Durations are written like ` + "`30s`, `5m` or `12h`" + `. Underscores in flag names are taken for hyphens.
 `
 
+const foreignFlagsIntroduction = `
+## Flags of kube-controller-manager without effect here
+
+The arguments of a KCM manifest can be copied as they are. A flag of KCM v1.36.3 is either in the tables above, and then it
+acts, or in the one below: then it is about something that stays in KCM, is taken with any value, is not in ` + "`--help`" + `,
+and is named in one line of the log. ` + "`--strict-flags`" + ` makes it an error. A flag that KCM does not know is an error
+always, as there.
+
+`
+
 const flagsDocSections = `
 ## Choosing controllers
 

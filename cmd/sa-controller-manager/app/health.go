@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/component-base/metrics/prometheus/slis"
 	"k8s.io/klog/v2"
 )
 
@@ -51,7 +53,7 @@ func (h *healthHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *healthHandler) serveAll(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	rep := examine(h.checks, query["exclude"])
+	rep := examine(h.endpoint, h.checks, query["exclude"])
 	if len(rep.failed) > 0 {
 		klog.FromContext(r.Context()).V(2).Info("Health check failed", "endpoint", h.endpoint, "checks", rep.failed)
 		respond(w, h.failureStatus, rep.text()+h.endpoint+" check failed\n")
@@ -70,7 +72,7 @@ func (h *healthHandler) serveOne(w http.ResponseWriter, r *http.Request, name st
 		http.NotFound(w, r)
 		return
 	}
-	rep := examine(h.checks[i:i+1], nil)
+	rep := examine(h.endpoint, h.checks[i:i+1], nil)
 	if len(rep.failed) > 0 {
 		respond(w, h.failureStatus, rep.text())
 		return
@@ -104,7 +106,7 @@ func (r healthReport) text() string {
 }
 
 // examine runs the checks that are not excluded.
-func examine(checks []Check, excluded []string) healthReport {
+func examine(endpoint string, checks []Check, excluded []string) healthReport {
 	var rep healthReport
 	names := make([]string, 0, len(checks))
 	for _, c := range checks {
@@ -114,6 +116,7 @@ func examine(checks []Check, excluded []string) healthReport {
 			continue
 		}
 		detail, err := c.Probe()
+		observe(endpoint, c.Name, err)
 		if err != nil {
 			rep.failed = append(rep.failed, c.Name)
 		}
@@ -123,6 +126,16 @@ func examine(checks []Check, excluded []string) healthReport {
 		rep.lines = append(rep.lines, "warn: some health checks cannot be excluded: no matches for "+strings.Join(unknown, ","))
 	}
 	return rep
+}
+
+// observe counts the outcome in /metrics/slis.
+func observe(endpoint, name string, err error) {
+	status := slis.Success
+	if err != nil {
+		status = slis.Error
+	}
+	// It has no error to return (k8s.io/component-base/metrics/prometheus/slis).
+	_ = slis.ObserveHealthcheck(context.Background(), name, endpoint, status)
 }
 
 // checkLine keeps to one line whatever a check says: scripts read these lines.

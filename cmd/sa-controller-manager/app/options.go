@@ -22,7 +22,12 @@ type Options struct {
 	Admission      AdmissionOptions
 	Webhook        WebhookOptions
 	SecureServing  SecureServingOptions
+	Authentication AuthenticationOptions
+	Authorization  AuthorizationOptions
+	Debugging      DebuggingOptions
+	Metrics        MetricsOptions
 	Logs           LogOptions
+	Foreign        ForeignOptions
 }
 
 // NewOptions returns the defaults. A flag's default is the value of its field
@@ -39,7 +44,12 @@ func NewOptions() *Options {
 		Admission:      newAdmissionOptions(),
 		Webhook:        newWebhookOptions(),
 		SecureServing:  newSecureServingOptions(),
+		Authentication: newAuthenticationOptions(),
+		Authorization:  newAuthorizationOptions(),
+		Debugging:      newDebuggingOptions(),
+		Metrics:        newMetricsOptions(),
 		Logs:           newLogOptions(),
+		Foreign:        newForeignOptions(),
 	}
 }
 
@@ -71,7 +81,12 @@ func (o *Options) groups() []namedGroup {
 		{"admission webhook", &o.Webhook},
 		{"leader election", &o.LeaderElection},
 		{"secure serving", &o.SecureServing},
+		{"authentication", &o.Authentication},
+		{"authorization", &o.Authorization},
+		{"debugging", &o.Debugging},
+		{"metrics", &o.Metrics},
 		{"log", &o.Logs},
+		{"compatibility", &o.Foreign},
 	}
 }
 

@@ -119,6 +119,7 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 		return nil
 	}
 	start(func(support context.Context) error { m.preflight.Run(support); return nil })
+	start(m.server.Lookup)
 	start(func(support context.Context) error {
 		m.view.Start(support)
 		<-support.Done()

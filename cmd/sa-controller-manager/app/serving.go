@@ -5,102 +5,95 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 )
 
-// Server serves health and metrics over HTTPS. It holds its port from NewServer
-// until Run returns.
+// Server serves health, metrics and what helps to debug over HTTPS. It holds its
+// port from NewServer until Run returns.
 type Server struct {
 	// listener is nil when serving is turned off.
 	listener net.Listener
 	http     *http.Server
+	// followers follow files, lookups what the API server publishes.
+	followers, lookups []follower
 	// drainTimeout bounds the wait for requests in flight.
 	drainTimeout time.Duration
 }
 
 // NewServer opens the port at once, so that one that is taken is an error of
-// the start-up. Port 0 makes a server that serves nothing. live answers /livez
-// and /healthz, ready answers /readyz.
-func NewServer(opts SecureServingOptions, live, ready []Check) (*Server, error) {
-	if opts.SecurePort == 0 {
+// the start-up, as is a bad file. Port 0 makes a server that serves nothing. live
+// answers /livez and /healthz, ready answers /readyz. The API server need not
+// answer yet.
+func NewServer(o *Options, live, ready []Check) (*Server, error) {
+	if o.SecureServing.SecurePort == 0 {
 		return &Server{}, nil
 	}
-	listener, err := opts.listen()
+	listener, err := o.SecureServing.listen()
 	if err != nil {
 		return nil, err
 	}
-	server, err := newServer(listener, opts.BindAddress, newHandler(live, ready, unprotected))
+	server, err := newServer(listener, o, live, ready)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return server, nil
 }
 
-// newServer serves on listener with a certificate of its own making.
-func newServer(listener net.Listener, bind net.IP, handler http.Handler) (*Server, error) {
-	cert, err := selfMadeCertificate(time.Now(), bind)
+func newServer(listener net.Listener, o *Options, live, ready []Check) (*Server, error) {
+	gate, err := newGate(&o.Authentication, &o.Authorization)
 	if err != nil {
-		return nil, fmt.Errorf("make serving certificate: %w", err)
+		return nil, err
 	}
+	tls, err := newServingTLS(&o.SecureServing, gate.clientCA)
+	if err != nil {
+		return nil, err
+	}
+	server := newHTTPServer(&o.SecureServing, gate.protect(newHandler(o, live, ready)))
+	server.TLSConfig = tls.config
 	return &Server{
-		listener: listener,
-		http:     newHTTPServer(cert, handler),
+		listener:  listener,
+		http:      server,
+		followers: append(gate.followers, tls.followers...),
+		lookups:   gate.lookups,
 		// A request takes milliseconds, and the whole process has 10 s to stop.
 		drainTimeout: 3 * time.Second,
 	}, nil
 }
 
-// newHTTPServer bounds what one client can hold on to. HTTP/2 is negotiated by
-// ServeTLS.
-func newHTTPServer(cert tls.Certificate, handler http.Handler) *http.Server {
+// defaultHTTP2Streams is that of KCM (k8s.io/apiserver/pkg/server/secure_serving.go):
+// it limits what one malicious client can have under way.
+const defaultHTTP2Streams = 100
+
+// newHTTPServer bounds what one client can hold on to.
+func newHTTPServer(o *SecureServingOptions, handler http.Handler) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(!o.DisableHTTP2)
+	streams := o.HTTP2MaxStreams
+	if streams == 0 {
+		streams = defaultHTTP2Streams
+	}
 	return &http.Server{
 		Handler:           handler,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}},
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       90 * time.Second,
-		MaxHeaderBytes:    64 << 10,
+		// The longest answer is a CPU profile, which package pprof does not begin if it
+		// would take longer than this.
+		WriteTimeout:   5 * time.Minute,
+		IdleTimeout:    90 * time.Second,
+		MaxHeaderBytes: 64 << 10,
 	}
-}
-
-// newHandler is the one place where paths are laid out. Health paths answer
-// everyone, as probes carry no credentials. Everything else, also a path that
-// does not exist, goes through protect.
-func newHandler(live, ready []Check, protect func(http.Handler) http.Handler) http.Handler {
-	protected := http.NewServeMux()
-	protected.Handle("GET /metrics", legacyregistry.Handler())
-
-	mux := http.NewServeMux()
-	// A failed /livez is a broken process, as in every Kubernetes component; a
-	// failed /readyz is one that cannot serve yet.
-	for _, h := range []*healthHandler{
-		{endpoint: "healthz", failureStatus: http.StatusInternalServerError, checks: live},
-		{endpoint: "livez", failureStatus: http.StatusInternalServerError, checks: live},
-		{endpoint: "readyz", failureStatus: http.StatusServiceUnavailable, checks: ready},
-	} {
-		mux.Handle("/"+h.endpoint, h)
-		mux.Handle("/"+h.endpoint+"/{check}", h)
-	}
-	mux.Handle("/", protect(protected))
-	return mux
-}
-
-// unprotected lets everyone in. DELEGATED AUTHENTICATION AND AUTHORIZATION GO
-// HERE: a middleware that asks the API server who the client is and whether it
-// may get the path takes the place of this function in NewServer.
-func unprotected(h http.Handler) http.Handler {
-	return h
 }
 
 // Addr is the address that the server listens on, or nil when it serves nothing.
@@ -109,6 +102,23 @@ func (s *Server) Addr() net.Addr {
 		return nil
 	}
 	return s.listener.Addr()
+}
+
+// Lookup follows the CAs of clients that the API server publishes, as far as they
+// are not given in files, until ctx ends. It is called once, when the API server
+// answers: before that it would only fill the log.
+func (s *Server) Lookup(ctx context.Context) error {
+	runAll(ctx, s.lookups)
+	return nil
+}
+
+// runAll returns when ctx has ended and every follower, too.
+func runAll(ctx context.Context, followers []follower) {
+	var running sync.WaitGroup
+	for _, f := range followers {
+		running.Go(func() { f(ctx) })
+	}
+	running.Wait()
 }
 
 // Run serves until ctx ends, then lets requests in flight finish and returns
@@ -123,6 +133,12 @@ func (s *Server) Run(ctx context.Context) error {
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
 	// What net/http reports are mostly TLS handshakes that a client gave up.
 	s.http.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug)
+
+	followed, stopFollowing := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { runAll(followed, s.followers) })
+	defer running.Wait()
+	defer stopFollowing()
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.http.ServeTLS(s.listener, "", "") }()

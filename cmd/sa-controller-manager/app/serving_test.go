@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -27,7 +26,9 @@ func serve(t *testing.T, live []Check) (server *Server, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err = newServer(listener, loopback, newHandler(live, nil, unprotected))
+	o := NewOptions()
+	o.SecureServing.BindAddress = loopback
+	server, err = newServer(listener, o, live, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,20 +116,6 @@ func TestServerRefusesOldTLS(t *testing.T) {
 	}
 }
 
-func TestServerMetrics(t *testing.T) {
-	t.Parallel()
-	server, _ := serve(t, nil)
-	got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/metrics"))
-	if got.status != http.StatusOK {
-		t.Fatalf("status %d", got.status)
-	}
-	for _, family := range []string{"kubernetes_build_info", "go_goroutines", "process_start_time_seconds"} {
-		if !strings.Contains(got.body, "\n"+family) {
-			t.Errorf("no %s among the metrics", family)
-		}
-	}
-}
-
 func TestServerLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
 	asked, release, stopping := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -209,7 +196,8 @@ func TestNewServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { taken.Close() })
-	opts := SecureServingOptions{BindAddress: net.IPv4(127, 0, 0, 1), SecurePort: taken.Addr().(*net.TCPAddr).Port}
+	opts := NewOptions()
+	opts.SecureServing.BindAddress, opts.SecureServing.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
 
 	t.Run("PortTaken", func(t *testing.T) {
 		_, err := NewServer(opts, nil, nil)
@@ -218,7 +206,7 @@ func TestNewServer(t *testing.T) {
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := NewServer(SecureServingOptions{}, nil, nil)
+		server, err := NewServer(&Options{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,14 +249,15 @@ func TestSelfMadeCertificate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			made, err := selfMadeCertificate(now, tc.bind)
+			certPEM, keyPEM, err := selfMadeCertificate(now, tc.bind)
 			if err != nil {
 				t.Fatal(err)
 			}
-			cert, err := x509.ParseCertificate(made.Certificate[0])
+			made, err := tls.X509KeyPair(certPEM, keyPEM)
 			if err != nil {
 				t.Fatal(err)
 			}
+			cert := made.Leaf
 			for _, host := range tc.names {
 				if err := cert.VerifyHostname(host); err != nil {
 					t.Errorf("%s: %v", host, err)

@@ -7,25 +7,31 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"net"
+	"path/filepath"
 	"time"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // servingCertLifetime is that of the certificate KCM makes for itself. Nothing
-// can be made to trust this one, so its end stops no client that works today.
+// can be made to trust one that is kept in memory, so its end stops no client that
+// works today.
 const servingCertLifetime = 365 * 24 * time.Hour
 
-// selfMadeCertificate makes a certificate for this process alone: it is kept in
-// memory and signed by itself, so it encrypts and proves nothing. It is valid
-// for localhost and, if that is a certain one, for the bind address.
-func selfMadeCertificate(now time.Time, bind net.IP) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// selfMadeCertificate makes a certificate and its key, both PEM. It is signed by
+// itself, so it encrypts and proves nothing. It is valid for localhost and, if
+// that is a certain one, for the bind address.
+func selfMadeCertificate(now time.Time, bind net.IP) (cert, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("generate key: %w", err)
+		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: programName},
@@ -41,9 +47,43 @@ func selfMadeCertificate(now time.Time, bind net.IP) (tls.Certificate, error) {
 		template.IPAddresses = append(template.IPAddresses, bind)
 	}
 	// A nil serial number asks for a random one.
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("sign certificate: %w", err)
+		return nil, nil, fmt.Errorf("sign certificate: %w", err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
+		return nil, nil, fmt.Errorf("encode key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), key, nil
+}
+
+// keptCertificate is the self-made certificate in dir. It is made there if it is
+// not there, and used as it is, expired or not, if it is: as in KCM.
+func keptCertificate(now time.Time, bind net.IP, dir string) (dynamiccertificates.CertKeyContentProvider, error) {
+	certFile, keyFile := filepath.Join(dir, programName+".crt"), filepath.Join(dir, programName+".key")
+	found, err := certutil.CanReadCertAndKey(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)
+	}
+	if !found {
+		if err := keepCertificate(now, bind, certFile, keyFile); err != nil {
+			return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)
+		}
+	}
+	content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)
+	}
+	return content, nil
+}
+
+func keepCertificate(now time.Time, bind net.IP, certFile, keyFile string) error {
+	cert, key, err := selfMadeCertificate(now, bind)
+	if err != nil {
+		return err
+	}
+	if err := keyutil.WriteKey(keyFile, key); err != nil {
+		return err
+	}
+	return certutil.WriteCert(certFile, cert)
 }

@@ -1,0 +1,56 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// AuthorizationOptions says how the secure port finds out what a client may get.
+// Defaults and meaning are those of KCM
+// (k8s.io/apiserver/pkg/server/options/authorization.go).
+type AuthorizationOptions struct {
+	// Kubeconfig reaches the API server that is asked; empty means the in-cluster
+	// configuration or, outside of a Pod, none.
+	Kubeconfig string
+	// AlwaysAllowPaths are served to everybody. One that ends in * is a prefix.
+	AlwaysAllowPaths []string
+	// AllowCacheTTL and DenyCacheTTL are how long a yes and a no are believed.
+	AllowCacheTTL time.Duration
+	DenyCacheTTL  time.Duration
+}
+
+func newAuthorizationOptions() AuthorizationOptions {
+	return AuthorizationOptions{
+		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
+		AllowCacheTTL:    10 * time.Second,
+		DenyCacheTTL:     10 * time.Second,
+	}
+}
+
+// AddFlags binds the group to fs.
+func (o *AuthorizationOptions) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
+		"Path of a kubeconfig `file` for an API server that says what a client may get (subjectaccessreviews create). Without it the in-cluster "+
+			"configuration is used; where there is none, only the group system:masters gets more than --authorization-always-allow-paths.")
+	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
+		"`Paths` that are served to everybody, without asking the API server. One that ends in '*' is a prefix.")
+	fs.DurationVar(&o.AllowCacheTTL, "authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "How long a yes of the API server is believed.")
+	fs.DurationVar(&o.DenyCacheTTL, "authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "How long a no of the API server is believed.")
+	fs.VisitAll(func(f *pflag.Flag) { setOrigin(fs, asKCM, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *AuthorizationOptions) Validate() []error {
+	var p problems
+	if o.AllowCacheTTL < 0 {
+		p.add("authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "must not be negative")
+	}
+	if o.DenyCacheTTL < 0 {
+		p.add("authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "must not be negative")
+	}
+	return p
+}

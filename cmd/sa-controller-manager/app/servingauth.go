@@ -1,0 +1,238 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// reviewTimeout bounds one question to the API server, as in KCM.
+	reviewTimeout = 10 * time.Second
+
+	// authenticationConfigMap is where kube-apiserver publishes by which CAs it knows
+	// clients and proxies (pkg/controlplane/controller/clusterauthenticationtrust).
+	authenticationConfigMap = "extension-apiserver-authentication"
+)
+
+// reviewBackoff is how often, and how far apart, a question that got no answer is
+// asked again; as in KCM.
+func reviewBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
+}
+
+// gate lets a request through if the API server says that its client may get the
+// path. Nothing is sent before the first request that needs it, but by the lookups.
+type gate struct {
+	authn authenticator.Request
+	authz authorizer.Authorizer
+	// clientCA vouches for clients and proxies; nil if there is nothing to ask them
+	// for.
+	clientCA      dynamiccertificates.CAContentProvider
+	requestHeader *authenticatorfactory.RequestHeaderConfig
+	// followers follow files, lookups the ConfigMap.
+	followers, lookups []follower
+}
+
+func newGate(authn *AuthenticationOptions, authz *AuthorizationOptions) (*gate, error) {
+	g := &gate{}
+	if err := g.authenticate(authn); err != nil {
+		return nil, err
+	}
+	return g, g.authorize(authz)
+}
+
+// protect asks who a client is, then whether it may get the path, and then lets h
+// answer. The answers to others are those of every Kubernetes component: 401 for
+// bad credentials, 403 for no permission, also of a client without credentials.
+func (g *gate) protect(h http.Handler) http.Handler {
+	h = filters.WithAuthorization(h, g.authz, scheme.Codecs)
+	h = filters.WithAuthentication(h, g.authn, filters.Unauthorized(scheme.Codecs), nil, g.requestHeader)
+	h = filters.WithRequestInfo(h, &request.RequestInfoFactory{})
+	return filters.WithCacheControl(h)
+}
+
+func (g *gate) authenticate(o *AuthenticationOptions) error {
+	client, err := delegate(o.Kubeconfig, 0)
+	if err != nil {
+		return fmt.Errorf("--authentication-kubeconfig: %w", err)
+	}
+	config := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: true},
+		TokenAccessReviewTimeout: reviewTimeout,
+		WebhookRetryBackoff:      reviewBackoff(),
+		CacheTTL:                 o.CacheTTL,
+	}
+	lookup := client
+	if o.SkipLookup {
+		lookup = nil
+	}
+	if client != nil {
+		config.TokenAccessReviewClient = client.AuthenticationV1()
+	}
+	if config.ClientCertificateCAContentProvider, err = g.callersCA(o, lookup); err != nil {
+		return err
+	}
+	if g.requestHeader, err = g.requestHeaderConfig(&o.RequestHeader, lookup); err != nil {
+		return err
+	}
+	config.RequestHeaderConfig = g.requestHeader
+	g.joinCAs(config.ClientCertificateCAContentProvider)
+	if g.authn, _, err = config.New(); err != nil {
+		return fmt.Errorf("build authentication of the secure port: %w", err)
+	}
+	return nil
+}
+
+// joinCAs finds out which certificates clients are asked for.
+func (g *gate) joinCAs(clients dynamiccertificates.CAContentProvider) {
+	var all []dynamiccertificates.CAContentProvider
+	if clients != nil {
+		all = append(all, clients)
+	}
+	if g.requestHeader != nil {
+		all = append(all, g.requestHeader.CAContentProvider)
+	}
+	if len(all) > 0 {
+		g.clientCA = dynamiccertificates.NewUnionCAContentProvider(all...)
+	}
+}
+
+// callersCA is that of the file, or else of the ConfigMap, or nil if that cannot be
+// looked up.
+func (g *gate) callersCA(o *AuthenticationOptions, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	if o.ClientCAFile != "" {
+		content, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--client-ca-file: %w", err)
+		}
+		g.followers = append(g.followers, forever(content))
+		return content, nil
+	}
+	if lookup == nil {
+		return nil, nil
+	}
+	return g.publishedCA("client-ca", "client-ca-file", lookup)
+}
+
+// requestHeaderConfig is that of the flags if these name a CA, or else of the
+// ConfigMap, or nil if that cannot be looked up.
+func (g *gate) requestHeaderConfig(o *RequestHeaderOptions, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	if o.ClientCAFile != "" {
+		content, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", o.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		}
+		g.followers = append(g.followers, forever(content))
+		return &authenticatorfactory.RequestHeaderConfig{
+			UsernameHeaders:     headerrequest.StaticStringSlice(o.UsernameHeaders),
+			UIDHeaders:          headerrequest.StaticStringSlice(o.UIDHeaders),
+			GroupHeaders:        headerrequest.StaticStringSlice(o.GroupHeaders),
+			ExtraHeaderPrefixes: headerrequest.StaticStringSlice(o.ExtraHeaderPrefixes),
+			CAContentProvider:   content,
+			AllowedClientNames:  headerrequest.StaticStringSlice(o.AllowedNames),
+		}, nil
+	}
+	if lookup == nil {
+		return nil, nil
+	}
+	ca, err := g.publishedCA("request-header", "requestheader-client-ca-file", lookup)
+	if err != nil {
+		return nil, err
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(authenticationConfigMap, metav1.NamespaceSystem, lookup,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	g.lookups = append(g.lookups, forever(headers))
+	return &authenticatorfactory.RequestHeaderConfig{
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(headers.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(headers.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(headers.ExtraHeaderPrefixes),
+		CAContentProvider:   ca,
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(headers.AllowedClientNames),
+	}, nil
+}
+
+// publishedCA follows a CA in the ConfigMap. Until it has been read, nobody's
+// certificate is good.
+func (g *gate) publishedCA(purpose, key string, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, metav1.NamespaceSystem, authenticationConfigMap, key, client)
+	if err != nil {
+		return nil, fmt.Errorf("follow %s of ConfigMap %s: %w", key, authenticationConfigMap, err)
+	}
+	g.lookups = append(g.lookups, forever(ca))
+	return ca, nil
+}
+
+func (g *gate) authorize(o *AuthorizationOptions) error {
+	always, err := path.NewAuthorizer(o.AlwaysAllowPaths)
+	if err != nil {
+		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
+	}
+	// system:masters may do everything by definition; so says KCM, too.
+	authorizers := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups("system:masters"), always}
+	client, err := delegate(o.Kubeconfig, reviewTimeout)
+	if err != nil {
+		return fmt.Errorf("--authorization-kubeconfig: %w", err)
+	}
+	if client != nil {
+		asked, err := authorizerfactory.DelegatingAuthorizerConfig{
+			SubjectAccessReviewClient: client.AuthorizationV1(),
+			AllowCacheTTL:             o.AllowCacheTTL,
+			DenyCacheTTL:              o.DenyCacheTTL,
+			WebhookRetryBackoff:       reviewBackoff(),
+		}.New()
+		if err != nil {
+			return fmt.Errorf("build authorization of the secure port: %w", err)
+		}
+		authorizers = append(authorizers, asked)
+	}
+	g.authz = union.New(authorizers...)
+	return nil
+}
+
+// delegate is a client of the API server that decides about clients: that of the
+// kubeconfig or, without one, that of the Pod this is. It is nil outside of a Pod.
+func delegate(kubeconfig string, timeout time.Duration) (kubernetes.Interface, error) {
+	config, err := delegateConfig(kubeconfig)
+	if err != nil || config == nil {
+		return nil, err
+	}
+	// Whoever waits for an answer here waits for it with every request.
+	config.QPS, config.Timeout = -1, timeout
+	return kubernetes.NewForConfig(rest.AddUserAgent(config, programName))
+}
+
+func delegateConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, nil
+	}
+	return config, err
+}

@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/server/flagz"
+	"k8s.io/apiserver/pkg/server/statusz"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
+)
+
+// newHandler is the one place where paths are laid out: those of KCM, but for
+// /debug/flags/v. That one sets the log level, and from level 8 on client-go logs
+// tokens (see maxLogLevel).
+func newHandler(o *Options, live, ready []Check) http.Handler {
+	mux := http.NewServeMux()
+	// A failed /livez is a broken process, as in every Kubernetes component; a
+	// failed /readyz is one that cannot serve yet.
+	for _, h := range []*healthHandler{
+		{endpoint: "healthz", failureStatus: http.StatusInternalServerError, checks: live},
+		{endpoint: "livez", failureStatus: http.StatusInternalServerError, checks: live},
+		{endpoint: "readyz", failureStatus: http.StatusServiceUnavailable, checks: ready},
+	} {
+		mux.Handle("/"+h.endpoint, h)
+		mux.Handle("/"+h.endpoint+"/{check}", h)
+	}
+	mux.Handle("GET /metrics", legacyregistry.Handler())
+	slis.SLIMetricsWithReset{}.Install(mux)
+	mux.Handle("GET /configz", configz(o))
+	flagz.Install(mux, programName, flagz.NamedFlagSetsReader{FlagSets: o.Flags()})
+	statusz.Install(mux, programName, statusz.NewRegistry(effectiveVersion(buildInfo().GitVersion),
+		statusz.WithListedPaths([]string{"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/statusz"})))
+	o.Debugging.install(mux)
+	return mux
+}
+
+// configz answers with what the flags have decided, under the name of the program
+// as in every Kubernetes component. Options hold paths and names, never a secret.
+func configz(o *Options) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		body, err := json.Marshal(map[string]*Options{programName: o})
+		if err != nil {
+			http.Error(w, "encode the options: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		// A client that went away is no news.
+		_, _ = w.Write(body)
+	})
+}
+
+// MarshalJSON is for /configz: the configuration is of a type that has a JSON form.
+func (o LogOptions) MarshalJSON() ([]byte, error) { return json.Marshal(o.config) }
+
+// MarshalJSON is for /configz likewise.
+func (o MetricsOptions) MarshalJSON() ([]byte, error) {
+	return json.Marshal(o.config.MetricsConfiguration)
+}
+
+// effectiveVersion is what /statusz shows. The library cannot read the version of a
+// build without one.
+func effectiveVersion(text string) compatibility.EffectiveVersion {
+	binary, err := version.ParseSemantic(text)
+	if err != nil {
+		binary = version.MajorMinor(0, 0)
+	}
+	return compatibility.NewEffectiveVersion(binary, false, binary, binary)
+}
+
+// install adds profiles, if they are wanted.
+func (o *DebuggingOptions) install(mux *http.ServeMux) {
+	if !o.Profiling {
+		return
+	}
+	if o.ContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+}

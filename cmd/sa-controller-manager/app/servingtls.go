@@ -1,0 +1,135 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// follower keeps something right until ctx ends, and returns after that.
+type follower func(ctx context.Context)
+
+// forever makes a follower of what the library calls a controller. One worker is
+// all that those have, whatever they are told.
+func forever(runner interface {
+	Run(ctx context.Context, workers int)
+}) follower {
+	return func(ctx context.Context) { runner.Run(ctx, 1) }
+}
+
+// servingTLS is what the secure port agrees on with clients. Certificates and the
+// CA of clients are those of the moment of a handshake.
+type servingTLS struct {
+	config    *tls.Config
+	followers []follower
+}
+
+// newServingTLS reads all files once. clientCA is nil when no client is to be
+// asked for a certificate. A certificate that a client shows is not verified here:
+// that is for authentication, and one that is not valid is the same as none.
+func newServingTLS(o *SecureServingOptions, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
+	base, err := o.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if clientCA != nil {
+		base.ClientAuth = tls.RequestClientCert
+	}
+	cert, err := o.TLS.certificate(time.Now(), o.BindAddress)
+	if err != nil {
+		return nil, err
+	}
+	sni, err := o.TLS.sniCertificates()
+	if err != nil {
+		return nil, err
+	}
+	controller := dynamiccertificates.NewDynamicServingCertificateController(base, clientCA, cert, sni, nil)
+	s := &servingTLS{config: base.Clone()}
+	s.config.GetConfigForClient = controller.GetConfigForClient
+	if clientCA != nil {
+		clientCA.AddListener(controller) // the gate follows it
+	}
+	s.follow(controller, cert)
+	for _, c := range sni {
+		s.follow(controller, c)
+	}
+	if err := controller.RunOnce(); err != nil {
+		return nil, fmt.Errorf("use the serving certificate: %w", err)
+	}
+	s.followers = append(s.followers, func(ctx context.Context) { controller.Run(1, ctx.Done()) })
+	return s, nil
+}
+
+// follow has controller told of every change of a certificate.
+func (s *servingTLS) follow(controller *dynamiccertificates.DynamicServingCertificateController, cert dynamiccertificates.Notifier) {
+	cert.AddListener(controller)
+	if runner, ok := cert.(dynamiccertificates.ControllerRunner); ok {
+		s.followers = append(s.followers, forever(runner))
+	}
+}
+
+// tlsConfig is everything but certificates.
+func (o *SecureServingOptions) tlsConfig() (*tls.Config, error) {
+	ciphers, err := cliflag.TLSCipherSuites(o.TLS.CipherSuites)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cipher-suites: %w", err)
+	}
+	version, err := cliflag.TLSVersion(o.TLS.MinVersion)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-min-version: %w", err)
+	}
+	curves, err := cliflag.TLSCurvePreferences(o.TLS.CurvePreferences)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-curve-preferences: %w", err)
+	}
+	config := &tls.Config{
+		MinVersion:       version,
+		CipherSuites:     ciphers,
+		CurvePreferences: curves,
+		NextProtos:       []string{"h2", "http/1.1"},
+	}
+	if o.DisableHTTP2 {
+		config.NextProtos = []string{"http/1.1"}
+	}
+	return config, nil
+}
+
+// certificate is the given one, which is followed, or one of the process's own
+// making for bind.
+func (o *TLSOptions) certificate(now time.Time, bind net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
+	if o.CertFile != "" {
+		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert-file: %w", err)
+		}
+		return content, nil
+	}
+	if o.CertDir != "" {
+		return keptCertificate(now, bind, o.CertDir)
+	}
+	cert, key, err := selfMadeCertificate(now, bind)
+	if err != nil {
+		return nil, fmt.Errorf("make serving certificate: %w", err)
+	}
+	return dynamiccertificates.NewStaticCertKeyContent("self-made", cert, key)
+}
+
+func (o *TLSOptions) sniCertificates() ([]dynamiccertificates.SNICertKeyContentProvider, error) {
+	var contents []dynamiccertificates.SNICertKeyContentProvider
+	for _, named := range o.SNICertKeys {
+		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", named.CertFile, named.KeyFile, named.Names...)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-sni-cert-key: %w", err)
+		}
+		contents = append(contents, content)
+	}
+	return contents, nil
+}

@@ -43,7 +43,7 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	if err := probe.awaitOK(ctx, "/readyz", c.apiServer, c.etcd); err != nil {
 		return err
 	}
-	return c.awaitOwnNamespaces(ctx)
+	return c.awaitOwnObjects(ctx)
 }
 
 // StopAPIServer ends kube-apiserver in order and waits until it is gone.
@@ -122,6 +122,12 @@ func (c *Cluster) defaultAPIServerFlags() map[string][]string {
 		"tls-private-key-file": {c.path("kube-apiserver.key")},
 		"client-ca-file":       {c.path("client-ca.crt")},
 		"authorization-mode":   {"RBAC"},
+		// As kubeadm has them.
+		"requestheader-client-ca-file":       {c.ProxyCAFile()},
+		"requestheader-allowed-names":        {"front-proxy-client"},
+		"requestheader-username-headers":     {"X-Remote-User"},
+		"requestheader-group-headers":        {"X-Remote-Group"},
+		"requestheader-extra-headers-prefix": {"X-Remote-Extra-"},
 
 		// What the product replaces.
 		"disable-admission-plugins": {"ServiceAccount"},

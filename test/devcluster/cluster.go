@@ -26,8 +26,8 @@ type Cluster struct {
 
 	etcdPort, etcdPeerPort, apiServerPort int
 
-	servingCA, clientCA *authority
-	admin               *rest.Config
+	servingCA, clientCA, proxyCA *authority
+	admin                        *rest.Config
 
 	etcd, apiServer *process
 
@@ -125,6 +125,20 @@ func (c *Cluster) CAFile() string { return c.path("serving-ca.crt") }
 // certificates of Config and Identity.
 func (c *Cluster) ClientCAFile() string { return c.path("client-ca.crt") }
 
+// ProxyCAFile is the path of the PEM certificate that vouches for proxies which say
+// in headers who the client is.
+func (c *Cluster) ProxyCAFile() string { return c.path("front-proxy-ca.crt") }
+
+// ProxyConfig is that of such a proxy, which may speak for anybody to whoever trusts
+// ProxyCAFile.
+func (c *Cluster) ProxyConfig() (*rest.Config, error) {
+	certificate, err := c.proxyCA.client("front-proxy-client", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: certificate.cert, KeyData: certificate.key}}, nil
+}
+
 // SigningKeyFile is the path of the PEM private key whose tokens kube-apiserver
 // issues and accepts.
 func (c *Cluster) SigningKeyFile() string { return c.path("service-account.key") }
@@ -146,6 +160,9 @@ func (c *Cluster) writeFiles() error {
 	if c.clientCA, err = newAuthority("devcluster-client-ca"); err != nil {
 		return err
 	}
+	if c.proxyCA, err = newAuthority("devcluster-front-proxy-ca"); err != nil {
+		return err
+	}
 	serving, err := c.servingCA.server()
 	if err != nil {
 		return err
@@ -153,6 +170,7 @@ func (c *Cluster) writeFiles() error {
 	files := map[string][]byte{
 		c.CAFile():                   c.servingCA.pem(),
 		c.ClientCAFile():             c.clientCA.pem(),
+		c.ProxyCAFile():              c.proxyCA.pem(),
 		c.path("kube-apiserver.crt"): serving.cert,
 		c.path("kube-apiserver.key"): serving.key,
 	}
@@ -165,13 +183,17 @@ func (c *Cluster) writeFiles() error {
 	return err
 }
 
-// awaitOwnNamespaces waits for what kube-apiserver creates after it says that
-// it is ready.
-func (c *Cluster) awaitOwnNamespaces(ctx context.Context) error {
+// awaitOwnObjects waits for what kube-apiserver creates after it says that it is
+// ready.
+func (c *Cluster) awaitOwnObjects(ctx context.Context) error {
 	client, err := c.Client()
 	if err != nil {
 		return err
 	}
-	_, err = await.Namespaces(ctx, client, await.Named[*corev1.Namespace]("default", "kube-system"))
+	if _, err = await.Namespaces(ctx, client, await.Named[*corev1.Namespace]("default", "kube-system")); err != nil {
+		return err
+	}
+	// Managers look up there by which CAs to know clients.
+	_, err = await.ConfigMaps(ctx, client, "kube-system", await.Named[*corev1.ConfigMap]("extension-apiserver-authentication"))
 	return err
 }

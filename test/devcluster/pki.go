@@ -21,6 +21,31 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
+// Authority is a certificate authority for tests that need one of their own.
+type Authority struct{ authority *authority }
+
+// NewAuthority makes a certificate authority that nobody knows.
+func NewAuthority(name string) (*Authority, error) {
+	a, err := newAuthority(name)
+	return &Authority{a}, err
+}
+
+// Client issues a client certificate for the given user and groups; both results
+// are PEM.
+func (a *Authority) Client(user string, groups ...string) (cert, key []byte, err error) {
+	p, err := a.authority.client(user, groups)
+	return p.cert, p.key, err
+}
+
+// Server issues a serving certificate for one host; both results are PEM.
+func (a *Authority) Server(host string) (cert, key []byte, err error) {
+	template := newTemplate(pkix.Name{CommonName: host})
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.DNSNames = []string{host}
+	p, err := a.authority.issue(template)
+	return p.cert, p.key, err
+}
+
 // authority is a certificate authority that lives as long as its cluster.
 type authority struct {
 	cert *x509.Certificate

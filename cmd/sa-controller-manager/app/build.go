@@ -10,8 +10,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/freshness"
 	"sa-controller-manager/controllers/keyactivation"
 	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/rootca"
@@ -28,8 +30,15 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 		return nil, err
 	}
 	m := &manager{options: o, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)}
+	m.freshness = freshness.New(clock.RealClock{}, freshness.Limit)
+	config.Wrap(m.freshness.Wrap)
 	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
 		return nil, err
+	}
+	if o.Connection.UseServiceAccountCredentials {
+		if err := m.clients.useAccounts(config); err != nil {
+			return nil, err
+		}
 	}
 	if m.files, err = openFiles(&o.Keys, config); err != nil {
 		return nil, err
@@ -72,7 +81,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	}
 	loops := loop.NewMetrics(legacyregistry.MustRegister)
 	if set.Enabled(ServiceAccountController) {
-		m.accounts = serviceaccount.New(m.clients.main, m.view, m.options.Tokens.ServiceAccounts, loops)
+		m.accounts = serviceaccount.New(m.clients.of(ServiceAccountController), m.view, m.options.Tokens.ServiceAccounts, loops)
 		m.controllers = append(m.controllers, controller{ServiceAccountController, m.accounts.Run})
 	}
 	if set.Enabled(LegacyServiceAccountTokenCleaner) {

@@ -20,6 +20,7 @@ func (m *manager) readyChecks() []Check {
 	checks := []Check{
 		{Name: "permissions", Probe: m.preflight.Status},
 		{Name: "caches", Probe: func() (string, error) { return "", m.cachesReady() }},
+		{Name: "watches", Probe: func() (string, error) { return "", m.freshness.Check() }},
 	}
 	if m.activator != nil {
 		checks = append(checks, Check{Name: "signing-key", Probe: func() (string, error) { return m.activator.Status(), nil }})

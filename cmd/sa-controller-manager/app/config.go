@@ -45,6 +45,7 @@ func (o *ConnectionOptions) locate() (*rest.Config, error) {
 type clients struct {
 	main     kubernetes.Interface
 	election kubernetes.Interface
+	accounts map[string]kubernetes.Interface // by controller; see of
 }
 
 // newClients gives the election client no more time for a request than a renewal

@@ -22,6 +22,8 @@ type ConnectionOptions struct {
 	Burst int32
 	// ContentType of request and response bodies; empty is client-go's default.
 	ContentType string
+	// UseServiceAccountCredentials has controllers act as accounts of their own.
+	UseServiceAccountCredentials bool
 }
 
 func newConnectionOptions() ConnectionOptions {
@@ -49,8 +51,11 @@ func (o *ConnectionOptions) AddFlags(fs *pflag.FlagSet) {
 			"0 means client-go's own default of 10.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
 		"Content type of requests to the API server: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
+	fs.BoolVar(&o.UseServiceAccountCredentials, "use-service-account-credentials", o.UseServiceAccountCredentials,
+		"Let each controller write as a ServiceAccount of its own in kube-system, which is created if need be: service-account-controller and so on. "+
+			"The token controller, and all watches, stay with the identity of the process.")
 
-	setOrigin(fs, asKCM, "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
+	setOrigin(fs, asKCM, "use-service-account-credentials", "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
 	setOrigin(fs, asKCM+", where the default is 20", "kube-api-qps")
 }
 

@@ -17,6 +17,7 @@ import (
 	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/preflight"
 	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/freshness"
 	"sa-controller-manager/controllers/keyactivation"
 	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/rootca"
@@ -57,6 +58,7 @@ type manager struct {
 	preflight    *preflight.Watcher
 	controllers  []controller
 	watchdog     *leaderelection.HealthzAdaptor
+	freshness    *freshness.Tracker
 	server       *Server
 }
 

@@ -34,7 +34,7 @@ type servingTLS struct {
 
 // newServingTLS reads all files once. clientCA is nil when no client is to be
 // asked for a certificate. A certificate that a client shows is not verified here:
-// that is for authentication, and one that is not valid is the same as none.
+// that is for authentication, which answers one that is not valid with 401.
 func newServingTLS(o *SecureServingOptions, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
 	base, err := o.tlsConfig()
 	if err != nil {

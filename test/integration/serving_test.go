@@ -1,0 +1,402 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// protectedPaths are all that the secure port serves and that needs permission.
+var protectedPaths = []string{
+	"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz",
+	"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/readyz/caches", "/livez/leader-election",
+}
+
+// openPaths are those that kubelets probe.
+var openPaths = []string{"/healthz", "/livez", "/readyz"}
+
+// TestWhoMayRead asks every path with no, wrong and right credentials.
+func TestWhoMayRead(t *testing.T) {
+	c := sharedControlPlane(t)
+	m := c.manage(t, "--token-secrets=manual")
+	m.faulty = true // upstream's filter logs every 401 as an error
+	reader := c.metricsReader(t, append(protectedPaths, openPaths...)...)
+	cases := map[string]struct {
+		reason             string
+		config             *rest.Config
+		protected, allowed int
+	}{
+		"Nobody":        {reason: "probes carry no credentials", config: &rest.Config{}, protected: 403, allowed: 200},
+		"WrongToken":    {config: &rest.Config{BearerToken: "no.such.token"}, protected: 401, allowed: 401},
+		"StrangersCert": {reason: "wrong credentials are worse than none, as in KCM", config: strangersCertificate(t), protected: 401, allowed: 401},
+		"NoPermission":  {config: c.identity(t, "serving-nobody"), protected: 403, allowed: 200},
+		"Token":         {reason: "as Prometheus in the cluster has", config: c.scraperToken(t, "serving-scraper"), protected: 200, allowed: 200},
+		"Certificate":   {config: reader, protected: 200, allowed: 200},
+		"Masters":       {config: c.Config(), protected: 200, allowed: 200},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range protectedPaths {
+				if got := ask(t, m.URL(), path, tc.config); got.status != tc.protected {
+					t.Errorf("%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, tc.protected, got.body)
+				}
+			}
+			for _, path := range openPaths {
+				if got := ask(t, m.URL(), path, tc.config); got.status != tc.allowed {
+					t.Errorf("%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, tc.allowed, got.body)
+				}
+			}
+		})
+	}
+	t.Run("NoSuchPath", func(t *testing.T) {
+		if got := ask(t, m.URL(), "/debug/flags/v", c.Config()); got.status != http.StatusNotFound {
+			t.Errorf("/debug/flags/v answers %d, want 404: a level above 7 logs tokens", got.status)
+		}
+	})
+}
+
+// TestRefusalsAreThoseOfKubeControllerManager compares the answers of the two, word
+// for word, beside the same kube-apiserver.
+func TestRefusalsAreThoseOfKubeControllerManager(t *testing.T) {
+	c := sharedControlPlane(t)
+	delegated := []string{
+		"--authentication-kubeconfig=" + c.Kubeconfig(), "--authorization-kubeconfig=" + c.Kubeconfig(),
+		"--client-ca-file=" + c.ClientCAFile(),
+	}
+	alone := []string{"--authentication-kubeconfig=", "--authorization-kubeconfig=", "--client-ca-file="}
+	for name, flags := range map[string][]string{"Delegated": delegated, "WithoutKubeconfig": alone} {
+		t.Run(name, func(t *testing.T) {
+			// Without controllers the two do not work on the same objects.
+			mine := c.manage(t, append([]string{"--controllers=-*"}, flags...)...)
+			mine.faulty = true // upstream's filter logs every 401 as an error
+			theirs, err := c.StartKubeControllerManager(append([]string{"--controllers=bootstrap-signer-controller"}, flags...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if _, err := theirs.Stop(); err != nil {
+					t.Errorf("stop kube-controller-manager: %v", err)
+				}
+			})
+			if err := theirs.Ready(limited(t)); err != nil {
+				t.Fatal(err)
+			}
+			callers := map[string]*rest.Config{
+				"nobody": {}, "wrong token": {BearerToken: "no.such.token"},
+				"no permission": c.identity(t, "serving-compared"), "master": c.Config(),
+			}
+			for who, config := range callers {
+				for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/healthz", "/nothing"} {
+					want, got := ask(t, theirs.URL(), path, config), ask(t, mine.URL(), path, config)
+					if want.status == http.StatusOK {
+						want.body, got.body = "", "" // what is told differs
+					}
+					if path == "/nothing" && want.status == http.StatusNotFound {
+						want.body, got.body = "", "" // theirs lists paths
+					}
+					if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+						t.Errorf("%s of %s (-kube-controller-manager +ours):\n%s", path, who, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestCAOfClientsIsLookedUp covers a start without --client-ca-file: the CA is in
+// the ConfigMap that kube-apiserver keeps.
+func TestCAOfClientsIsLookedUp(t *testing.T) {
+	c := sharedControlPlane(t)
+	m := c.manage(t, "--controllers=-*", "--client-ca-file=")
+	poll(t, "the CA of clients is known", func() error {
+		if got := ask(t, m.URL(), "/metrics", c.Config()); got.status != http.StatusOK {
+			return fmt.Errorf("%d: %s", got.status, got.body)
+		}
+		return nil
+	})
+	skipped := c.manage(t, "--controllers=-*", "--client-ca-file=", "--authentication-skip-lookup")
+	if got := ask(t, skipped.URL(), "/metrics", c.Config()); got.status != http.StatusForbidden {
+		t.Errorf("with --authentication-skip-lookup a certificate gets %d, want 403", got.status)
+	}
+	if got := ask(t, skipped.URL(), "/metrics", c.scraperToken(t, "serving-skipped")); got.status != http.StatusOK {
+		t.Errorf("with --authentication-skip-lookup a token gets %d, want 200", got.status)
+	}
+}
+
+// TestProxySpeaksForOthers covers what an aggregating proxy says in headers, by the CA
+// of a file and by that of the ConfigMap.
+func TestProxySpeaksForOthers(t *testing.T) {
+	c := sharedControlPlane(t)
+	proxy, err := c.ProxyConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	speak := func(user string) *rest.Config {
+		config := rest.CopyConfig(proxy)
+		config.Impersonate.UserName = user // see request
+		return config
+	}
+	c.metricsReader(t, "/metrics")
+	for name, flag := range map[string]string{
+		"File":      "--requestheader-client-ca-file=" + c.ProxyCAFile(),
+		"ConfigMap": "--requestheader-client-ca-file=",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := c.manage(t, "--controllers=-*", flag)
+			m.faulty = true // upstream's filter logs every 401 as an error
+			poll(t, "the proxy is believed", func() error {
+				if got := ask(t, m.URL(), "/metrics", speak(readerName)); got.status != http.StatusOK {
+					return fmt.Errorf("%d: %s", got.status, got.body)
+				}
+				return nil
+			})
+			if got := ask(t, m.URL(), "/metrics", speak("nobody-in-particular")); got.status != http.StatusForbidden {
+				t.Errorf("the proxy gets %d for somebody without permission, want 403", got.status)
+			}
+			client := c.identity(t, "serving-no-proxy")
+			client.Impersonate.UserName = readerName
+			if got := ask(t, m.URL(), "/metrics", client); got.status != http.StatusForbidden {
+				t.Errorf("a client that is no proxy gets %d for what it says in headers, want 403", got.status)
+			}
+		})
+	}
+}
+
+// TestHealthNeedsNoAPIServer covers probes and system:masters while kube-apiserver
+// is away, from the start on.
+func TestHealthNeedsNoAPIServer(t *testing.T) {
+	c := ownControlPlane(t, devcluster.Options{})
+	c.hangUp()
+	if err := c.KillAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	m := c.start(t, "--client-ca-file="+c.ClientCAFile())
+	m.faulty = true
+	poll(t, "it serves", func() error {
+		_, err := request(t.Context(), m.URL(), "/healthz", &rest.Config{})
+		return err
+	})
+	before := time.Now()
+	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 503} {
+		if got := ask(t, m.URL(), path, &rest.Config{}); got.status != want {
+			t.Errorf("%s answers %d, want %d: %s", path, got.status, want, got.body)
+		}
+	}
+	if took := time.Since(before); took > time.Second {
+		t.Errorf("health took %v", took)
+	}
+	if got := ask(t, m.URL(), "/metrics", c.Config()); got.status != http.StatusOK {
+		t.Errorf("system:masters gets %d of /metrics, want 200: nobody has to be asked", got.status)
+	}
+	if err := c.StartAPIServer(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	m.awaitReady(t)
+}
+
+// TestCertificateFilesChangeWhileServing replaces the serving certificate, one by
+// name, and one that is broken.
+func TestCertificateFilesChangeWhileServing(t *testing.T) {
+	c := sharedControlPlane(t)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	writeServing(t, file("a.crt"), file("a.key"), "first.example")
+	writeServing(t, file("sni.crt"), file("sni.key"), "sni.example")
+	m := c.manage(t, "--controllers=-*",
+		"--tls-cert-file="+file("a.crt"), "--tls-private-key-file="+file("a.key"),
+		"--tls-sni-cert-key="+file("sni.crt")+","+file("sni.key"))
+	shows := func(server, want string) func() error {
+		return func() error {
+			if got := shown(t, m.URL(), server); got != want {
+				return fmt.Errorf("it shows the certificate of %s, want %s", got, want)
+			}
+			return nil
+		}
+	}
+	poll(t, "at start", shows("", "first.example"))
+	poll(t, "by name", shows("sni.example", "sni.example"))
+	writeServing(t, file("a.crt"), file("a.key"), "second.example")
+	poll(t, "after a change", shows("", "second.example"))
+	if err := os.WriteFile(file("a.crt"), []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeServing(t, file("sni.crt"), file("sni.key"), "other.example")
+	poll(t, "the other one changes", shows("other.example", "other.example"))
+	poll(t, "a broken one is not taken", shows("", "second.example"))
+	m.faulty = true
+}
+
+// answer is what a caller sees.
+type answer struct {
+	status int
+	body   string
+}
+
+// ask gets a path as somebody.
+func ask(t *testing.T, url, path string, as *rest.Config) answer {
+	t.Helper()
+	got, err := request(t.Context(), url, path, as)
+	if err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+	return got
+}
+
+func request(ctx context.Context, url, path string, as *rest.Config) (answer, error) {
+	config := rest.CopyConfig(as)
+	config.TLSClientConfig.CAData, config.TLSClientConfig.Insecure = nil, true
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return answer{}, err
+	}
+	// A connection of its own, so that nothing of the caller before is left.
+	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, http.NoBody)
+	if err != nil {
+		return answer{}, err
+	}
+	if as.Impersonate.UserName != "" {
+		r.Header.Set("X-Remote-User", as.Impersonate.UserName)
+	}
+	if as.BearerToken != "" {
+		r.Header.Set("Authorization", "Bearer "+as.BearerToken)
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, string(body)}, err
+}
+
+func (c *controlPlane) identity(t *testing.T, user string) *rest.Config {
+	t.Helper()
+	_, config, err := c.Identity(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// metricsReader is a user who may get the paths.
+func (c *controlPlane) metricsReader(t *testing.T, paths ...string) *rest.Config {
+	t.Helper()
+	c.allow(t, readerName, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: readerName}, paths...)
+	return c.identity(t, readerName)
+}
+
+// readerName is the user of metricsReader.
+const readerName = "serving-reader"
+
+// scraperToken is a bound token of an account that may get the protected paths.
+func (c *controlPlane) scraperToken(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	namespace := c.namespace(t)
+	c.createAccount(t, namespace, name)
+	c.allow(t, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, append(protectedPaths, openPaths...)...)
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rest.Config{BearerToken: token.Status.Token}
+}
+
+// allow lets a subject get paths, until the test ends.
+func (c *controlPlane) allow(t *testing.T, name string, subject rbacv1.Subject, paths ...string) {
+	t.Helper()
+	roles, bindings := c.client.RbacV1().ClusterRoles(), c.client.RbacV1().ClusterRoleBindings()
+	_, err := roles.Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: paths}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{subject},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := cleanupContext(t)
+		if err := errors.Join(bindings.Delete(ctx, name, metav1.DeleteOptions{}), roles.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			t.Errorf("delete the role of %s: %v", name, err)
+		}
+	})
+}
+
+// strangersCertificate is one of a CA that nobody knows, for a master.
+func strangersCertificate(t *testing.T) *rest.Config {
+	t.Helper()
+	ca, err := devcluster.NewAuthority("strangers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Client("stranger", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}
+}
+
+// writeServing writes a certificate for one host and its key, the key first: what is
+// read in between does not match, and is not taken.
+func writeServing(t *testing.T, certFile, keyFile, host string) {
+	t.Helper()
+	ca, err := devcluster.NewAuthority("serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Server(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{keyFile: key, certFile: cert} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shown is the name in the certificate that a client gets to see who asks for a
+// server of that name, or for none.
+func shown(t *testing.T, url, server string) string {
+	t.Helper()
+	var leaf *x509.Certificate
+	dialer := tls.Dialer{Config: &tls.Config{
+		ServerName:         server,
+		InsecureSkipVerify: true, //nolint:gosec // it is the certificate that is looked at
+		VerifyConnection:   func(state tls.ConnectionState) error { leaf = state.PeerCertificates[0]; return nil },
+	}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	return leaf.DNSNames[0]
+}

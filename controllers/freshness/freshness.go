@@ -5,9 +5,12 @@
 // on an old picture of the cluster can say so.
 //
 // A Tracker wraps the transport of a client and notes when each watch was last
-// heard of. kube-apiserver's watch cache sends every watch a bookmark about each
-// minute (k8s.io/apiserver/pkg/storage/cacher), so a healthy watch is never silent
-// for long, however little happens. Bodies pass through unread and uncopied.
+// heard of. kube-apiserver's watch cache sends a watch a bookmark about each minute
+// (k8s.io/apiserver/pkg/storage/cacher), so a healthy one is not silent for long,
+// however little happens. It begins to do so when its picture is newer than that
+// which the watch began with: with kubeadm's etcd that is at once, with etcd's
+// defaults after ten minutes or the first event. Bodies pass through unread and
+// uncopied.
 //
 // Lifecycle: a Tracker knows a watch from its first answer until the context of the
 // request ends, which for an informer is when it stops. In between it remembers the
@@ -33,14 +36,18 @@ import (
 )
 
 const (
-	// Limit is how long a watch that gets bookmarks may be silent: two of them may be
-	// lost or late.
+	// Limit is how long a watch may be silent that gets bookmarks: two of them may be
+	// late.
 	Limit = 3 * time.Minute
 
-	// longLimit is for a watch that may not get any: a kube-apiserver without watch
-	// cache sends none. Such a watch at least ends, within the ten minutes that
-	// client-go asks for (tools/cache/reflector.go), and the next one begins.
+	// longLimit is for a watch that gets none, or none yet. It at least ends, within
+	// the ten minutes that client-go asks for (tools/cache/reflector.go), and the next
+	// one begins.
 	longLimit = 12 * time.Minute
+
+	// settling is how long the first list may come through a watch. What comes later is
+	// an event or a bookmark, and bookmarks follow.
+	settling = 50 * time.Second
 )
 
 // Tracker knows the watches of a client. Its zero value is of no use; see New.
@@ -54,10 +61,20 @@ type Tracker struct {
 
 // heard is what is known of the watch of one resource with one selector.
 type heard struct {
-	last      time.Time
-	bookmarks bool
+	// began is when its present stream did, last when something last came.
+	began, last time.Time
+	// cached is whether it is served by a watch cache, which is what sends bookmarks.
+	cached bool
 	// stop ends what awaits the end of the informer.
 	stop func() bool
+}
+
+// limit is how long it may be silent.
+func (h *heard) limit(short time.Duration) time.Duration {
+	if h.cached && h.last.Sub(h.began) >= settling {
+		return short
+	}
+	return longLimit
 }
 
 // New returns a Tracker that takes a watch which gets bookmarks for silent after
@@ -78,11 +95,7 @@ func (t *Tracker) Check() error {
 	now := t.clock.Now()
 	var silent []string
 	for name, w := range t.watches {
-		limit := longLimit
-		if w.bookmarks {
-			limit = t.limit
-		}
-		if silence := now.Sub(w.last); silence > limit {
+		if silence := now.Sub(w.last); silence > w.limit(t.limit) {
 			silent = append(silent, fmt.Sprintf("%s for %v", name, silence.Round(time.Second)))
 		}
 	}
@@ -97,10 +110,8 @@ func (t *Tracker) Check() error {
 func (t *Tracker) begin(request *http.Request) string {
 	query := request.URL.Query()
 	name := strings.TrimPrefix(strings.TrimPrefix(request.URL.Path, "/apis/"), "/api/")
-	for _, selector := range []string{query.Get("fieldSelector"), query.Get("labelSelector")} {
-		if selector != "" {
-			name += " (" + selector + ")"
-		}
+	if selector := query.Get("fieldSelector") + query.Get("labelSelector"); selector != "" {
+		name += " (" + selector + ")"
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,10 +122,10 @@ func (t *Tracker) begin(request *http.Request) string {
 	} else {
 		w.stop()
 	}
-	w.last = t.clock.Now()
-	// Only a watch cache can send the first list as events, and one that does has
-	// bookmarks, too.
-	w.bookmarks = w.bookmarks || query.Get("sendInitialEvents") == "true"
+	w.began = t.clock.Now()
+	w.last = w.began
+	// Only a watch cache can send the first list as events; later watches ask for none.
+	w.cached = w.cached || query.Get("sendInitialEvents") == "true"
 	w.stop = context.AfterFunc(request.Context(), func() { t.forget(name, w) })
 	return name
 }

@@ -12,8 +12,9 @@ import (
 var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
 
 // cutOff is what client-go logs for a request whose answer is on its way when the
-// manager ends.
-var cutOff = regexp.MustCompile(`request\.go:.*"Unexpected error when reading response body" err="context canceled"`)
+// manager ends, and for a list of it that has not come by then.
+var cutOff = regexp.MustCompile(`request\.go:.*"Unexpected error when reading response body" err="context canceled"|` +
+	`shared_informer\.go:.*"Unable to sync caches"`)
 
 func (m *manager) examineLog(t *testing.T) {
 	t.Helper()

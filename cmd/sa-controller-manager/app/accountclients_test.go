@@ -17,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -37,7 +38,7 @@ func (a *apiDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	var answer any = &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}}
+	var answer runtime.Object = &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}}
 	if strings.HasSuffix(r.URL.Path, "/token") {
 		hour := int64(3600)
 		answer = &authenticationv1.TokenRequest{
@@ -47,7 +48,9 @@ func (a *apiDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	}
-	_ = json.NewEncoder(w).Encode(answer) // a client that went away is no news
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		panic(err)
+	}
 }
 
 func (a *apiDouble) taken() []string {

@@ -35,6 +35,8 @@ type foreignGroup struct{ of, values, switches string }
 
 // foreignGroups has the groups of KCM's --help, except that its generic flags are
 // told apart.
+//
+//nolint:funlen // it is a table
 func foreignGroups() []foreignGroup {
 	return []foreignGroup{
 		{of: "cloud providers and nodes",

@@ -59,10 +59,10 @@ func configz(o *Options) http.Handler {
 }
 
 // MarshalJSON is for /configz: the configuration is of a type that has a JSON form.
-func (o LogOptions) MarshalJSON() ([]byte, error) { return json.Marshal(o.config) }
+func (o *LogOptions) MarshalJSON() ([]byte, error) { return json.Marshal(o.config) }
 
 // MarshalJSON is for /configz likewise.
-func (o MetricsOptions) MarshalJSON() ([]byte, error) {
+func (o *MetricsOptions) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o.config.MetricsConfiguration)
 }
 

@@ -102,7 +102,7 @@ Three things to try:
        %[2]s -n trial get secret
 
   3. What the manager counts and whether it is well:
-       curl --insecure %[3]s/metrics
+       %[2]s --server=%[3]s --insecure-skip-tls-verify get --raw /metrics
        curl --insecure '%[3]s/readyz?verbose'
 
 `

@@ -88,7 +88,7 @@ func TestSilence(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				request := httptest.NewRequestWithContext(ctx, max(tc.method, http.MethodGet), tc.url, http.NoBody)
-				response, err := tracker.Wrap(backend).RoundTrip(request)
+				response, err := tracker.Wrap(backend).RoundTrip(request) //nolint:bodyclose // it is, if there is one
 				if err == nil {
 					defer response.Body.Close()
 					go func() { _, _ = io.Copy(io.Discard, response.Body) }()

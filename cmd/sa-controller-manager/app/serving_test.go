@@ -19,7 +19,7 @@ import (
 
 // serve runs a server on a free port of the loopback address until stop is
 // called, which waits for it.
-func serve(t *testing.T, live []Check) (server *Server, stop func()) {
+func serve(t *testing.T, live []Check, changes ...func(*Options)) (server *Server, stop func()) {
 	t.Helper()
 	loopback := net.IPv4(127, 0, 0, 1)
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), "0"))
@@ -28,6 +28,9 @@ func serve(t *testing.T, live []Check) (server *Server, stop func()) {
 	}
 	o := NewOptions()
 	o.SecureServing.BindAddress = loopback
+	for _, change := range changes {
+		change(o)
+	}
 	server, err = newServer(listener, o, live, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +116,83 @@ func TestServerRefusesOldTLS(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.1 got %v, want a refused protocol version", err)
+	}
+}
+
+// Nobody can be asked here, so what is not always allowed is refused. The tests on a
+// real kube-apiserver have the rest.
+func TestWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		allow  []string
+		want   map[string]int
+	}{
+		"Default": {
+			reason: "probes carry no credentials; whole paths only, as in KCM",
+			want: map[string]int{
+				"/healthz": 200, "/livez": 200, "/readyz": 200, "/livez/ping": 403, "/healthz/": 403, "/livez/../metrics": 403,
+				"/metrics": 403, "/metrics/slis": 403, "/configz": 403, "/flagz": 403, "/statusz": 403, "/": 403, "/debug/pprof/": 403,
+			},
+		},
+		"Metrics": {allow: []string{"/metrics"}, want: map[string]int{"/metrics": 200, "/metrics/slis": 403, "/healthz": 403}},
+		"All": {
+			allow: []string{"/*"},
+			want: map[string]int{
+				"/livez/ping": 200, "/metrics": 200, "/metrics/slis": 200, "/configz": 200, "/flagz": 200, "/statusz": 200,
+				"/debug/pprof/": 200, "/debug/flags/v": 404, "/nothing": 404,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, _ := serve(t, []Check{passing("ping", "")}, func(o *Options) {
+				if tc.allow != nil {
+					o.Authorization.AlwaysAllowPaths = tc.allow
+				}
+			})
+			c := client(t, func(*http.Transport) {})
+			for path, want := range tc.want {
+				if got := get(t, c, urlOf(server, path)); got.status != want {
+					t.Errorf("%s\n%s answers %d, want %d: %s", tc.reason, path, got.status, want, got.body)
+				}
+			}
+		})
+	}
+}
+
+func TestProfilingTurnedOff(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, nil, func(o *Options) {
+		o.Debugging.Profiling, o.Authorization.AlwaysAllowPaths = false, []string{"*"}
+	})
+	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/debug/pprof/heap")); got.status != http.StatusNotFound {
+		t.Errorf("status %d, want 404", got.status)
+	}
+}
+
+func TestServerWithoutHTTP2(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, nil, func(o *Options) { o.SecureServing.DisableHTTP2 = true })
+	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")); got.proto != "HTTP/1.1" {
+		t.Errorf("it speaks %s", got.proto)
+	}
+}
+
+func TestKeptCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	read := func() string {
+		content, err := (&TLSOptions{CertDir: dir}).certificate(time.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, _ := content.CurrentCertKeyContent()
+		return string(cert)
+	}
+	if first := read(); first == "" || read() != first {
+		t.Error("the certificate of the first start is not found again")
 	}
 }
 

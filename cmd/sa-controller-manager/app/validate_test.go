@@ -52,6 +52,40 @@ func TestValidate(t *testing.T) {
 			change: func(o *Options) { o.Generic.MinResyncPeriod = -time.Second },
 			want:   []string{"--min-resync-period -1s must not be negative"},
 		},
+		"CertificateWithoutKey": {
+			change: func(o *Options) { o.SecureServing.TLS.CertFile = "a.crt" },
+			want:   []string{`--tls-cert-file "a.crt" must go together with --tls-private-key-file`},
+		},
+		"TLS": {
+			change: func(o *Options) {
+				o.SecureServing.TLS.CipherSuites, o.SecureServing.TLS.MinVersion = []string{"ROT13"}, "VersionTLS99"
+				o.SecureServing.TLS.CurvePreferences, o.SecureServing.HTTP2MaxStreams = []int32{1}, -1
+			},
+			want: []string{
+				"--http2-max-streams-per-connection -1 must not be negative",
+				`--tls-cipher-suites "ROT13" must be names of ciphers: Cipher suite ROT13 not supported or doesn't exist`,
+				`--tls-min-version "VersionTLS99" must be one of "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"`,
+				"--tls-curve-preferences [1] must be numbers of key exchanges: curve preference 1 is not supported by the current Go version",
+			},
+		},
+		"Authentication": {
+			change: func(o *Options) {
+				o.Authentication.CacheTTL = -time.Second
+				o.Authentication.RequestHeader.UIDHeaders, o.Authentication.RequestHeader.GroupHeaders = []string{"X-Uid"}, []string{"a", " "}
+			},
+			want: []string{
+				"--authentication-token-webhook-cache-ttl -1s must not be negative",
+				`--requestheader-group-headers "a, " must not have an empty entry`,
+				`--requestheader-uid-headers "X-Uid" must have X-Remote-Uid among them`,
+			},
+		},
+		"Authorization": {
+			change: func(o *Options) { o.Authorization.AllowCacheTTL, o.Authorization.DenyCacheTTL = -1, -1 },
+			want: []string{
+				"--authorization-webhook-cache-authorized-ttl -1ns must not be negative",
+				"--authorization-webhook-cache-unauthorized-ttl -1ns must not be negative",
+			},
+		},
 		"NoResync": {
 			change: func(o *Options) { o.Generic.MinResyncPeriod = 0 },
 		},

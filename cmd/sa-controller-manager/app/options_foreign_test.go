@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 func TestForeignFlags(t *testing.T) {
@@ -87,6 +88,11 @@ func TestForeignFlagsAreSound(t *testing.T) {
 
 // It sets up logging, so it is not parallel.
 func TestForeignFlagsDoNotKeepItFromStarting(t *testing.T) {
+	t.Cleanup(func() {
+		if err := logsapi.ResetForTest(nil); err != nil {
+			t.Error(err)
+		}
+	})
 	started := false
 	got := commandWith(t.Context(), func(context.Context, *Options) error {
 		started = true

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 )
 
@@ -188,6 +189,10 @@ func TestKeptCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// It ends at once, and with it what it has begun when it was made.
+		ended, end := context.WithCancel(t.Context())
+		end()
+		content.(dynamiccertificates.ControllerRunner).Run(ended, 1)
 		cert, _ := content.CurrentCertKeyContent()
 		return string(cert)
 	}

@@ -89,6 +89,25 @@ func (m *manager) stop(t *testing.T) {
 	m.examineLog(t)
 }
 
+// ended awaits that the manager ends by itself with the given exit code.
+func (m *manager) ended(t *testing.T, code int) {
+	t.Helper()
+	m.stopped = true
+	select {
+	case <-m.Done():
+	case <-limited(t).Done():
+		t.Error("the manager does not end")
+	}
+	exit, err := m.Stop()
+	if err != nil {
+		t.Errorf("end the manager: %v", err)
+	}
+	if exit.Code != code {
+		t.Errorf("the manager ended with code %d, want %d", exit.Code, code)
+	}
+	m.examineLog(t)
+}
+
 // kill ends the manager as a power cut would.
 func (m *manager) kill(t *testing.T) {
 	t.Helper()

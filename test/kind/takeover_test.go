@@ -31,12 +31,12 @@ func TestTakeover(t *testing.T) {
 	c := create(t, stock(t, 1))
 	worker := c.name + "-worker"
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	usual := c.outageOfAnEdit(t)
+	t.Logf("an edit of its manifest takes kube-apiserver away for %v", usual)
 	before := map[string]string{}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 		before[name] = c.readManifest(t, name)
 	}
-	usual := c.outageOfAnEdit(t)
-	t.Logf("an edit of its manifest takes kube-apiserver away for %v", usual)
 	untouched := c.versions(t)
 
 	took := c.underTraffic(t, "during-takeover", func() {

@@ -19,12 +19,12 @@ import (
 // --use-service-account-credentials, under KCM's names
 // (cmd/kube-controller-manager/app/core.go). kube-apiserver's bootstrap policy has a
 // role for each. The token controller acts as the process, as in KCM: its account
-// could have no token without it.
+// could have no token without it. So does the legacy token cleaner, because it looks at
+// Pods and Secrets before it acts, which upstream's role for it does not permit.
 func controllerAccounts() map[string]string {
 	return map[string]string{
-		ServiceAccountController:         "service-account-controller",
-		RootCACertificatePublisher:       "root-ca-cert-publisher",
-		LegacyServiceAccountTokenCleaner: "legacy-service-account-token-cleaner",
+		ServiceAccountController:   "service-account-controller",
+		RootCACertificatePublisher: "root-ca-cert-publisher",
 	}
 }
 

@@ -43,7 +43,7 @@ func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *loop
 		return
 	}
 	publisher := rootca.NewPublisher(rootca.PublisherConfig{
-		Client:   m.clients.main,
+		Client:   m.clients.of(RootCACertificatePublisher),
 		View:     m.view,
 		Source:   m.rootCA,
 		Recorder: m.recorder,

@@ -84,8 +84,6 @@ func foreignGroups() []foreignGroup {
 			values: "concurrent-job-syncs"},
 		{of: "cronjob-controller",
 			values: "concurrent-cron-job-syncs"},
-		{of: "legacy-serviceaccount-token-cleaner-controller",
-			values: "legacy-service-account-token-clean-up-period"},
 		{of: "namespace-controller",
 			values: "concurrent-namespace-syncs namespace-sync-period"},
 		{of: "node-ipam-controller",

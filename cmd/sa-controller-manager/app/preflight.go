@@ -6,6 +6,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"sa-controller-manager/admission"
@@ -27,6 +28,9 @@ func (m *manager) needs() (preflight.Needs, error) {
 		LeaseNamespace:   o.LeaderElection.ResourceNamespace,
 		LeaseName:        o.LeaderElection.ResourceName,
 	}
+	if o.Connection.UseServiceAccountCredentials {
+		needs.ControllerAccounts = slices.Sorted(maps.Values(controllerAccounts()))
+	}
 	for _, part := range []struct {
 		part preflight.Part
 		runs bool
@@ -37,6 +41,7 @@ func (m *manager) needs() (preflight.Needs, error) {
 		{preflight.LegacyTokenCleaner, set.Enabled(LegacyServiceAccountTokenCleaner)},
 		{preflight.Webhook, o.Webhook.Port != 0},
 		{preflight.LeaderElection, o.LeaderElection.LeaderElect},
+		{preflight.SecureServing, o.delegatesAsItself()},
 	} {
 		if part.runs {
 			needs.Parts = append(needs.Parts, part.part)
@@ -49,6 +54,13 @@ func (m *manager) needs() (preflight.Needs, error) {
 	needs.Exclude = len(o.Webhook.ExcludedNamespaces) > 0
 	needs.Register = o.Webhook.Registration != RegistrationNone
 	return m.pluginNeeds(needs)
+}
+
+// delegatesAsItself tells whether the secure port asks with the identity of the process
+// who its clients are.
+func (o *Options) delegatesAsItself() bool {
+	own := o.Connection.Kubeconfig
+	return o.SecureServing.SecurePort != 0 && o.Authentication.Kubeconfig == own && o.Authorization.Kubeconfig == own
 }
 
 // pluginNeeds adds what the admission plugins ask for.

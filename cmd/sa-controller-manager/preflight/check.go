@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,8 +112,9 @@ func (a Access) spec() authorizationv1.SelfSubjectAccessReviewSpec {
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: a.Verb, Path: a.Path},
 		}
 	}
+	resource, subresource, _ := strings.Cut(a.Resource, "/")
 	return authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Verb: a.Verb, Group: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name,
+		Verb: a.Verb, Group: a.Group, Resource: resource, Subresource: subresource, Namespace: a.Namespace, Name: a.Name,
 	}}
 }
 

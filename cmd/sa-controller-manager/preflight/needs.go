@@ -21,11 +21,12 @@ const (
 	LegacyTokenCleaner Part = "legacy-token-cleaner" //nolint:gosec // the name of a controller
 	Webhook            Part = "webhook"
 	LeaderElection     Part = "leader-election"
+	SecureServing      Part = "secure-serving"
 )
 
 // Parts lists them all.
 func Parts() []Part {
-	return []Part{Common, ServiceAccount, Token, RootCA, LegacyTokenCleaner, Webhook, LeaderElection}
+	return []Part{Common, ServiceAccount, Token, RootCA, LegacyTokenCleaner, Webhook, LeaderElection, SecureServing}
 }
 
 // Needs is what the flags make of the table.
@@ -50,12 +51,16 @@ type Needs struct {
 	// NamespaceLifecycle and DenyEscalatingExec are the admission plugins.
 	NamespaceLifecycle, DenyEscalatingExec bool
 
+	// ControllerAccounts is --use-service-account-credentials. No file grants what it
+	// takes: whoever may ask for tokens in kube-system can be anybody there.
+	ControllerAccounts []string
+
 	// LeaseNamespace and LeaseName are those of --leader-elect-resource-*.
 	LeaseNamespace, LeaseName string
 }
 
-// Everything is every part with every flag that needs more, which is what the files
-// below manifests/permissions grant.
+// Everything is every part with every flag that needs more but ControllerAccounts, which
+// is what the files below manifests/permissions grant.
 func Everything() Needs {
 	return Needs{
 		Parts:              Parts(),

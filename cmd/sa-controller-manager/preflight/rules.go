@@ -38,7 +38,7 @@ const (
 func Rules(n Needs) []Rule {
 	all := slices.Concat(
 		[]Rule{{Part: Common, Verbs: verbs("create"), Group: "events.k8s.io", Resource: "events"}},
-		controllerRules(n), webhookRules(n), leaderElectionRules(n))
+		accountRules(n), controllerRules(n), webhookRules(n), leaderElectionRules(n), servingRules())
 	return slices.DeleteFunc(all, func(r Rule) bool { return !n.has(r.Part) || len(r.Verbs) == 0 })
 }
 
@@ -92,6 +92,27 @@ func leaderElectionRules(n Needs) []Rule {
 		{Part: LeaderElection, Verbs: verbs("create"), Group: leasesGroup, Resource: "leases", Namespace: n.LeaseNamespace},
 		{Part: LeaderElection, Verbs: verbs("get", "update"), Group: leasesGroup, Resource: "leases", Namespace: n.LeaseNamespace, Name: n.LeaseName},
 	}
+}
+
+// servingRules are those of delegated authentication and authorization.
+func servingRules() []Rule {
+	return []Rule{
+		{Part: SecureServing, Verbs: verbs("create"), Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Part: SecureServing, Verbs: verbs("create"), Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
+		{Part: SecureServing, Verbs: verbs("get", "list", "watch"), Resource: configMaps, Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"},
+	}
+}
+
+// accountRules are for controllers that act as accounts of their own.
+func accountRules(n Needs) []Rule {
+	if len(n.ControllerAccounts) == 0 {
+		return nil
+	}
+	rules := []Rule{{Part: Common, Verbs: verbs("get", "create"), Resource: accounts, Namespace: metav1.NamespaceSystem}}
+	for _, account := range n.ControllerAccounts {
+		rules = append(rules, Rule{Part: Common, Verbs: verbs("create"), Resource: accounts + "/token", Namespace: metav1.NamespaceSystem, Name: account})
+	}
+	return rules
 }
 
 func verbs(names ...string) []string { return names }

@@ -36,8 +36,8 @@ func TestRolesGrantExactlyTheTable(t *testing.T) {
 	if diff := cmp.Diff(wanted, found); diff != "" {
 		t.Errorf("manifests/permissions (-what the table needs +what the files grant):\n%s", diff)
 	}
-	if len(wanted) != 20 {
-		t.Errorf("%d roles and bindings, want 20: six parts with a ClusterRole, four with a Role", len(wanted))
+	if len(wanted) != 24 {
+		t.Errorf("%d roles and bindings, want 24: seven parts with a ClusterRole, five with a Role", len(wanted))
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 )
 
 const (
+	// A kube-apiserver that has come back waits for our admission webhook.
 	firstContactBackoff = 500 * time.Millisecond
-	maxContactBackoff   = 10 * time.Second
+	maxContactBackoff   = 2 * time.Second
 
 	// contactTimeout bounds one try, so that a connection that hangs is a line in
 	// the log too.

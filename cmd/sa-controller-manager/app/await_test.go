@@ -104,13 +104,13 @@ func TestAwaitAPIServer(t *testing.T) {
 			reason:  "one clear line for each try",
 			answers: append(slices.Repeat([]roundTrip{fail}, 8), healthy),
 			want: contact{
-				connected: true, took: 45500 * time.Millisecond,
+				connected: true, took: 13500 * time.Millisecond,
 				requests: []string{
-					"GET /version at 0s", "GET /version at 500ms", "GET /version at 1.5s", "GET /version at 3.5s", "GET /version at 7.5s",
-					"GET /version at 15.5s", "GET /version at 25.5s", "GET /version at 35.5s", "GET /version at 45.5s",
+					"GET /version at 0s", "GET /version at 500ms", "GET /version at 1.5s", "GET /version at 3.5s", "GET /version at 5.5s",
+					"GET /version at 7.5s", "GET /version at 9.5s", "GET /version at 11.5s", "GET /version at 13.5s",
 				},
 				log: []string{
-					failed("500ms"), failed("1s"), failed("2s"), failed("4s"), failed("8s"), failed("10s"), failed("10s"), failed("10s"), connected,
+					failed("500ms"), failed("1s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), failed("2s"), connected,
 				},
 			},
 		},

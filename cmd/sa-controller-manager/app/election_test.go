@@ -168,7 +168,7 @@ func TestALostLease(t *testing.T) {
 				// The process waits to lead again.
 				client.breaks(func(string) error { return nil })
 				time.Sleep(time.Minute)
-				if got := len(diary.lines); got != 3 {
+				if got := diary.length(); got != 3 {
 					t.Errorf("%d things have happened once the lease can be had again, want that the work has begun again", got)
 				}
 				e.stop(t)

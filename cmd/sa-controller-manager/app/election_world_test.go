@@ -94,6 +94,14 @@ func (d *electionDiary) write(line string) {
 	d.lines = append(d.lines, fmt.Sprintf("%v %s", time.Since(d.began), line))
 }
 
+// length is how much has happened, once nothing moves any more.
+func (d *electionDiary) length() int {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.lines)
+}
+
 func (d *electionDiary) expect(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()

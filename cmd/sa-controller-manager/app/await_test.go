@@ -174,7 +174,7 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 		after  time.Duration
 		lines  int
 	}{
-		"DuringBackOff":  {answer: fail, after: 20 * time.Second, lines: 6},
+		"DuringBackOff":  {answer: fail, after: 20 * time.Second, lines: 12},
 		"DuringARequest": {answer: hang, after: time.Second}, // that the end cut a request short is no news
 		"BeforeIt":       {answer: hang},
 	} {

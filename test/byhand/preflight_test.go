@@ -26,7 +26,7 @@ func TestPreflight(t *testing.T) {
 		prints                []string
 	}{
 		{"nothing is granted", preflight, "2", []string{
-			"missing  create  pods", "token,webhook", "are missing: ",
+			"missing  create  pods", "token,legacy-token-cleaner,webhook", "are missing: ",
 			"To mend it: apply manifests/permissions, or what this prints: sa-controller-manager preflight -o grant",
 		}},
 		{"for programs", preflight + "-o json 2>/dev/null", "2", []string{`"user": "someone"`, `"answer": "missing"`}},

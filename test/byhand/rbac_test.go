@@ -16,7 +16,8 @@ import (
 const rbacUser = "system:sa-controller-manager"
 
 // unusedTokens are immutable, so that nobody fills them just when they are marked.
-const unusedTokens = `{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: unused, name: app}, secrets: [{name: a}, {name: b}, {name: c}]}
+const unusedTokens = `---
+{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: unused, name: app}, secrets: [{name: a}, {name: b}, {name: c}]}
 ---
 {apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: a, annotations: {kubernetes.io/service-account.name: app}}}
 ---

@@ -13,19 +13,19 @@ import (
 )
 
 // TestRBACOfTheRootCA has the root CA published, repaired and changed with no other
-// permissions than those of docs/rbac.yaml.
+// permissions than those of manifests/permissions.
 func TestRBACOfTheRootCA(t *testing.T) {
 	binary, cluster := start(t, devcluster.Options{})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := filepath.Abs("../../docs/rbac.yaml")
+	page, err := filepath.Abs("../../manifests/permissions")
 	if err != nil {
 		t.Fatal(err)
 	}
 	shell := newShell(t, cluster, binary)
-	shell.must(t, "kubectl apply -f "+page)
+	shell.must(t, "kubectl apply -k "+page)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(content string) {
 		t.Helper()

@@ -18,7 +18,7 @@ func TestControllersActAsTheirAccounts(t *testing.T) {
 	c := sharedControlPlane(t)
 	flags := []string{"--kubeconfig=" + c.restrictedManager(t, "serving-restricted"), "--controllers=serviceaccount-controller"}
 
-	without := c.manage(t, flags...)
+	without := c.start(t, flags...)
 	without.faulty = true
 	namespace := c.namespace(t)
 	if err := without.AwaitLog(limited(t), "is forbidden"); err != nil {
@@ -52,6 +52,7 @@ func (c *controlPlane) restrictedManager(t *testing.T, name string) string {
 	)
 	_, err1 := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
 	}}, options)
 	_, err2 := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("ClusterRole")}, options)
 	_, err3 := roles.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{

@@ -44,9 +44,11 @@ func Rules(n Needs) []Rule {
 
 func controllerRules(n Needs) []Rule {
 	system := metav1.NamespaceSystem
+	itself := len(n.ControllerAccounts) == 0
 	return []Rule{
 		{Part: ServiceAccount, Verbs: verbs("list", "watch"), Resource: namespaces},
-		{Part: ServiceAccount, Verbs: verbs("list", "watch", "create"), Resource: accounts},
+		{Part: ServiceAccount, Verbs: verbs("list", "watch"), Resource: accounts},
+		{Part: ServiceAccount, Verbs: onlyIf(itself, "create"), Resource: accounts},
 
 		{Part: Token, Verbs: verbs("get", "list", "watch", "patch"), Resource: accounts},
 		{Part: Token, Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets},
@@ -55,8 +57,10 @@ func controllerRules(n Needs) []Rule {
 		{Part: Token, Verbs: onlyIf(n.DiscoverIssuer, "get"), Path: "/.well-known/openid-configuration"},
 
 		{Part: RootCA, Verbs: verbs("list", "watch"), Resource: namespaces},
-		{Part: RootCA, Verbs: verbs("create"), Resource: configMaps},
-		{Part: RootCA, Verbs: verbs("list", "watch", "update"), Resource: configMaps, Name: "kube-root-ca.crt"},
+		{Part: RootCA, Verbs: verbs("list", "watch"), Resource: configMaps, Name: "kube-root-ca.crt"},
+		{Part: RootCA, Verbs: onlyIf(itself, "create"), Resource: configMaps},
+		{Part: RootCA, Verbs: onlyIf(itself, "update"), Resource: configMaps, Name: "kube-root-ca.crt"},
+		{Part: RootCA, Verbs: onlyIf(!itself, "create"), Resource: configMaps, Namespace: system},
 		{Part: RootCA, Verbs: verbs("get", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-root-ca"},
 
 		{Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch"), Resource: accounts},

@@ -120,6 +120,9 @@ func TestRulesFollowFlags(t *testing.T) {
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
+		"Accounts": {"controllers write as accounts of their own", func(n *Needs) { n.ControllerAccounts = []string{"own"} }, []string{
+			"create configmaps", "create serviceaccounts", "update configmaps/kube-root-ca.crt",
+		}},
 		"OtherLease": {"its own name is asked for", func(n *Needs) { n.LeaseName = "other" }, []string{
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system", "update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},

@@ -67,9 +67,9 @@ ifneq ($(control_plane),)
 endif
 
 .PHONY: kubectl
-kubectl: ## Build kubectl beside the control plane, unless there is one on the PATH.
+kubectl: ## Build kubectl beside the control plane.
 ifneq ($(control_plane),)
-	@command -v kubectl >/dev/null || test/peers/build.sh $(control_plane) kubectl
+	@test/peers/build.sh $(control_plane) kubectl
 endif
 
 ##@ Try

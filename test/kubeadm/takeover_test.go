@@ -23,6 +23,7 @@ func manifestOf(name string) string { return "/etc/kubernetes/manifests/" + name
 
 // The whole way there and back on a live control plane, with Pods being created.
 func TestTakeoverAndHandback(t *testing.T) {
+	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	before := map[string]string{}
 	for _, name := range edited {
@@ -80,6 +81,7 @@ func TestTakeoverAndHandback(t *testing.T) {
 // A step that does not come stops the command and changes nothing after it; the same
 // command goes on from there, and handback needs no API server to begin.
 func TestStepThatDoesNotCome(t *testing.T) {
+	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	awaitDefaultAccount(t, n, "default")
 	apiServer := string(n.read(t, manifestOf("kube-apiserver")))

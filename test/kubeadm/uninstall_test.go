@@ -25,6 +25,7 @@ import (
 // The page is run as it stands, on the directory that is the node. After it the API has
 // nothing that bears our name, and the node no file.
 func TestUninstall(t *testing.T) {
+	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	awaitDefaultAccount(t, n, "default")
 	if code, stdout, stderr := n.kubeadm(t, append([]string{"takeover"}, n.podFlags()...)...); code != 0 {

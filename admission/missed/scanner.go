@@ -82,7 +82,7 @@ func (s *Scanner) Registration(state registration.State) {
 	}
 }
 
-// Run scans whenever that is due, until ctx ends. It is called once.
+// Run scans whenever that is due, until ctx ends. It may be called again after that.
 func (s *Scanner) Run(ctx context.Context) error {
 	for s.awaitDue(ctx) && s.pause(ctx, settle) {
 		if !s.begin() {

@@ -125,6 +125,18 @@ func (l *Loop[K]) Run(ctx context.Context) {
 	expired := time.AfterFunc(drainTimeout, cancel)
 	defer expired.Stop()
 	workers.Wait()
+	discard(queue)
+}
+
+// discard takes what nobody will work on out of the queue, whose depth is a metric.
+func discard[K comparable](queue workqueue.TypedRateLimitingInterface[K]) {
+	for {
+		key, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		queue.Done(key)
+	}
 }
 
 // next works on one key and tells whether to go on.

@@ -64,8 +64,9 @@ type KeeperConfig struct {
 type Keeper struct {
 	KeeperConfig
 
-	file atomic.Pointer[Bundle]
-	loop *loop.Loop[string]
+	file  atomic.Pointer[Bundle]
+	leads atomic.Bool
+	loop  *loop.Loop[string]
 
 	// Only the loop's one worker uses what follows.
 	known  state     // what was decided last, or zero
@@ -88,27 +89,36 @@ func NewKeeper(config KeeperConfig) *Keeper {
 	return k
 }
 
-// provisionally has nothing replaced that is published until the state is known.
+// provisionally is for who does not lead: when it does, other controllers start beside
+// this one and take what the Source has. It is the file, and while an overlap may be
+// under way nothing that is published is replaced by it.
 func (k *Keeper) provisionally() {
+	bundle := k.file.Load()
 	if k.Overlap > 0 {
-		k.Source.Set(k.file.Load().Provisional())
+		bundle = bundle.Provisional()
 	}
+	k.Source.Set(bundle)
 }
 
 // Offer hands over the content of a changed file. It does not block and may be called
 // from any goroutine, also on a replica that does not lead.
 func (k *Keeper) Offer(bundle *Bundle) {
 	k.file.Store(bundle)
+	if !k.leads.Load() {
+		k.provisionally()
+	}
 	k.loop.Add(StateName)
 }
 
 // Run works until ctx ends. It may be called again once it has returned: then somebody
 // else may have written the state meanwhile, so it is read anew.
 func (k *Keeper) Run(ctx context.Context) error {
-	if !k.began.IsZero() {
-		k.known, k.met, k.stored, k.began, k.first = state{}, false, false, time.Time{}, nil
+	k.known, k.met, k.stored, k.began, k.first = state{}, false, false, time.Time{}, nil
+	k.leads.Store(true)
+	defer func() {
+		k.leads.Store(false)
 		k.provisionally()
-	}
+	}()
 	k.loop.Add(StateName)
 	k.loop.Run(ctx)
 	return nil

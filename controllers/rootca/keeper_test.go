@@ -511,11 +511,33 @@ func TestOfferOnAReplicaThatDoesNotLead(t *testing.T) {
 		if _, err := c.client.CoreV1().ConfigMaps(StateNamespace).Create(t.Context(), c.state(t, "A", c.began).writeInto(nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := k.Run(ctx); err != nil {
+		for range 2 { // terms
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			time.AfterFunc(time.Second/2, func() {
+				check(t, "published once it leads", "BA", c.read(k.Source.Current().PEM()))
+			})
+			if err := k.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			check(t, "for the beginning of the next term", "B", c.read(k.Source.Current().PEM()))
+		}
+	})
+}
+
+// A root CA that is compromised must not be published again by a replica that begins to
+// lead, before it has looked at the state.
+func TestNewLeaderBeginsWithTheFileAsItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		k := NewKeeper(KeeperConfig{Client: c.client, Source: NewSource(c.bundle(t, "A")), File: c.bundle(t, "A")})
+		k.Offer(c.bundle(t, "B"))
+		check(t, "what other controllers find when they start", "B", c.read(k.Source.Current().PEM()))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := k.Run(ended); err != nil { // which ends the queue
 			t.Fatal(err)
 		}
-		check(t, "published once it leads", "BA", c.read(k.Source.Current().PEM()))
 	})
 }

@@ -53,6 +53,12 @@ type record struct {
 	due     time.Time
 }
 
+func (m *memory) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.namespaces)
+}
+
 // pause is how long not to act, and whether that is because somebody undoes our work.
 type pause struct {
 	wait      time.Duration

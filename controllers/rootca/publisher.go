@@ -72,8 +72,9 @@ func NewPublisher(config PublisherConfig) *Publisher {
 
 // Run works until ctx ends and returns when no sync is under way any more. The view
 // must be synced. Registering the handlers replays the whole cache, so that every
-// namespace is looked at once at the start.
+// namespace is looked at once at the start. It may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
+	p.memory.reset()
 	namespaces, err := p.namespaceInformer.AddEventHandler(p.handler(func(name cache.ObjectName) string { return name.Name }))
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)

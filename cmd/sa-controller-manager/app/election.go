@@ -68,7 +68,9 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 	var state atomic.Int32
 	var lost atomic.Bool
 	worked := make(chan error, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+	var elector *leaderelection.LeaderElector
+	var err error
+	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: programName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
 		LeaseDuration: o.LeaseDuration.Duration, RenewDeadline: o.RenewDeadline.Duration, RetryPeriod: o.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -78,6 +80,8 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 				}
 				working, stop := context.WithCancelCause(context.WithoutCancel(lease))
 				defer stop(nil)
+				watchdog.SetLeaderElection(elector)
+				defer watchdog.SetLeaderElection(nil) // who waits cannot be late
 				defer context.AfterFunc(ctx, func() { stop(nil) })()
 				defer lock.fence(func() { lost.Store(true); stop(loop.ErrAtOnce) })()
 				worked <- work(working)
@@ -89,7 +93,6 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	watchdog.SetLeaderElection(elector)
 	// A process that waits for the lease has nothing to finish first.
 	defer context.AfterFunc(ctx, func() {
 		if state.CompareAndSwap(waiting, ended) {

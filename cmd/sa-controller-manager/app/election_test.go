@@ -37,7 +37,7 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newLeases()
-		e := candidate(t, client, newDiary(), "A", 0)
+		e := candidate(t, client, newDiary(), "A", time.Hour) // its work does not end
 		client.breaks(func(string) error {
 			time.Sleep(time.Minute)
 			return errors.New("timed out")

@@ -14,7 +14,9 @@ import (
 // fencedLock is a lock whose holder learns at the renew deadline that the lease could not
 // be renewed. client-go's elector says so later: it first tries to give the lease away,
 // which takes up to another renew deadline while the API does not answer
-// (tools/leaderelection, renew), and by then somebody else may lead.
+// (tools/leaderelection, renew), and by then somebody else may lead. Nor may it give the
+// lease away then: it takes the resourceVersion from a fresh reading and the holder from
+// an old one, and would empty the lease of whoever leads now.
 type fencedLock struct {
 	resourcelock.Interface
 
@@ -23,6 +25,7 @@ type fencedLock struct {
 	mu      sync.Mutex
 	renewed time.Time // when the last write began that succeeded
 	timer   *time.Timer
+	expired bool
 }
 
 // Create implements resourcelock.Interface.
@@ -32,6 +35,9 @@ func (l *fencedLock) Create(ctx context.Context, record resourcelock.LeaderElect
 
 // Update implements resourcelock.Interface.
 func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" && l.isExpired() {
+		return errLeaseLost
+	}
 	return l.note(func() error { return l.Interface.Update(ctx, record) })
 }
 
@@ -56,13 +62,24 @@ func (l *fencedLock) note(write func() error) error {
 func (l *fencedLock) fence(expire func()) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.left(), expire)
+	l.timer = time.AfterFunc(l.left(), func() {
+		l.mu.Lock()
+		l.expired = true
+		l.mu.Unlock()
+		expire()
+	})
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.timer.Stop()
 		l.timer = nil
 	}
+}
+
+func (l *fencedLock) isExpired() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.expired
 }
 
 func (l *fencedLock) left() time.Duration { return time.Until(l.renewed.Add(l.deadline)) }

@@ -96,23 +96,27 @@ func ready(pod *corev1.Pod) bool {
 // webhook if it is to register it.
 func (c *Config) managerWorks(o *observed) look {
 	manifest := c.ownManifest(o)
-	port := ownPort(manifest)
 	return func(ctx context.Context) error {
-		if err := healthy(ctx, port); err != nil {
+		if err := c.managerReady(ctx, manifest); err != nil || !registers(manifest) {
 			return err
-		}
-		pod, err := c.mirror(ctx, manager)
-		if err != nil {
-			return err
-		}
-		if !ready(pod) {
-			return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
-		}
-		if !registers(manifest) {
-			return nil
 		}
 		return c.bound(ctx)
 	}
+}
+
+// managerReady looks whether our process is ready.
+func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
+	if err := healthy(ctx, ownPort(manifest)); err != nil {
+		return err
+	}
+	pod, err := c.mirror(ctx, manager)
+	if err != nil {
+		return err
+	}
+	if !ready(pod) {
+		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
+	}
+	return nil
 }
 
 // bound looks whether kube-apiserver calls the webhook, which nobody writes down before

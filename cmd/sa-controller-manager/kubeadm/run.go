@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -101,8 +102,10 @@ func (c *Config) guard(ctx context.Context, d direction, o *observed, s step) er
 	switch {
 	case d == takeover && s.name == StepManager:
 		return c.await(ctx, c.mayRegister(o))
+	// Steps can be chosen, and time may have passed since the first one.
+	case d == takeover && s.name == StepControllerManager:
+		return c.await(ctx, func(ctx context.Context) error { return c.managerReady(ctx, c.ownManifest(o)) })
 	case d == takeover && s.name == StepAPIServer:
-		// Steps can be chosen, and time may have passed since the first one.
 		return c.await(ctx, c.bound)
 	case d == handback && s.name == StepWebhook:
 		return c.await(ctx, c.pluginsOn)
@@ -139,8 +142,27 @@ func (w write) do() error {
 	return err
 }
 
+// unchanged refuses to write over what somebody else has written since it was read: steps
+// are minutes apart.
+func (w write) unchanged() error {
+	now, err := os.ReadFile(w.path)
+	if errors.Is(err, os.ErrNotExist) {
+		now, err = nil, nil
+	}
+	if err != nil {
+		return err // it names the path
+	}
+	if (now == nil) != (w.before == nil) || !bytes.Equal(now, w.before) {
+		return fmt.Errorf("%s has been changed since it was read", w.path)
+	}
+	return nil
+}
+
 // change makes directories that only their owner can look into: they hold manifests.
 func (w write) change() error {
+	if err := w.unchanged(); err != nil {
+		return err
+	}
 	if w.after == nil {
 		return atomicfile.Remove(w.path)
 	}

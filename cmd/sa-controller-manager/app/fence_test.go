@@ -1,0 +1,102 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// recordingLock takes every write but those that come while it is broken.
+type recordingLock struct {
+	resourcelock.Interface
+
+	broken  bool
+	holders []string
+}
+
+func (l *recordingLock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.broken {
+		return errors.New("no answer")
+	}
+	l.holders = append(l.holders, record.HolderIdentity)
+	return nil
+}
+
+func TestFence(t *testing.T) {
+	t.Parallel()
+	const deadline = 10 * time.Second
+	held, free := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, resourcelock.LeaderElectionRecord{}
+	cases := map[string]struct {
+		reason  string
+		steps   func(lock *fencedLock, inner *recordingLock)
+		expired time.Duration // 0: never
+		holders []string
+	}{
+		"Renewed": {
+			steps: func(lock *fencedLock, _ *recordingLock) {
+				for range 5 {
+					time.Sleep(8 * time.Second)
+					_ = lock.Update(t.Context(), held)
+				}
+			},
+			holders: []string{"us", "us", "us", "us", "us", "us"},
+		},
+		"NotRenewed": {
+			reason: "a write that fails is no renewal",
+			steps: func(lock *fencedLock, inner *recordingLock) {
+				inner.broken = true
+				time.Sleep(8 * time.Second)
+				_ = lock.Update(t.Context(), held)
+				time.Sleep(8 * time.Second)
+			},
+			expired: deadline,
+			holders: []string{"us"},
+		},
+		"GivenAway": {
+			steps:   func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) },
+			holders: []string{"us", ""},
+		},
+		"NotGivenAwayTooLate": {
+			reason: "it may be somebody else's by now, which client-go's elector does not look at",
+			steps: func(lock *fencedLock, _ *recordingLock) {
+				time.Sleep(deadline + time.Second)
+				if err := lock.Update(t.Context(), free); !errors.Is(err, errLeaseLost) {
+					t.Errorf("got error %v, want %v", err, errLeaseLost)
+				}
+			},
+			expired: deadline,
+			holders: []string{"us"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				inner := &recordingLock{}
+				lock := &fencedLock{Interface: inner, deadline: deadline}
+				if err := lock.Update(t.Context(), held); err != nil {
+					t.Fatal(err)
+				}
+				begun, expired := time.Now(), time.Duration(0)
+				end := lock.fence(func() { expired = time.Since(begun) })
+				tc.steps(lock, inner)
+				end()
+				synctest.Wait()
+				if expired != tc.expired {
+					t.Errorf("%s: expired after %v, want %v", tc.reason, expired, tc.expired)
+				}
+				if diff := cmp.Diff(tc.holders, inner.holders); diff != "" {
+					t.Errorf("%s: written holders (-want +got):\n%s", tc.reason, diff)
+				}
+			})
+		})
+	}
+}

@@ -66,3 +66,6 @@ func partsOf(a Access, rules []Rule) []Part {
 	}
 	return found
 }
+
+// PartsOf are those that need the access, in the order of the rules.
+func PartsOf(a Access, rules []Rule) []Part { return partsOf(a, rules) }

@@ -73,13 +73,23 @@ func (r Report) Err() error {
 // Check asks the API server for each access, and who is asking. It returns once all
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
+	report := checkAll(ctx, accesses, func(ctx context.Context, access Access) (bool, error) {
+		return ask(ctx, client, access)
+	})
+	// Only for people to read, so an API server without it is no problem.
+	report.User, _ = whoAmI(ctx, client)
+	return report
+}
+
+// checkAll asks a few questions at a time.
+func checkAll(ctx context.Context, accesses []Access, ask func(context.Context, Access) (bool, error)) Report {
 	report := Report{Answers: make([]Answer, len(accesses))}
 	next := make(chan int)
 	var asking sync.WaitGroup
 	for range min(askers, len(accesses)) {
 		asking.Go(func() {
 			for i := range next {
-				granted, err := ask(ctx, client, accesses[i])
+				granted, err := ask(ctx, accesses[i])
 				report.Answers[i] = Answer{accesses[i], granted, err}
 			}
 		})
@@ -89,8 +99,6 @@ func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) 
 	}
 	close(next)
 	asking.Wait()
-	// Only for people to read, so an API server without it is no problem.
-	report.User, _ = whoAmI(ctx, client)
 	return report
 }
 

@@ -1,0 +1,252 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/cmd/sa-controller-manager/doctor"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/signing"
+)
+
+const doctorDescription = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
+webhook, each with what mends it. It wants the kubeconfig of an administrator.
+
+Nothing is changed. It reads; it has kube-apiserver answer reviews; it creates a Pod with
+dryRun, and asks for one token of ten minutes, which it forgets.
+
+The checks:
+
+%s
+Exit code: 0 if nothing was found, 2 if something was, and 1 if nothing was found but a
+check could not tell.`
+
+const doctorExamples = `  # Everything that can be seen from anywhere.
+  sa-controller-manager doctor --kubeconfig=admin.conf
+
+  # On the control-plane node of kubeadm: compare with the files too.
+  sa-controller-manager doctor --kubeconfig=/etc/kubernetes/admin.conf \
+    --root-ca-file=/etc/kubernetes/pki/ca.crt \
+    --service-account-private-key-file=/etc/kubernetes/pki/sa.key
+
+  # One thing, for a program.
+  sa-controller-manager doctor --kubeconfig=admin.conf --only=webhook -o json`
+
+// doctorOptions are the flags of the command.
+type doctorOptions struct {
+	connection ConnectionOptions
+	admission  AdmissionOptions
+	keys       KeyOptions
+	election   LeaderElectionOptions
+	account    string
+	user       string
+	only, skip []string
+	timeout    time.Duration
+	output     string
+}
+
+// newDoctorCommand needs no running manager.
+func newDoctorCommand(client clientFunc) *cobra.Command {
+	o := &doctorOptions{
+		admission: newAdmissionOptions(), keys: newKeyOptions(), election: newLeaderElectionOptions(),
+		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, output: "table",
+	}
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Say what is wrong in a cluster, and what mends it",
+		Long:    fmt.Sprintf(doctorDescription, doctorChecks()),
+		Example: doctorExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addFlags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	for _, name := range []string{"only", "skip"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(doctor.Names(), cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+// doctorChecks is the list in the help.
+func doctorChecks() string {
+	var b strings.Builder
+	for _, check := range doctor.Checks() {
+		fmt.Fprintf(&b, "  %-19s%s\n", check.Name, check.About)
+	}
+	return b.String()
+}
+
+func (o *doctorOptions) addFlags(cmd *cobra.Command) {
+	addConnectionFlags(cmd, &o.connection)
+	all := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	o.admission.AddFlags(all)
+	o.keys.AddFlags(all)
+	o.election.AddFlags(all)
+	// They say what the manager was told, and mean the same as there.
+	for name, usage := range map[string]string{
+		"admission-control-config-file":    "",
+		"pod-token":                        "",
+		"leader-elect-resource-name":       "",
+		"leader-elect-resource-namespace":  "",
+		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets are to have. Without it they are compared with each other.",
+		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver ought to know. May be given several times.",
+		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. It is only asked for its key ID.",
+	} {
+		flag := *all.Lookup(name)
+		if flag.Usage += " Give what the manager is given."; usage != "" {
+			flag.Usage = usage
+		}
+		cmd.Flags().AddFlag(&flag)
+	}
+	o.admission.given = cmd.Flags()
+	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, whose token is tried. The trial Pod is in its namespace.")
+	cmd.Flags().StringVar(&o.user, "user", o.user, "`Name` of the user that the manager is. Without it, whom its ClusterRoleBinding names.")
+	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Make these `checks` only.")
+	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Leave these `checks` out.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long each check may take.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
+}
+
+func (o *doctorOptions) validate() []error {
+	var p problems
+	p.oneOf("output", o.output, "table", "json", "yaml")
+	for _, name := range o.only {
+		p.oneOf("only", name, doctor.Names()...)
+	}
+	for _, name := range o.skip {
+		p.oneOf("skip", name, doctor.Names()...)
+	}
+	if namespace, name, ok := strings.Cut(o.account, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		p.add("account", o.account, "must be a namespace and a name, such as kube-system/default")
+	}
+	p.positive("timeout", o.timeout)
+	if len(p) == 0 && len(doctor.Select(o.only, o.skip)) == 0 {
+		p.add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
+	}
+	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
+	return append(p, o.admission.Validate()...)
+}
+
+func (o *doctorOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
+	cluster, err := o.cluster()
+	if err != nil {
+		return err
+	}
+	if cluster.Client, err = client(&o.connection); err != nil {
+		return err
+	}
+	// One error says better than one for each check that nobody answers.
+	if _, err := serverVersion(ctx, cluster.Client); err != nil {
+		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
+	}
+	cluster.Get = getter(cluster.Client)
+	begin := func(doctor.Check) {}
+	if terminalWidth(stderr) > 0 {
+		begin = func(check doctor.Check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
+	}
+	report := doctor.Report(doctor.Run(ctx, cluster, doctor.Select(o.only, o.skip), o.timeout, begin))
+	if err := report.Print(stdout, o.output); err != nil {
+		return err
+	}
+	return doctorOutcome(report, stderr)
+}
+
+// doctorOutcome sums up in one line, and decides the exit code: findings are certain,
+// whatever else could not be told.
+func doctorOutcome(report doctor.Report, stderr io.Writer) error {
+	findings, unknown := len(report.Findings()), report.Unknown()
+	if findings > 0 {
+		fmt.Fprintf(stderr, "Findings: %d. ", findings)
+	}
+	if len(unknown) > 0 {
+		fmt.Fprintf(stderr, "Checks that could not tell: %s. ", strings.Join(unknown, ", "))
+	}
+	switch {
+	case findings > 0:
+		fmt.Fprintln(stderr)
+		return errFindings
+	case len(unknown) > 0:
+		fmt.Fprintln(stderr)
+		return errReported
+	}
+	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(report))
+	return nil
+}
+
+// cluster is what the flags and files say about it.
+func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
+	plugin, err := o.admission.configOfPods()
+	if err != nil {
+		return nil, err
+	}
+	namespace, account, _ := strings.Cut(o.account, "/")
+	cluster := &doctor.Cluster{
+		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
+		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
+	}
+	if o.keys.RootCAFile != "" {
+		if cluster.RootCA, err = readOnce("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
+			return nil, err
+		}
+	}
+	if o.keys.PrivateKeyFile != "" {
+		key, err := readOnce("service-account-private-key-file", o.keys.PrivateKeyFile, signing.ParsePrivateKey)
+		if err != nil {
+			return nil, err
+		}
+		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{
+			Flag: "service-account-private-key-file", Path: o.keys.PrivateKeyFile, Keys: []signing.PublicKey{key.Public()},
+		})
+	}
+	for _, path := range o.keys.VerifyKeyFiles {
+		keys, err := readOnce("service-account-key-file", path, signing.ParsePublicKeys)
+		if err != nil {
+			return nil, err
+		}
+		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: "service-account-key-file", Path: path, Keys: slices.Clone(keys)})
+	}
+	return cluster, nil
+}
+
+// readOnce is for a command, which follows no file.
+func readOnce[T any](flag, path string, parse func([]byte) (T, error)) (parsed T, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return parsed, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if parsed, err = parse(data); err != nil {
+		return parsed, fmt.Errorf("--%s: %s: %w", flag, path, err)
+	}
+	return parsed, nil
+}
+
+func getter(client kubernetes.Interface) func(context.Context, string) ([]byte, error) {
+	return func(ctx context.Context, path string) ([]byte, error) {
+		answer := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx)
+		// Raw leaves the words of a refusal undecoded.
+		if err := answer.Error(); err != nil {
+			return nil, err
+		}
+		return answer.Raw()
+	}
+}

@@ -1,0 +1,96 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/cmd/sa-controller-manager/doctor"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func TestDoctorCommandLine(t *testing.T) {
+	t.Parallel()
+	bad := filepath.Join(t.TempDir(), "bad.pem")
+	if err := os.WriteFile(bad, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"Output":     {[]string{"-o=wide"}, "Error: --output \"wide\" must be one of \"table\", \"json\", \"yaml\"\n"},
+		"Only":       {[]string{"--only=token,x"}, "Error: --only \"x\" must be one of \"token\", "},
+		"Skip":       {[]string{"--skip=x"}, "Error: --skip \"x\" must be one of \"token\", "},
+		"Nothing":    {[]string{"--only=token", "--skip=token"}, "Error: --skip \"token\" leaves no check of --only\n"},
+		"Account":    {[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n"},
+		"Timeout":    {[]string{"--timeout=0"}, "Error: --timeout 0s must be greater than 0\n"},
+		"RootCA":     {[]string{"--root-ca-file=" + bad}, "Error: --root-ca-file: " + bad + ": want PEM with at least one certificate"},
+		"PrivateKey": {[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block"},
+		"Keys":       {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
+		"Lease":      {[]string{"--leader-elect-resource-name=A_"}, "Error: --leader-elect-resource-name \"A_\" must be the name of a Lease"},
+		"Connection": {[]string{"--kubeconfig=testdata/none"}, "Error: --kubeconfig \"testdata/none\": "},
+		"Nobody":     {[]string{"--master=http://127.0.0.1:1"}, "Error: ask kube-apiserver for its version: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, append([]string{"doctor"}, tc.args...)...)
+			if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) || strings.Contains(got.stderr, "secret\n") {
+				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDoctorFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "sa.key")
+	if err := os.WriteFile(file, testkeys.P256(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &doctorOptions{admission: newAdmissionOptions(), keys: newKeyOptions(), account: "shop/app"}
+	o.keys.PrivateKeyFile, o.keys.VerifyKeyFiles = file, []string{file}
+	cluster, err := o.cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cluster.KeyFiles) != 2 || cluster.KeyFiles[0].Keys[0].ID != cluster.KeyFiles[1].Keys[0].ID {
+		t.Errorf("%d key files, want the same key of 2", len(cluster.KeyFiles))
+	}
+	if cluster.Namespace != "shop" || cluster.Account != "app" {
+		t.Errorf("account %s/%s, want shop/app", cluster.Namespace, cluster.Account)
+	}
+}
+
+func TestDoctorOutcome(t *testing.T) {
+	t.Parallel()
+	fine := doctor.Result{Name: "fine"}
+	ill := doctor.Result{Name: "ill", Findings: []doctor.Finding{{}, {}}}
+	silent := doctor.Result{Name: "silent", Err: errors.New("down")}
+	cases := map[string]struct {
+		report  doctor.Report
+		wantErr error
+		want    string
+	}{
+		"Nothing": {doctor.Report{fine}, nil, "Nothing is wrong: 1 checks.\n"},
+		"Found":   {doctor.Report{fine, ill}, errFindings, "Findings: 2. \n"},
+		"Unknown": {doctor.Report{silent, fine}, errReported, "Checks that could not tell: silent. \n"},
+		"Both":    {doctor.Report{silent, ill}, errFindings, "Findings: 2. Checks that could not tell: silent. \n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			if err := doctorOutcome(tc.report, &stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
+				t.Errorf("%v and %q, want %v and %q", err, stderr.String(), tc.wantErr, tc.want)
+			}
+		})
+	}
+}

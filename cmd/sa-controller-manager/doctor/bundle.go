@@ -1,0 +1,63 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/util/cert"
+)
+
+// bundle names a set of certificates: sorted digests, one behind the other. The same
+// certificates in another order, or with comments, are the same bundle. It is empty if
+// there is none.
+type bundle string
+
+// parseBundle takes text without a certificate for a bundle of its own, so that two
+// differ that hold different nonsense.
+func parseBundle(pem string) bundle {
+	if pem == "" {
+		return ""
+	}
+	certificates, err := cert.ParseCertsPEM([]byte(pem))
+	if err != nil {
+		sum := sha256.Sum256([]byte(pem))
+		return bundle(sum[:])
+	}
+	return bundleOf(certificates)
+}
+
+func bundleOf(certificates []*x509.Certificate) bundle {
+	var sums []string
+	for _, certificate := range certificates {
+		sum := sha256.Sum256(certificate.Raw)
+		sums = append(sums, string(sum[:]))
+	}
+	slices.Sort(sums)
+	return bundle(strings.Join(slices.Compact(sums), ""))
+}
+
+func (b bundle) sums() []string {
+	var sums []string
+	for sum := range slices.Chunk([]byte(b), sha256.Size) {
+		sums = append(sums, string(sum))
+	}
+	return sums
+}
+
+// within tells whether other has all of b.
+func (b bundle) within(other bundle) bool {
+	all := other.sums()
+	return !slices.ContainsFunc(b.sums(), func(sum string) bool { return !slices.Contains(all, sum) })
+}
+
+// and is the union.
+func (b bundle) and(other bundle) bundle {
+	sums := append(b.sums(), other.sums()...)
+	slices.Sort(sums)
+	return bundle(strings.Join(slices.Compact(sums), ""))
+}

@@ -1,0 +1,42 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBundle(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	a, b := string(certificate(t, now, now.Add(time.Hour))), string(certificate(t, now, now.Add(time.Hour)))
+	cases := map[string]struct {
+		reason, one, other  string
+		wantEqual, wantPart bool
+	}{
+		"Order":    {"certificates are a set", a + b, "# text\n" + b + a, true, true},
+		"Twice":    {"likewise", a, a + a, true, true},
+		"Part":     {"the other has more", a, b + a, false, true},
+		"Whole":    {"the other has less", a + b, b, false, false},
+		"Other":    {"not the same one", a, b, false, false},
+		"Nonsense": {"what cannot be read differs", "x", "y", false, false},
+		"None":     {"nothing is in everything", "", a, false, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, other := parseBundle(tc.one), parseBundle(tc.other)
+			if got := one == other; got != tc.wantEqual {
+				t.Errorf("%s: equal is %t, want %t", tc.reason, got, tc.wantEqual)
+			}
+			if got := one.within(other); got != tc.wantPart {
+				t.Errorf("%s: within is %t, want %t", tc.reason, got, tc.wantPart)
+			}
+			if parseBundle(tc.one).and(other) != parseBundle(tc.other).and(one) {
+				t.Errorf("%s: the union depends on the order", tc.reason)
+			}
+		})
+	}
+}

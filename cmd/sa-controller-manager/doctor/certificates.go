@@ -1,0 +1,105 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+
+	"sa-controller-manager/admission/certs"
+	"sa-controller-manager/admission/registration"
+)
+
+// lastPart of a certificate's life is when its successor should long be there: a CA of
+// ours is followed at two thirds, and a twelfth before its end whatever happens.
+const lastPart = 12
+
+const (
+	servingCA = certs.DefaultSecretNamespace + "/" + certs.DefaultSecretName
+
+	mendServingCA = "look into the log of the manager for what keeps it from writing the Secret " + servingCA + "; a replica has to run"
+	mendCABundle  = "the leader repairs it within seconds, if it runs with --webhook-registration=url or service and nobody undoes it: look into its log. " +
+		"If the webhook serves from --webhook-tls-cert-file, the Secret " + servingCA + " is a leftover: delete it"
+)
+
+// checkCertificates looks at the serving CA and at what kube-apiserver trusts. The leaves
+// are in the memory of replicas; that kube-apiserver accepts one is for checkWebhook.
+func checkCertificates(ctx context.Context, c *Cluster) (Answer, error) {
+	registered, err := registration.Inspect(ctx, c.Client)
+	if err != nil {
+		return Answer{}, err
+	}
+	now := c.Clock.Now()
+	secret, err := c.Client.CoreV1().Secrets(certs.DefaultSecretNamespace).Get(ctx, certs.DefaultSecretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Answer{Findings: badBundles(registered, nil, now), Note: "no serving CA in " + servingCA + ": the webhook is off, or serves from files"}, nil
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("read the Secret %s: %w", servingCA, err)
+	}
+	active, err := certs.Active(secret)
+	if err != nil {
+		return Answer{Findings: []Finding{found("the serving CA in the Secret "+servingCA+" cannot be read", mendServingCA)}}, nil //nolint:nilerr // the finding says it
+	}
+	var findings []Finding
+	if problem := ending(active, now); problem != "" {
+		findings = append(findings, found("the serving CA in the Secret "+servingCA+" "+problem, mendServingCA))
+	}
+	note := "the serving CA ends " + active.NotAfter.UTC().Format(time.RFC3339)
+	return Answer{Findings: append(findings, badBundles(registered, active, now)...), Note: note}, nil
+}
+
+// ending says that a certificate has ended or is about to, "" if neither.
+func ending(certificate *x509.Certificate, now time.Time) string {
+	end := certificate.NotAfter.UTC().Format(time.RFC3339)
+	life := certificate.NotAfter.Sub(certificate.NotBefore)
+	switch left := certificate.NotAfter.Sub(now); {
+	case left <= 0:
+		return "has expired at " + end
+	case left < life/lastPart:
+		return "expires at " + end
+	}
+	return ""
+}
+
+// badBundles wants the active CA in each caBundle. Without one of ours, a certificate in
+// it has to be good for a while.
+func badBundles(registered []registration.Inspected, active *x509.Certificate, now time.Time) []Finding {
+	var findings []Finding
+	for _, one := range registered {
+		for _, bundle := range one.CABundles {
+			if problem := badBundle(bundle, active, now); problem != "" {
+				findings = append(findings, found(fmt.Sprintf("a caBundle of the %s %s %s", one.Kind, registration.Name, problem), mendCABundle))
+				break
+			}
+		}
+	}
+	return findings
+}
+
+func badBundle(text []byte, active *x509.Certificate, now time.Time) string {
+	if len(bytes.TrimSpace(text)) == 0 && active == nil {
+		return "" // kube-apiserver's own roots count
+	}
+	certificates, err := cert.ParseCertsPEM(text)
+	if err != nil {
+		return "holds no certificate that can be read"
+	}
+	if active != nil {
+		if !slices.ContainsFunc(certificates, active.Equal) {
+			return "lacks the active serving CA: kube-apiserver cannot call the webhook"
+		}
+		return ""
+	}
+	longest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return ending(longest, now)
+}

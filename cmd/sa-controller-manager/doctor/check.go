@@ -1,0 +1,87 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/signing"
+)
+
+// grace is how old something must be before it counts that nobody has seen to it.
+const grace = time.Minute
+
+// Check is one thing to look at.
+type Check struct {
+	Name string
+	// About says in a few words what is looked at.
+	About string
+
+	run func(context.Context, *Cluster) (Answer, error)
+}
+
+// Answer is what a check has seen. An error instead means that it could not tell.
+type Answer struct {
+	Findings []Finding
+	// Note says what was seen, or that there was nothing to look at.
+	Note string
+}
+
+// Finding is something that a person has to see to. Its JSON form is that of the
+// command's output.
+type Finding struct {
+	Check   string `json:"check"`
+	Problem string `json:"problem"`
+	// Objects are those that it is about, if there are several alike.
+	Objects []string `json:"objects,omitempty"`
+	Mend    string   `json:"mend"`
+}
+
+// KeyFile is what a file with keys holds.
+type KeyFile struct {
+	Flag, Path string
+	Keys       []signing.PublicKey
+}
+
+// Cluster is what checks look at, and what a person knows about it. It is for one Run.
+type Cluster struct {
+	Client kubernetes.Interface
+	// Get reads a path of the API server that is no resource.
+	Get   func(ctx context.Context, path string) ([]byte, error)
+	Clock clock.Clock
+
+	// Namespace and Account are whose token is tried. The trial Pod is in Namespace.
+	Namespace, Account string
+	// LeaseNamespace and LeaseName are those of --leader-elect-resource-*.
+	LeaseNamespace, LeaseName string
+	// User is the identity of the manager, empty for what the bindings say.
+	User string
+	// Plugin is the configuration of the ServiceAccount plugin.
+	Plugin serviceaccount.Config
+	// RootCA is --root-ca-file, nil if it is not given.
+	RootCA *rootca.Bundle
+	// KeyFiles are --service-account-key-file and --service-account-private-key-file.
+	KeyFiles []KeyFile
+
+	read reads
+}
+
+// count is a number of things; both forms of the words are given, as verbs differ too.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func found(problem, mend string, objects ...string) Finding {
+	return Finding{Problem: problem, Objects: objects, Mend: mend}
+}

@@ -1,0 +1,191 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/signing"
+)
+
+var errDown = errors.New("the API is down")
+
+func failing(verb, resource string) func(*testing.T, *Cluster, *fake.Clientset) {
+	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+		client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errDown })
+	}
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	withKey := func(name, key string) *corev1.Secret {
+		return edited(tokenOf("shop", name, "default"), func(s *corev1.Secret) { s.Data["token"] = []byte(jwt(key)) })
+	}
+	try(t, "token", map[string]checkCase{
+		"Accepted": {reason: "all is well"},
+		"Refused": {
+			reason: "kube-apiserver's own keys do not fit",
+			change: func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+				reviewing(client, authenticationv1.TokenReviewStatus{Error: "invalid bearer token"})
+			},
+			want: []string{"kube-apiserver refuses a token of kube-system/default that was issued just now: invalid bearer token"},
+		},
+		"UnknownKeys": {
+			reason:  "one finding for each key; a token without a key ID is no proof",
+			objects: []runtime.Object{withKey("a", "x"), withKey("b", "x"), withKey("c", "y"), withKey("d", "")},
+			want: []string{
+				"2 token Secrets hold tokens of key x, which kube-apiserver does not know: it refuses it: shop/a, shop/b",
+				"1 token Secret holds a token of key y, which kube-apiserver does not know: it refuses it: shop/c",
+			},
+		},
+		"NoReview": {reason: "not asked is not refused", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
+		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *Cluster, _ *fake.Clientset) {
+			c.Get = func(context.Context, string) ([]byte, error) { return []byte("{}"), nil }
+		}, wantErr: "the document holds none"},
+	})
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	files := func(ids ...string) func(*testing.T, *Cluster, *fake.Clientset) {
+		return func(_ *testing.T, c *Cluster, _ *fake.Clientset) {
+			for _, id := range ids {
+				c.KeyFiles = append(c.KeyFiles, KeyFile{"service-account-key-file", id + ".pem", []signing.PublicKey{{ID: id}}})
+			}
+		}
+	}
+	try(t, "keys", map[string]checkCase{
+		"None":  {reason: "nothing to compare"},
+		"Known": {reason: "kube-apiserver may have more", change: files("known")},
+		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{
+			"kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are signed with it",
+		}},
+	})
+}
+
+func lease(holder string, renewed time.Duration) *coordinationv1.Lease {
+	acquired := metav1.NewMicroTime(time.Now().Add(-10 * time.Minute))
+	at := metav1.NewMicroTime(time.Now().Add(-renewed))
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &acquired, RenewTime: &at, LeaseDurationSeconds: new(int32(15))},
+	}
+}
+
+// leasing gives the cluster a lease inside the bubble, where the time is another one.
+func leasing(holder string, renewed time.Duration) func(*testing.T, *Cluster, *fake.Clientset) {
+	return func(t *testing.T, _ *Cluster, client *fake.Clientset) {
+		t.Helper()
+		if err := client.Tracker().Add(lease(holder, renewed)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLeader(t *testing.T) {
+	t.Parallel()
+	try(t, "leader", map[string]checkCase{
+		"Held":     {reason: "renewed in time", change: leasing("a", 3*time.Second)},
+		"None":     {reason: "no Lease", want: []string{"there is no Lease kube-system/sa-controller-manager: no replica with leader election has ever led"}},
+		"Released": {reason: "given away", change: leasing("", 3*time.Second), want: []string{"nobody holds the Lease kube-system/sa-controller-manager: the controllers do not run"}},
+		"Expired": {reason: "the holder is gone", change: leasing("a", time.Hour), want: []string{
+			"a holds the Lease kube-system/sa-controller-manager and has not renewed it since 1999-12-31T23:00:00Z: the controllers do not run",
+		}},
+		"OtherClock": {reason: "the holder's clock is behind, but it renews", change: func(t *testing.T, c *Cluster, client *fake.Clientset) {
+			leasing("a", time.Hour)(t, c, client)
+			time.AfterFunc(2*time.Second, func() {
+				_ = client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("a", time.Hour-time.Second), "kube-system")
+			})
+		}},
+		"Down": {reason: "not asked is not absent", change: failing("get", "leases"), wantErr: "read the Lease kube-system/sa-controller-manager: the API is down"},
+	})
+}
+
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	granting := func(user string, denied ...string) func(*testing.T, *Cluster, *fake.Clientset) {
+		return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+			client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				spec := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).Spec
+				allowed := spec.User == user
+				for _, what := range denied {
+					if a := spec.ResourceAttributes; a != nil && a.Verb+" "+a.Resource == what {
+						allowed = false
+					}
+				}
+				return true, &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}}, nil
+			})
+		}
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "system:sa-controller-manager:common"},
+		Subjects:   []rbacv1.Subject{{Kind: "Group", Name: "g"}, {Kind: "ServiceAccount", Namespace: "ours", Name: "manager"}},
+	}
+	try(t, "permissions", map[string]checkCase{
+		"All":     {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
+		"Account": {reason: "whom the binding names", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager")},
+		"Missing": {reason: "each one is named, with a part that needs it", change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{
+			"2 permissions of system:sa-controller-manager missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
+		}},
+		"Down": {reason: "not asked is not denied", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked"},
+	})
+}
+
+func TestMissed(t *testing.T) {
+	t.Parallel()
+	pod := func(name, account string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}}}
+	}
+	off := pod("off", "default")
+	off.Spec.AutomountServiceAccountToken = new(false)
+	try(t, "missed", map[string]checkCase{
+		"None": {reason: "wants no token", objects: []runtime.Object{off}},
+		"Some": {reason: "no account, no token", objects: []runtime.Object{pod("bare", ""), pod("tokenless", "default"), off},
+			want: []string{"2 Pods were admitted without the webhook and without an account or token: shop/bare, shop/tokenless"}},
+		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list Pods: the API is down"},
+	})
+}
+
+func TestSecondController(t *testing.T) {
+	t.Parallel()
+	filled := func(name, manager, field string, ago time.Duration) func(*testing.T, *fake.Clientset) {
+		return func(t *testing.T, client *fake.Clientset) {
+			t.Helper()
+			at := metav1.NewTime(time.Now().Add(-ago))
+			secret := tokenOf("shop", name, "default")
+			secret.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Time: &at, FieldsV1: metav1.NewFieldsV1(field)}}
+			if err := client.Tracker().Add(secret); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const token, label = `{"f:data":{"f:ca.crt":{},"f:token":{}}}`, `{"f:metadata":{"f:labels":{}}}`
+	with := func(holder string, secrets ...func(*testing.T, *fake.Clientset)) func(*testing.T, *Cluster, *fake.Clientset) {
+		return func(t *testing.T, c *Cluster, client *fake.Clientset) {
+			t.Helper()
+			leasing(holder, time.Second)(t, c, client)
+			for _, add := range secrets {
+				add(t, client)
+			}
+		}
+	}
+	try(t, "second-controller", map[string]checkCase{
+		"Alone":  {reason: "ours, and what KCM did before we led, and what is no token", change: with("a", filled("a", "sa-controller-manager", token, time.Minute), filled("b", kcm, token, time.Hour), filled("c", kcm, label, time.Minute))},
+		"Second": {reason: "KCM has filled one while we lead", change: with("a", filled("a", kcm, token, time.Minute)), want: []string{"a second token controller works beside this one: kube-controller-manager has filled 1 token Secret since our leader leads: shop/a"}},
+		"NoLead": {reason: "nobody of us leads, so it is the first", change: with("", filled("a", kcm, token, time.Minute))},
+	})
+}

@@ -1,0 +1,117 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/controllers/rootca"
+)
+
+// adding makes objects inside the bubble, where ages are those of the bubble.
+func adding(objects ...func() runtime.Object) func(*testing.T, *Cluster, *fake.Clientset) {
+	return func(t *testing.T, _ *Cluster, client *fake.Clientset) {
+		t.Helper()
+		for _, object := range objects {
+			if err := client.Tracker().Add(object()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// secret makes a token Secret of an account in namespace shop.
+func secret(name, account string, changes ...func(*corev1.Secret)) func() runtime.Object {
+	return func() runtime.Object { return edited(tokenOf("shop", name, account), changes...) }
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	tokenless := func(s *corev1.Secret) { delete(s.Data, "token") }
+	young := func(s *corev1.Secret) { s.CreationTimestamp = metav1.NewTime(time.Now().Add(-50 * time.Second)) }
+	frozen := func(s *corev1.Secret) { s.Immutable = new(true) }
+	leaving := func(s *corev1.Secret) { s.DeletionTimestamp = new(metav1.Now()); s.Finalizers = []string{"x/y"} }
+	strange := func(s *corev1.Secret) { s.Data["ca.crt"] = []byte(strangePEM) }
+	nobody := func(s *corev1.Secret) { s.Annotations = nil }
+	other := func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "former" }
+	opaque := func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }
+	anyUID := func(s *corev1.Secret) { delete(s.Annotations, corev1.ServiceAccountUIDKey) }
+	try(t, "secrets", map[string]checkCase{
+		"Healthy": {reason: "nothing to say"},
+		"Orphans": {reason: "no account, or a former one", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
+			want: []string{"3 token Secrets are orphans: the account does not exist, or is another one now: shop/a, shop/b, shop/c"}},
+		"Stuck":     {reason: "nobody fills it", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"1 token Secret has been without a token for more than 1m0s: shop/a"}},
+		"Immutable": {reason: "nobody can fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"1 immutable token Secret lacks a token or the root CA: shop/a"}},
+		"Nameless":  {reason: "it names nobody", change: adding(secret("a", "default", nobody)), want: []string{"1 token Secret names no account that could exist: shop/a"}},
+		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"1 token Secret holds another root CA than is published: shop/a"}},
+		"Spared": {reason: "too young, on the way out, or none of ours", change: adding(
+			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving), secret("d", "gone", opaque))},
+		"ActedOn": {reason: "a controller is just about to", change: func(t *testing.T, c *Cluster, client *fake.Clientset) {
+			adding(secret("a", "gone"), secret("b", "default", tokenless))(t, c, client)
+			time.AfterFunc(time.Second, func() {
+				_ = client.Tracker().Delete(secrets(), "shop", "a")
+				_ = client.Tracker().Update(secrets(), edited(tokenOf("shop", "b", "default"), func(s *corev1.Secret) { s.ResourceVersion = "8" }), "shop")
+			})
+		}},
+		"Down": {reason: "not asked", change: failing("list", "secrets"), wantErr: "list token Secrets: the API is down"},
+	})
+}
+
+func secrets() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource("secrets")
+}
+
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	aged := func(name string, changes ...func(*corev1.Namespace)) func() runtime.Object {
+		return func() runtime.Object { return edited(namespace(name), changes...) }
+	}
+	young := func(n *corev1.Namespace) { n.CreationTimestamp = metav1.Now() }
+	leaving := func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()); n.Finalizers = []string{"x/y"} }
+	object := func(o runtime.Object) func() runtime.Object { return func() runtime.Object { return o } }
+	former, next := string(certificate(t, time.Now(), time.Now().Add(time.Hour))), string(certificate(t, time.Now(), time.Now().Add(time.Hour)))
+	given := func(file string, state ...string) func(*testing.T, *Cluster, *fake.Clientset) {
+		return func(t *testing.T, c *Cluster, client *fake.Clientset) {
+			t.Helper()
+			bundle, err := rootca.ParseBundle([]byte(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.RootCA = bundle
+			for _, name := range []string{"kube-system", "shop"} {
+				published := rootCA(name, next+former)
+				if name == "shop" {
+					published = rootCA(name, "# the same\n"+former+next)
+				}
+				if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), published, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, text := range state {
+				adding(object(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName},
+					Data: map[string]string{"former-1.crt": text, "former-1.until": "x"}}))(t, c, client)
+			}
+		}
+	}
+	try(t, "namespaces", map[string]checkCase{
+		"Healthy": {reason: "nothing to say"},
+		"Bare": {reason: "nobody has seen to it", change: adding(aged("bare")), want: []string{
+			"1 namespace has no account default: no Pod can be created there: bare",
+			"1 namespace has no root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",
+		}},
+		"Spared":  {reason: "too young, or on the way out", change: adding(aged("young", young), aged("leaving", leaving))},
+		"Drifted": {reason: "one of three differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"the ConfigMap kube-root-ca.crt differs from that of most namespaces in 1 namespace: x"}},
+		"Overlap": {reason: "a former root CA that is noted is fine", change: given(next, former)},
+		"Extra":   {reason: "a CA that nobody has noted", change: given(next), want: []string{"the ConfigMap kube-root-ca.crt differs from --root-ca-file in 2 namespaces: kube-system, shop"}},
+		"File":    {reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next), want: []string{"the ConfigMap kube-root-ca.crt differs from --root-ca-file in 2 namespaces: kube-system, shop"}},
+		"Down":    {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
+	})
+}

@@ -1,0 +1,119 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+)
+
+const (
+	// pageSize bounds what is in memory at a time.
+	pageSize = 500
+
+	jwksPath = "/openid/v1/jwks"
+)
+
+// reads remembers what several checks need. What failed is tried again by the next one.
+type reads struct {
+	secrets  []tokenSecret
+	accounts map[cache.ObjectName]types.UID
+	keyIDs   sets.Set[string]
+	rootCAs  *rootCAs
+}
+
+// tokenSecrets are all Secrets of the token type, without what must not be kept.
+func (c *Cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
+	if c.read.secrets != nil {
+		return c.read.secrets, nil
+	}
+	secrets := []tokenSecret{}
+	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
+	}
+	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
+	err := each(ctx, list, options, func(secret *corev1.Secret) {
+		// A fake apiserver may ignore field selectors, and a real one the type of old Secrets.
+		if secret.Type == corev1.SecretTypeServiceAccountToken {
+			secrets = append(secrets, observe(secret))
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list token Secrets: %w", err)
+	}
+	c.read.secrets = secrets
+	return secrets, nil
+}
+
+// accountUIDs are the UIDs of all ServiceAccounts.
+func (c *Cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
+	if c.read.accounts != nil {
+		return c.read.accounts, nil
+	}
+	uids := map[cache.ObjectName]types.UID{}
+	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List(ctx, options)
+	}
+	err := each(ctx, list, metav1.ListOptions{}, func(account *corev1.ServiceAccount) {
+		uids[cache.NewObjectName(account.Namespace, account.Name)] = account.UID
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list ServiceAccounts: %w", err)
+	}
+	c.read.accounts = uids
+	return uids, nil
+}
+
+// knownKeyIDs are those of the keys that kube-apiserver verifies tokens with.
+func (c *Cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
+	if c.read.keyIDs != nil {
+		return c.read.keyIDs, nil
+	}
+	body, err := c.Get(ctx, jwksPath)
+	if err != nil {
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", jwksPath, err)
+	}
+	ids, err := parseKeyIDs(body)
+	if err != nil {
+		return nil, err
+	}
+	c.read.keyIDs = ids
+	return ids, nil
+}
+
+// parseKeyIDs reads a JWKS (RFC 7517, section 5).
+func parseKeyIDs(body []byte) (sets.Set[string], error) {
+	var document struct {
+		Keys []struct {
+			ID string `json:"kid"`
+		} `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil || len(document.Keys) == 0 {
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: the document holds none", jwksPath)
+	}
+	ids := sets.New[string]()
+	for _, key := range document.Keys {
+		ids.Insert(key.ID)
+	}
+	return ids, nil
+}
+
+// each calls visit with every object of a list, page by page. Visit keeps none of it.
+func each[T any](ctx context.Context, list pager.ListPageFunc, options metav1.ListOptions, visit func(*T)) error {
+	pages := pager.New(list)
+	pages.PageSize, pages.PageBufferSize = pageSize, 0
+	return pages.EachListItem(ctx, options, func(object runtime.Object) error {
+		visit(any(object).(*T))
+		return nil
+	})
+}

@@ -1,0 +1,86 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// probeSeconds is how long the token is valid: the least that kube-apiserver issues.
+const probeSeconds = 600
+
+const mendRefused = "every kube-apiserver needs the public halves of the --service-account-signing-key-file of all of them in " +
+	"--service-account-key-file, and the same --service-account-issuer; then restart it"
+
+const mendUnknownKey = "give every kube-apiserver the public key once more with --service-account-key-file and restart it, " +
+	"or make new Secrets in place of these if the key was given up on purpose"
+
+// checkToken tries tokens of both kinds.
+func checkToken(ctx context.Context, c *Cluster) (Answer, error) {
+	var answer Answer
+	findings, err := tryBoundToken(ctx, c)
+	if err != nil {
+		return answer, err
+	}
+	answer.Findings = findings
+	ids, err := c.knownKeyIDs(ctx)
+	if err != nil {
+		return answer, err
+	}
+	secrets, err := c.tokenSecrets(ctx)
+	if err != nil {
+		return answer, err
+	}
+	answer.Findings = append(answer.Findings, unknownKeys(secrets, ids)...)
+	answer.Note = fmt.Sprintf("a fresh token of %s/%s was tried; kube-apiserver verifies with %s", c.Namespace, c.Account, count(len(ids), "key", "keys"))
+	return answer, nil
+}
+
+// tryBoundToken has kube-apiserver issue a token and then accept it.
+func tryBoundToken(ctx context.Context, c *Cluster) ([]Finding, error) {
+	name := c.Namespace + "/" + c.Account
+	request, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("request a token of service account %s: %w", name, err)
+	}
+	review, err := c.Client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: request.Status.Token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("have a token of service account %s reviewed: %w", name, err)
+	}
+	if review.Status.Authenticated {
+		return nil, nil
+	}
+	why := cmp.Or(review.Status.Error, "it gives no reason")
+	return []Finding{found(fmt.Sprintf("kube-apiserver refuses a token of %s that was issued just now: %s", name, why), mendRefused)}, nil
+}
+
+// unknownKeys finds tokens that kube-apiserver refuses for their key, one finding for
+// each key. Tokens without a key ID are tried with every key, so nothing is said of them.
+func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []Finding {
+	byKey := map[string][]string{}
+	for _, secret := range secrets {
+		if secret.Token == nil || secret.Token.KeyID() == "" || secret.Terminating() || known.Has(secret.Token.KeyID()) {
+			continue
+		}
+		byKey[secret.Token.KeyID()] = append(byKey[secret.Token.KeyID()], secret.name())
+	}
+	var findings []Finding
+	for _, id := range slices.Sorted(maps.Keys(byKey)) {
+		problem := count(len(byKey[id]), "token Secret holds a token", "token Secrets hold tokens") + " of key " + id + ", which kube-apiserver does not know: it refuses it"
+		findings = append(findings, found(problem, mendUnknownKey, byKey[id]...))
+	}
+	return findings
+}

@@ -1,0 +1,106 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/admission/registration"
+)
+
+// registered are both configurations with one entry of the name each.
+func registered(entry string, bundle []byte) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: registration.Name}
+	client := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
+	return []runtime.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: entry, ClientConfig: client}}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: entry, ClientConfig: client}}},
+	}
+}
+
+// admits answers the creation of Pods: with an error, or with what is said to be there.
+func admits(err error, named, mounted, answered bool) func(*testing.T, *Cluster, *fake.Clientset) {
+	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+		client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+			if named {
+				pod.Spec.ServiceAccountName = "default"
+			}
+			if mounted {
+				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-x", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+			}
+			if answered {
+				pod.Annotations["sa-controller-manager/probe-answer"] = pod.Annotations["sa-controller-manager/probe"]
+			}
+			return true, pod, err
+		})
+	}
+}
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
+	off := registered(entry, nil)
+	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
+	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
+	try(t, "webhook", map[string]checkCase{
+		"Called":   {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
+		"InTree":   {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
+		"Nobody":   {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"NoToken":  {reason: "half of it", change: admits(nil, true, false, false), want: []string{"a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"Uncalled": {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"kube-apiserver admits Pods without calling the webhook, or reaches somebody else there, though it is registered"}},
+		"Refused":  {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"a Pod in namespace kube-system is refused: " + denied.Error()}},
+		"Off":      {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+		"Half":     {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
+		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{
+			"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
+			"the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
+		}},
+		"NotAllowed": {reason: "a quota or RBAC says no: that is not about us", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota"},
+		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off, change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
+			want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+	})
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	// The bubble's time.
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	ca := func(begin, end time.Duration) []byte { return certificate(t, now.Add(begin), now.Add(end)) }
+	good, old, late := ca(-time.Hour, 10*time.Hour), ca(-2*time.Hour, -time.Hour), ca(-12*time.Hour, time.Hour)
+	holding := func(cert []byte) runtime.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager-webhook-ca"}, Data: map[string][]byte{"ca.crt": cert}}
+	}
+	with := func(bundle []byte, more ...runtime.Object) []runtime.Object {
+		return append(registered("x", bundle), more...)
+	}
+	bundles := func(problem string) []string {
+		return []string{
+			"a caBundle of the MutatingWebhookConfiguration 00-sa-controller-manager " + problem,
+			"a caBundle of the ValidatingWebhookConfiguration 00-sa-controller-manager " + problem,
+		}
+	}
+	const secret = "the serving CA in the Secret kube-system/sa-controller-manager-webhook-ca "
+	try(t, "certificates", map[string]checkCase{
+		"None":        {reason: "no webhook"},
+		"Good":        {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
+		"Expired":     {reason: "it has ended", objects: with(old, holding(old)), want: []string{secret + "has expired at 1999-12-31T23:00:00Z"}},
+		"Ending":      {reason: "less than a twelfth is left", objects: with(late, holding(late)), want: []string{secret + "expires at 2000-01-01T01:00:00Z"}},
+		"Broken":      {reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))), want: []string{secret + "cannot be read"}},
+		"Lacks":       {reason: "another CA is registered", objects: with(late, holding(good)), want: bundles("lacks the active serving CA: kube-apiserver cannot call the webhook")},
+		"FilesGood":   {reason: "certificates from files", objects: with(good)},
+		"FilesEnding": {reason: "the best of them is about to end", objects: with(append(old, late...)), want: bundles("expires at 2000-01-01T01:00:00Z")},
+		"FilesBroken": {reason: "no certificate", objects: with([]byte("rubbish")), want: bundles("holds no certificate that can be read")},
+		"Down":        {reason: "not asked", change: failing("get", "secrets"), wantErr: "the API is down"},
+	})
+}

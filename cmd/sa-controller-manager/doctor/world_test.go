@@ -1,0 +1,185 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+// checkCase is one world, and what a check says about it.
+type checkCase struct {
+	reason  string
+	objects []runtime.Object
+	change  func(*testing.T, *Cluster, *fake.Clientset)
+	// want are the problems and objects, one line each.
+	want    []string
+	wantErr string
+}
+
+// try runs cases of one check in a bubble, so that waiting takes no time. In it the time
+// begins at midnight, 2000-01-01.
+func try(t *testing.T, name string, cases map[string]checkCase) {
+	t.Helper()
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(append(healthyWorld(), tc.objects...)...)
+				cluster := newCluster(client)
+				if tc.change != nil {
+					tc.change(t, cluster, client)
+				}
+				results := Run(t.Context(), cluster, Select([]string{name}, nil), 20*time.Second, func(Check) {})
+				examine(t, tc, results[0], client.Actions())
+			})
+		})
+	}
+}
+
+func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Action) {
+	t.Helper()
+	var problems []string
+	for _, finding := range got.Findings {
+		line := finding.Problem
+		if len(finding.Objects) > 0 {
+			line += ": " + strings.Join(finding.Objects, ", ")
+		}
+		problems = append(problems, line)
+		if finding.Mend == "" || finding.Check != got.Name {
+			t.Errorf("%s: %q has mend %q and check %q", tc.reason, finding.Problem, finding.Mend, finding.Check)
+		}
+	}
+	if diff := cmp.Diff(tc.want, problems); diff != "" {
+		t.Errorf("%s: problems (-want +got):\n%s", tc.reason, diff)
+	}
+	if (got.Err != nil) != (tc.wantErr != "") || got.Err != nil && !strings.Contains(got.Err.Error(), tc.wantErr) {
+		t.Errorf("%s: error %v, want %q", tc.reason, got.Err, tc.wantErr)
+	}
+	for _, action := range actions {
+		if create, ok := action.(clienttesting.CreateActionImpl); ok && harmless(create) {
+			continue
+		}
+		if verb := action.GetVerb(); verb != "get" && verb != "list" {
+			t.Errorf("%s: it writes: %s %s", tc.reason, verb, action.GetResource().Resource)
+		}
+	}
+}
+
+// harmless tells whether nothing is stored of what is created.
+func harmless(action clienttesting.CreateActionImpl) bool {
+	dry := len(action.GetCreateOptions().DryRun) > 0
+	return dry || strings.HasSuffix(action.GetResource().Resource, "reviews") || action.GetSubresource() == "token"
+}
+
+func newCluster(client *fake.Clientset) *Cluster {
+	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "fresh"}}, nil
+	})
+	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
+	return &Cluster{
+		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
+		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),
+		Get: func(context.Context, string) ([]byte, error) {
+			return []byte(`{"keys":[{"kid":"known"},{"kid":"other"}]}`), nil
+		},
+	}
+}
+
+func reviewing(client *fake.Clientset, status authenticationv1.TokenReviewStatus) {
+	client.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.TokenReview{Status: status}, nil
+	})
+}
+
+// The root CAs of all tests.
+const rootPEM, strangePEM = "root", "strange"
+
+// healthyWorld has two namespaces with all that they need.
+func healthyWorld() []runtime.Object {
+	return []runtime.Object{
+		namespace("kube-system"), namespace("shop"),
+		account("kube-system", "default"), account("shop", "default"),
+		rootCA("kube-system", rootPEM), rootCA("shop", rootPEM),
+		tokenOf("shop", "good", "default"),
+	}
+}
+
+// hourAgo is older than any grace.
+func hourAgo() metav1.Time { return metav1.NewTime(time.Now().Add(-time.Hour)) }
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: hourAgo()}}
+}
+
+func account(namespace, name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "-" + name)}}
+}
+
+func rootCA(namespace, content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": content}}
+}
+
+// tokenOf is a Secret that is in order if the account is.
+func tokenOf(namespace, name, account string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "7", CreationTimestamp: hourAgo(),
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: account, corev1.ServiceAccountUIDKey: namespace + "-" + account},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{"token": []byte(jwt("known")), "ca.crt": []byte(rootPEM), "namespace": []byte(namespace)},
+	}
+}
+
+// edited applies changes to an object.
+func edited[T any](object T, changes ...func(T)) T {
+	for _, change := range changes {
+		change(object)
+	}
+	return object
+}
+
+// jwt has the form of a token of the key.
+func jwt(key string) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(`{"alg":"RS256","kid":"`+key+`"}`)) + "." + encode([]byte("{}")) + "." + encode([]byte("signature"))
+}
+
+// certificate is a CA's, in PEM.
+func certificate(t *testing.T, begin, end time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: begin, NotAfter: end, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}

@@ -1,0 +1,153 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package byhand
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// strays are token Secrets of which one is without an account and one is in order.
+const strays = `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {namespace: shop, name: stray, annotations: {kubernetes.io/service-account.name: gone}}}
+---
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {namespace: shop, name: good, annotations: {kubernetes.io/service-account.name: default}}}
+`
+
+// doctorReport is what the command prints for programs.
+type doctorReport struct {
+	Findings []struct {
+		Check, Problem, Mend string
+		Objects              []string
+	}
+	Checks []struct{ Name, Result, Note, Error string }
+}
+
+// TestDoctor plants faults while the manager is away, has each named with its mend, does
+// what it says, and has nothing found any more.
+func TestDoctor(t *testing.T) {
+	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
+		"disable-admission-plugins": {"ServiceAccount"},
+	}})
+	kubeconfig, _, err := cluster.Identity(rbacUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	permissions, err := filepath.Abs("../../manifests/permissions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := newShell(t, cluster, binary)
+	shell.must(t, "kubectl apply -k "+permissions, "kubectl create namespace shop")
+	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile())
+	first := startManager(t, binary, cluster, flags)
+	shell.must(t, "kubectl wait --for=create --timeout=30s -n shop serviceaccount/default configmap/kube-root-ca.crt",
+		"kubectl apply -f - <<'END'\n"+strays+"END",
+		"kubectl wait --for=delete --timeout=90s -n shop secret/stray")
+	doctor := "sa-controller-manager doctor --kubeconfig=\"$KUBECONFIG\" --root-ca-file=" + cluster.CAFile() +
+		" --service-account-private-key-file=" + cluster.SigningKeyFile()
+	healthy(t, shell, doctor)
+
+	if _, err := first.Stop(); err != nil {
+		t.Error(err)
+	}
+	shell.must(t, "sa-controller-manager webhook unregister --kubeconfig=\"$KUBECONFIG\"",
+		"kubectl apply -f - <<'END'\n"+strays+"END",
+		"kubectl -n shop patch configmap kube-root-ca.crt --type=merge -p '{\"data\":{\"ca.crt\":\"x\"}}'",
+		"kubectl delete clusterrolebinding system:sa-controller-manager:root-ca")
+	// A Secret has a minute to get what it needs, a namespace too.
+	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q 'an orphan'; do sleep 1; done; cat out", doctor+" -o json >/dev/null 2>&1", doctor)
+	if got[1].code != "2" {
+		t.Errorf("exit code %s, want 2:\n%s", got[1].code, got[2].printed)
+	}
+	diagnosed(t, got[0].printed)
+	for _, want := range []string{"mend:  sa-controller-manager webhook register", "where: shop/stray\n", "update configmaps/kube-root-ca.crt (root-ca)"} {
+		if !strings.Contains(got[2].printed, want) {
+			t.Errorf("%q is not in\n%s", want, got[2].printed)
+		}
+	}
+	noSecrets(t, got[0].printed+got[2].printed)
+
+	shell.must(t, "sa-controller-manager webhook register --kubeconfig=\"$KUBECONFIG\"", "kubectl apply -k "+permissions)
+	startManager(t, binary, cluster, flags)
+	shell.must(t, "kubectl wait --for=delete --timeout=90s -n shop secret/stray",
+		"timeout 60 bash -c 'until kubectl -n shop get configmap kube-root-ca.crt -o yaml | grep -q BEGIN; do sleep 1; done'")
+	healthy(t, shell, doctor)
+}
+
+func healthy(t *testing.T, shell *shell, doctor string) {
+	t.Helper()
+	got := shell.run(t, doctor, doctor+" -o json 2>/dev/null")
+	if got[0].code != "0" {
+		t.Fatalf("exit code %s, want 0:\n%s", got[0].code, got[0].printed)
+	}
+	report := parseDoctor(t, got[1].printed)
+	for _, check := range report.Checks {
+		if check.Result != "ok" {
+			t.Errorf("check %s is %q: %s", check.Name, check.Result, check.Error)
+		}
+	}
+	if len(report.Checks) < 10 || len(report.Findings) > 0 {
+		t.Errorf("%d checks and %d findings, want 10 and 0", len(report.Checks), len(report.Findings))
+	}
+	noSecrets(t, got[0].printed+got[1].printed)
+	t.Log(got[0].printed)
+}
+
+// diagnosed wants every fault under its check, and none besides.
+func diagnosed(t *testing.T, text string) {
+	t.Helper()
+	type one struct {
+		Check, Problem string
+		Objects        []string
+	}
+	var got []one
+	for _, f := range parseDoctor(t, text).Findings {
+		if f.Mend == "" {
+			t.Errorf("%s says %q and no mend", f.Check, f.Problem)
+		}
+		got = append(got, one{f.Check, f.Problem, f.Objects})
+	}
+	want := []one{
+		{Check: "leader", Problem: "nobody holds the Lease kube-system/sa-controller-manager: the controllers do not run"},
+		{Check: "permissions", Problem: "4 permissions of system:sa-controller-manager missing"},
+		{Check: "webhook", Problem: "the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"},
+		{Check: "webhook", Problem: "the ValidatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"},
+		{Check: "webhook", Problem: "a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"},
+		{Check: "namespaces", Problem: "the ConfigMap kube-root-ca.crt differs from --root-ca-file in 1 namespace", Objects: []string{"shop"}},
+		{Check: "secrets", Problem: "1 token Secret is an orphan: the account does not exist, or is another one now", Objects: []string{"shop/stray"}},
+	}
+	for i := range got {
+		if got[i].Check == "permissions" {
+			got[i].Objects = nil // the table has them
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
+func parseDoctor(t *testing.T, text string) doctorReport {
+	t.Helper()
+	var report doctorReport
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return report
+}
+
+// noSecrets knows what tokens and PEM begin with.
+func noSecrets(t *testing.T, text string) {
+	t.Helper()
+	for _, secret := range []string{"eyJ", "-----BEGIN", "LS0tLS1CRUdJTi"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%q is in\n%s", secret, text)
+		}
+	}
+}

@@ -45,13 +45,13 @@ func TestDoctor(t *testing.T) {
 	}
 	shell := newShell(t, cluster, binary)
 	shell.must(t, "kubectl apply -k "+permissions, "kubectl create namespace shop")
-	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile())
+	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(), "--orphan-token-grace=1s")
 	first := startManager(t, binary, cluster, flags)
 	shell.must(t, "kubectl wait --for=create --timeout=30s -n shop serviceaccount/default configmap/kube-root-ca.crt",
 		"kubectl apply -f - <<'END'\n"+strays+"END",
 		"kubectl wait --for=delete --timeout=90s -n shop secret/stray")
 	doctor := "sa-controller-manager doctor --kubeconfig=\"$KUBECONFIG\" --root-ca-file=" + cluster.CAFile() +
-		" --service-account-private-key-file=" + cluster.SigningKeyFile()
+		" --service-account-private-key-file=" + cluster.SigningKeyFile() + " --grace=1s"
 	healthy(t, shell, doctor)
 
 	if _, err := first.Stop(); err != nil {
@@ -61,7 +61,7 @@ func TestDoctor(t *testing.T) {
 		"kubectl apply -f - <<'END'\n"+strays+"END",
 		"kubectl -n shop patch configmap kube-root-ca.crt --type=merge -p '{\"data\":{\"ca.crt\":\"x\"}}'",
 		"kubectl delete clusterrolebinding system:sa-controller-manager:root-ca")
-	// A Secret has a minute to get what it needs, a namespace too.
+	// A Secret has a second to get what it needs, a namespace too.
 	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q 'an orphan'; do sleep 1; done; cat out", doctor+" -o json >/dev/null 2>&1", doctor)
 	if got[1].code != "2" {
 		t.Errorf("exit code %s, want 2:\n%s", got[1].code, got[2].printed)

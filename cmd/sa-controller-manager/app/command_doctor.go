@@ -56,6 +56,7 @@ type doctorOptions struct {
 	user       string
 	only, skip []string
 	timeout    time.Duration
+	grace      time.Duration
 	output     string
 }
 
@@ -63,7 +64,7 @@ type doctorOptions struct {
 func newDoctorCommand(client clientFunc) *cobra.Command {
 	o := &doctorOptions{
 		admission: newAdmissionOptions(), keys: newKeyOptions(), election: newLeaderElectionOptions(),
-		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, output: "table",
+		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: doctor.DefaultGrace, output: "table",
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
@@ -124,6 +125,7 @@ func (o *doctorOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Make these `checks` only.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Leave these `checks` out.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long each check may take.")
+	cmd.Flags().DurationVar(&o.grace, "grace", o.grace, "How old a namespace or a Secret must be before it counts that nobody has seen to it.")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
 }
 
@@ -140,6 +142,7 @@ func (o *doctorOptions) validate() []error {
 		p.add("account", o.account, "must be a namespace and a name, such as kube-system/default")
 	}
 	p.positive("timeout", o.timeout)
+	p.positive("grace", o.grace)
 	if len(p) == 0 && len(doctor.Select(o.only, o.skip)) == 0 {
 		p.add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
@@ -201,6 +204,7 @@ func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	cluster := &doctor.Cluster{
+		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}

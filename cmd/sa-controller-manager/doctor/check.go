@@ -16,8 +16,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// grace is how old something must be before it counts that nobody has seen to it.
-const grace = time.Minute
+// DefaultGrace is for Cluster.Grace.
+const DefaultGrace = time.Minute
 
 // Check is one thing to look at.
 type Check struct {
@@ -57,6 +57,8 @@ type Cluster struct {
 	// Get reads a path of the API server that is no resource.
 	Get   func(ctx context.Context, path string) ([]byte, error)
 	Clock clock.Clock
+	// Grace is how old an object must be before it counts that nobody has seen to it.
+	Grace time.Duration
 
 	// Namespace and Account are whose token is tried. The trial Pod is in Namespace.
 	Namespace, Account string

@@ -57,7 +57,7 @@ func checkNamespaces(ctx context.Context, c *Cluster) (Answer, error) {
 	if len(drifted) > 0 {
 		findings = append(findings, found(fmt.Sprintf("the ConfigMap %s differs from %s in %s", view.RootCAName, wanted.source, count(len(drifted), "namespace", "namespaces")), mendRootCA, drifted...))
 	}
-	return Answer{Findings: findings, Note: count(len(namespaces), "namespace", "namespaces") + " older than a minute compared with " + wanted.source}, nil
+	return Answer{Findings: findings, Note: count(len(namespaces), "namespace", "namespaces") + " old enough compared with " + wanted.source}, nil
 }
 
 // activeNamespaces are those that are old enough to have everything.
@@ -68,7 +68,7 @@ func (c *Cluster) activeNamespaces(ctx context.Context) ([]string, error) {
 	}
 	now := c.Clock.Now()
 	err := each(ctx, list, metav1.ListOptions{}, func(namespace *corev1.Namespace) {
-		if namespace.DeletionTimestamp == nil && now.Sub(namespace.CreationTimestamp.Time) > grace {
+		if namespace.DeletionTimestamp == nil && now.Sub(namespace.CreationTimestamp.Time) > c.Grace {
 			names = append(names, namespace.Name)
 		}
 	})

@@ -48,7 +48,7 @@ func TestSecrets(t *testing.T) {
 		"Healthy": {reason: "nothing to say"},
 		"Orphans": {reason: "no account, or a former one", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
 			want: []string{"3 token Secrets are orphans: the account does not exist, or is another one now: shop/a, shop/b, shop/c"}},
-		"Stuck":     {reason: "nobody fills it", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"1 token Secret has been without a token for more than 1m0s: shop/a"}},
+		"Stuck":     {reason: "nobody fills it", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"1 token Secret has been without a token for too long: shop/a"}},
 		"Immutable": {reason: "nobody can fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"1 immutable token Secret lacks a token or the root CA: shop/a"}},
 		"Nameless":  {reason: "it names nobody", change: adding(secret("a", "default", nobody)), want: []string{"1 token Secret names no account that could exist: shop/a"}},
 		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"1 token Secret holds another root CA than is published: shop/a"}},

@@ -41,7 +41,7 @@ func (f flaw) told(n int) (problem, mend string) {
 		return count(n, "token Secret is an orphan", "token Secrets are orphans") + ": the account does not exist, or is another one now",
 			"no token of a Secret without its account is accepted; " + running + "; or delete it"
 	case stuck:
-		return count(n, "token Secret has", "token Secrets have") + fmt.Sprintf(" been without a token for more than %s", grace), running
+		return count(n, "token Secret has", "token Secrets have") + " been without a token for too long", running
 	case immutable:
 		return count(n, "immutable token Secret lacks", "immutable token Secrets lack") + " a token or the root CA", "delete it and create it without immutable"
 	default:
@@ -66,7 +66,7 @@ func checkSecrets(ctx context.Context, c *Cluster) (Answer, error) {
 	now := c.Clock.Now()
 	suspects := map[flaw][]tokenSecret{}
 	for _, secret := range secrets {
-		if f := judge(secret, accounts, rootCAs.wanted, now); f != none {
+		if f := judge(secret, accounts, rootCAs.wanted, now, c.Grace); f != none {
 			suspects[f] = append(suspects[f], secret)
 		}
 	}
@@ -85,7 +85,7 @@ func checkSecrets(ctx context.Context, c *Cluster) (Answer, error) {
 }
 
 // judge finds the worst flaw. Young Secrets and those on their way out have none.
-func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA, now time.Time) flaw {
+func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA, now time.Time, grace time.Duration) flaw {
 	if secret.Terminating() || now.Sub(secret.CreationTimestamp.Time) <= grace {
 		return none
 	}

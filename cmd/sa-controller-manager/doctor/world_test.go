@@ -101,6 +101,7 @@ func newCluster(client *fake.Clientset) *Cluster {
 	})
 	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
 	return &Cluster{
+		Grace:  DefaultGrace,
 		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),
 		Get: func(context.Context, string) ([]byte, error) {

@@ -100,6 +100,13 @@ test-unit: deps ## Run the unit tests with the race detector.
 test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 30 s.
 	go -C test/differential test -count=1 -timeout=20m . -args -for=30s
 
+# A module of its own: it needs some 190 packages of Prometheus that nothing else here
+# does, which continuous integration shall not have to fetch and compile.
+.PHONY: test-alerts
+test-alerts: ## Test the alert rules with Prometheus' own engine; not in continuous integration.
+	go -C test/alerts vet ./...
+	go -C test/alerts test -count=1 ./...
+
 # One package at a time: each runs control planes of its own. Never from the
 # cache: the control plane and the binary under test are no inputs that Go sees.
 .PHONY: test-integration

@@ -10,7 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # Without git there is no list of files, and a check of no files finds nothing.
 git rev-parse --git-dir >/dev/null
 
-# go_modules are the directories with a go.mod. tools and peers hold no code.
+# go_modules are the directories with a go.mod. tools and peers hold no code. test/alerts is
+# left out: to know whether it is tidy takes all of Prometheus.
 go_modules=(. test test/differential test/conformance test/tools test/peers)
 
 # sources prints the files that match the patterns and are, or could be,

@@ -1,0 +1,226 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// That the expressions mean what they should is tested by test/alerts, with Prometheus'
+// own engine. What is here needs nothing of Prometheus.
+
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	data, err := os.ReadFile("monitoring/prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rule struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Metadata   map[string]any `json:"metadata"`
+		Spec       struct {
+			Groups []struct {
+				Name  string  `json:"name"`
+				Rules []alert `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	if err := yaml.UnmarshalStrict(data, &rule); err != nil {
+		t.Fatal(err)
+	}
+	var found []alert
+	for _, group := range rule.Spec.Groups {
+		found = append(found, group.Rules...)
+	}
+	if len(found) == 0 {
+		t.Fatal("there are no alerts")
+	}
+	return found
+}
+
+// Each alert leads to a heading of docs/operations.md, and each heading there to an alert.
+func TestAlertsAreDocumented(t *testing.T) {
+	t.Parallel()
+	var names, headings []string
+	for _, alert := range alerts(t) {
+		names = append(names, alert.Alert)
+		if want := "docs/operations.md#" + strings.ToLower(alert.Alert); alert.Annotations["runbook"] != want {
+			t.Errorf("%s: the runbook is %q, want %q", alert.Alert, alert.Annotations["runbook"], want)
+		}
+		for _, annotation := range []string{"summary", "description"} {
+			if alert.Annotations[annotation] == "" {
+				t.Errorf("%s has no %s", alert.Alert, annotation)
+			}
+		}
+		if !slices.Contains([]string{"critical", "warning", "info"}, alert.Labels["severity"]) {
+			t.Errorf("%s: the severity is %q", alert.Alert, alert.Labels["severity"])
+		}
+	}
+	for _, match := range regexp.MustCompile(`(?m)^### (SACM\w+)$`).FindAllStringSubmatch(operations(t), -1) {
+		headings = append(headings, match[1])
+	}
+	if diff := cmp.Diff(names, headings); diff != "" {
+		t.Errorf("alerts (-) and headings of %s (+), in their order:\n%s", operationsFile, diff)
+	}
+}
+
+// A metric that is asked for is in docs/operations.md, which is compared with the code.
+func TestExpressionsAskForMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{"up": true} // Prometheus' own
+	for _, name := range documented(t, "Metrics") {
+		known[name] = true
+	}
+	expressions := map[string]string{}
+	for _, alert := range alerts(t) {
+		expressions[alert.Alert] = alert.Expr
+	}
+	maps.Copy(expressions, dashboard(t))
+	for where, expr := range expressions {
+		asked := metricsOf(expr)
+		if len(asked) == 0 {
+			t.Errorf("%s asks for no metric: %s", where, expr)
+		}
+		for _, name := range asked {
+			if !known[name] && !known[strings.TrimSuffix(name, "_bucket")] {
+				t.Errorf("%s asks for %s, which is not in %s", where, name, operationsFile)
+			}
+		}
+	}
+}
+
+func TestMetricsOf(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string][]string{
+		`up`:                         {"up"},
+		`absent(up{job="a b"} == 1)`: {"up"},
+		`time() - a_b > 2 * 86400 and on (job, instance) c == 1`: {"a_b", "c"},
+		`x unless x offset 1h`: {"x", "x"},
+		`sum by (le, path) (rate(a_bucket{p="x{"}[$__rate_interval]))`: {"a_bucket"},
+		`count(a) or vector(0)`: {"a"},
+	} {
+		if diff := cmp.Diff(want, metricsOf(expr)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", expr, diff)
+		}
+	}
+}
+
+// metricsOf takes away what is no metric in an expression: selectors, ranges, lists of
+// labels, functions, operators.
+func metricsOf(expr string) []string {
+	for _, other := range []string{
+		`"(\\.|[^"\\])*"`, `\{[^}]*\}`, `\[[^\]]*\]`, `\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)`,
+		`\boffset\s+\w+`, `\b(and|or|unless|bool|sum|min|max|avg|count|topk)\b`, `\w+\s*\(`, `\b[0-9][0-9a-z.]*\b`,
+	} {
+		expr = regexp.MustCompile(other).ReplaceAllString(expr, " ; ")
+	}
+	return regexp.MustCompile(`[a-zA-Z_:]\w*`).FindAllString(expr, -1)
+}
+
+// dashboard are the expressions of Grafana's panels, by title.
+func dashboard(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("monitoring/grafana/sa-controller-manager.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			ID      int    `json:"id"`
+			Title   string `json:"title"`
+			Targets []struct {
+				RefID string `json:"refId"`
+				Expr  string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := json.Unmarshal(data, &board); err != nil {
+		t.Fatal(err)
+	}
+	found, ids := map[string]string{}, map[int]bool{}
+	for _, panel := range board.Panels {
+		if ids[panel.ID] {
+			t.Errorf("the panel %q has the number %d of another one", panel.Title, panel.ID)
+		}
+		ids[panel.ID] = true
+		for _, target := range panel.Targets {
+			found["panel "+panel.Title+" "+target.RefID] = target.Expr
+		}
+	}
+	return found
+}
+
+// Both monitors have to agree on what the rules rely on, and the overlays must not need
+// what only clusters with the Prometheus operator have.
+func TestMonitors(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"monitoring/static-pod/podmonitor.yaml", "monitoring/deployment/servicemonitor.yaml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type endpoint struct {
+			Path        string           `json:"path"`
+			Scheme      string           `json:"scheme"`
+			Relabelings []map[string]any `json:"relabelings"`
+		}
+		var monitor struct {
+			Spec struct {
+				Endpoints           []endpoint `json:"endpoints"`
+				PodMetricsEndpoints []endpoint `json:"podMetricsEndpoints"`
+			} `json:"spec"`
+		}
+		if err := yaml.Unmarshal(data, &monitor); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		var paths []string
+		for _, one := range slices.Concat(monitor.Spec.Endpoints, monitor.Spec.PodMetricsEndpoints) {
+			paths = append(paths, one.Path)
+			if one.Scheme != "https" {
+				t.Errorf("%s: %s is asked for by %q", file, one.Path, one.Scheme)
+			}
+			if !slices.ContainsFunc(one.Relabelings, func(r map[string]any) bool {
+				return r["targetLabel"] == "job" && r["replacement"] == "sa-controller-manager"
+			}) {
+				t.Errorf("%s: %s does not set the job that the rules ask for", file, one.Path)
+			}
+		}
+		if diff := cmp.Diff([]string{"/metrics", "/metrics/slis"}, paths); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+	rendered, err := fs.Glob(os.DirFS("."), "rendered/*.yaml")
+	if err != nil || len(rendered) == 0 {
+		t.Fatal("no rendered manifests", err)
+	}
+	for _, file := range rendered {
+		data, err := os.ReadFile(filepath.FromSlash(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), "monitoring.coreos.com") {
+			t.Errorf("%s needs the Prometheus operator", file)
+		}
+	}
+}

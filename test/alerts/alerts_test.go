@@ -1,0 +1,209 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	rulesFile     = "../../manifests/monitoring/prometheusrule.yaml"
+	dashboardFile = "../../manifests/monitoring/grafana/sa-controller-manager.json"
+	casesFile     = "testdata/cases.yaml"
+
+	// every is how often rules are evaluated, and samples are taken.
+	every = time.Minute
+)
+
+type rule struct {
+	Alert string `json:"alert"`
+	Expr  string `json:"expr"`
+	For   string `json:"for"`
+}
+
+// alertCase is what promtool calls a test: series, and what they are to lead to.
+type alertCase struct {
+	// Name says what the series mean.
+	Name string `json:"name"`
+	// Alert is the one that is asked about.
+	Alert string `json:"alert"`
+	// After is the time of the question, counted from the first sample.
+	After string `json:"after"`
+	// Fires is how many alerts of that name there are to be then.
+	Fires  int               `json:"fires"`
+	Series map[string]string `json:"series"`
+}
+
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	rules := rules(t)
+	// Later than the longest duration in a rule, so that a time counted from 0 is long ago.
+	start := time.Unix(10*86400, 0)
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, c := range cases(t) {
+		fires[c.Alert] = fires[c.Alert] || c.Fires > 0
+		silent[c.Alert] = silent[c.Alert] || c.Fires == 0
+		t.Run(c.Alert+"/"+c.Name, func(t *testing.T) {
+			t.Parallel()
+			rule, ok := rules[c.Alert]
+			if !ok {
+				t.Fatalf("there is no alert %s", c.Alert)
+			}
+			after := duration(t, c.After)
+			if got := firing(t, rule, parse(t, start, c.Series), start, after); got != c.Fires {
+				t.Errorf("%d alerts fire after %v, want %d", got, after, c.Fires)
+			}
+		})
+	}
+	for name := range rules {
+		if !fires[name] || !silent[name] {
+			t.Errorf("%s: a case in which it fires: %t, one in which it does not: %t; want both", name, fires[name], silent[name])
+		}
+	}
+}
+
+// firing counts the alerts that have been due for as long as the rule wants at the end.
+func firing(t *testing.T, rule rule, data memory, start time.Time, after time.Duration) int {
+	t.Helper()
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+	since := map[string]time.Time{}
+	for now := start; !now.After(start.Add(after)); now = now.Add(every) {
+		due := map[string]time.Time{}
+		for _, labels := range evaluate(t, engine, data, rule.Expr, now) {
+			due[labels] = now
+			if before, ok := since[labels]; ok {
+				due[labels] = before
+			}
+		}
+		since = due
+	}
+	count := 0
+	for _, began := range since {
+		if start.Add(after).Sub(began) >= duration(t, rule.For) {
+			count++
+		}
+	}
+	return count
+}
+
+func evaluate(t *testing.T, engine *promql.Engine, data memory, expr string, now time.Time) []string {
+	t.Helper()
+	query, err := engine.NewInstantQuery(context.Background(), data, nil, expr, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	vector, err := query.Exec(context.Background()).Vector()
+	if err != nil {
+		t.Fatalf("%s: %v", expr, err)
+	}
+	var found []string
+	for _, one := range vector {
+		found = append(found, one.Metric.String())
+	}
+	return found
+}
+
+func TestExpressionsParse(t *testing.T) {
+	t.Parallel()
+	expressions := dashboard(t)
+	if len(expressions) == 0 {
+		t.Fatal("the dashboard asks for nothing")
+	}
+	for _, rule := range rules(t) {
+		expressions = append(expressions, rule.Expr)
+	}
+	for _, expr := range expressions {
+		// Grafana puts its own interval in.
+		if _, err := newParser().ParseExpr(strings.ReplaceAll(expr, "$__rate_interval", "5m")); err != nil {
+			t.Errorf("%s: %v", expr, err)
+		}
+	}
+}
+
+func rules(t *testing.T) map[string]rule {
+	t.Helper()
+	var file struct {
+		Spec struct {
+			Groups []struct {
+				Rules []rule `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	read(t, rulesFile, &file)
+	found := map[string]rule{}
+	for _, group := range file.Spec.Groups {
+		for _, rule := range group.Rules {
+			found[rule.Alert] = rule
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("%s has no rules", rulesFile)
+	}
+	return found
+}
+
+func cases(t *testing.T) []alertCase {
+	t.Helper()
+	var found []alertCase
+	read(t, casesFile, &found)
+	return found
+}
+
+func dashboard(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := json.Unmarshal(data, &board); err != nil {
+		t.Fatalf("%s: %v", dashboardFile, err)
+	}
+	var found []string
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			found = append(found, target.Expr)
+		}
+	}
+	return found
+}
+
+func read(t *testing.T, name string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// duration reads one; none is 0.
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

@@ -55,15 +55,15 @@ image: build ## Write the container image to bin/, for "docker load" and the lik
 .PHONY: release
 release: ## Write what is handed out into bin/release/: binaries, images, manifests, SPDX documents, checksums.
 	@rm -rf bin/release && mkdir -p bin/release
-	@go -C test build -buildvcs=false -o ../bin/tools/image ./cmd/image
-	@go -C test build -buildvcs=false -o ../bin/tools/sbom ./cmd/sbom
+	@go -C test build -buildvcs=false -o ../bin/image ./cmd/image
+	@go -C test build -buildvcs=false -o ../bin/sbom ./cmd/sbom
 	@for arch in amd64 arm64; do \
 		name=bin/release/$(product)-linux-$$arch; \
 		echo "building $$name $(version)"; \
 		GOOS=linux GOARCH=$$arch $(go_build) -ldflags '-s -w $(stamps)' -o $$name ./cmd/$(product); \
-		bin/tools/image -binary=$$name -out=bin/release/$(product)-image-linux-$$arch.tar \
+		bin/image -binary=$$name -out=bin/release/$(product)-image-linux-$$arch.tar \
 			-tag='$(version)' -revision='$(commit)' -date='$(date)'; \
-		bin/tools/sbom -binary=$$name -out=$$name.spdx.json -version='$(version)' -date='$(date)'; \
+		bin/sbom -binary=$$name -out=$$name.spdx.json -version='$(version)' -date='$(date)'; \
 	done
 	@git ls-files -z manifests ':!*.go' | LC_ALL=C sort -z | tar --null --files-from=- --create --format=ustar --mtime='$(date)' \
 		--owner=0 --group=0 --numeric-owner --mode=u=rw,go=r | gzip -n >bin/release/manifests.tar.gz

@@ -38,8 +38,10 @@ type alertCase struct {
 	Alert string `json:"alert"`
 	// After is the time of the question, counted from the first sample.
 	After string `json:"after"`
-	// Fires is how many alerts of that name there are to be then.
+	// Fires is how many alerts of that name there are to be then. If none, there has been
+	// none all the time, unless one has Ended.
 	Fires  int               `json:"fires"`
+	Ended  bool              `json:"ended"`
 	Series map[string]string `json:"series"`
 }
 
@@ -59,8 +61,12 @@ func TestAlerts(t *testing.T) {
 				t.Fatalf("there is no alert %s", c.Alert)
 			}
 			after := duration(t, c.After)
-			if got := firing(t, rule, parse(t, start, c.Series), start, after); got != c.Fires {
+			got, ever := firing(t, rule, parse(t, start, c.Series), start, after)
+			if got != c.Fires {
 				t.Errorf("%d alerts fire after %v, want %d", got, after, c.Fires)
+			}
+			if want := c.Fires > 0 || c.Ended; ever != want {
+				t.Errorf("one has fired within %v: %t, want %t", after, ever, want)
 			}
 		})
 	}
@@ -71,28 +77,28 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// firing counts the alerts that have been due for as long as the rule wants at the end.
-func firing(t *testing.T, rule rule, data memory, start time.Time, after time.Duration) int {
+// firing counts the alerts that fire at the end, and tells whether one ever did. An alert
+// fires once it has been due for as long as the rule wants.
+func firing(t *testing.T, rule rule, data memory, start time.Time, after time.Duration) (count int, ever bool) {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+	wait := duration(t, rule.For)
 	since := map[string]time.Time{}
 	for now := start; !now.After(start.Add(after)); now = now.Add(every) {
 		due := map[string]time.Time{}
+		count = 0
 		for _, labels := range evaluate(t, engine, data, rule.Expr, now) {
 			due[labels] = now
 			if before, ok := since[labels]; ok {
 				due[labels] = before
 			}
+			if now.Sub(due[labels]) >= wait {
+				count++
+			}
 		}
-		since = due
+		since, ever = due, ever || count > 0
 	}
-	count := 0
-	for _, began := range since {
-		if start.Add(after).Sub(began) >= duration(t, rule.For) {
-			count++
-		}
-	}
-	return count
+	return count, ever
 }
 
 func evaluate(t *testing.T, engine *promql.Engine, data memory, expr string, now time.Time) []string {

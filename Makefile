@@ -125,11 +125,12 @@ test-alerts: ## Test the alert rules with Prometheus' own engine; not in continu
 	go -C test/alerts vet ./...
 	go -C test/alerts test -count=1 ./...
 
-# One package at a time: each runs control planes of its own. Never from the
+# Two packages at a time: each runs control planes of its own, and waits for most of its
+# time. Never from the
 # cache: the control plane and the binary under test are no inputs that Go sees.
 .PHONY: test-integration
 test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=15m ./...
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=2 -timeout=15m ./...
 
 ##@ kind
 

@@ -87,7 +87,7 @@ func TestProcessSaysWhatIsMissing(t *testing.T) {
 				t.Fatal("a wider rule grants this too")
 			}
 			user.grant(t, rules, access)
-			manager := w.start(t, binary, user)
+			manager := w.start(t, binary, user, "--controllers=serviceaccount,serviceaccount-token")
 			awaitLog(t, manager, `"Permissions are missing, trying on until they are granted" err="may not `+access.String()+`"`)
 			awaitLog(t, manager, `"This grants what is missing" yaml=`)
 			if _, err := manager.Get(t.Context(), "/readyz"); err == nil || !strings.Contains(err.Error(), "may not: "+access.String()) {
@@ -146,10 +146,10 @@ func findBinary(t *testing.T) devcluster.Binary {
 	return binary
 }
 
-func (w *world) start(t *testing.T, binary devcluster.Binary, user *identity) *devcluster.Manager {
+func (w *world) start(t *testing.T, binary devcluster.Binary, user *identity, flags ...string) *devcluster.Manager {
 	t.Helper()
-	manager, err := binary.StartManager(w.Cluster,
-		"--kubeconfig="+user.kubeconfig, "--leader-elect=true", "--token-secrets=manual")
+	manager, err := binary.StartManager(w.Cluster, append(flags,
+		"--kubeconfig="+user.kubeconfig, "--leader-elect=true", "--token-secrets=manual")...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package main
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"net/url"
 	"regexp"
 	"runtime/debug"
@@ -114,9 +113,6 @@ func dependency(module *debug.Module) spdxPackage {
 	if sum, ok := moduleSum(module.Sum); ok {
 		part.Checksums, part.Comment = []checksum{{"SHA256", sum}}, dirhash
 	}
-	if module.Version != "" {
-		part.DownloadLocation = fmt.Sprintf("https://proxy.golang.org/%s/@v/%s.zip", escaped(module.Path), escaped(module.Version))
-	}
 	return part
 }
 
@@ -126,7 +122,7 @@ func newPackage(path, version string) spdxPackage {
 		Name:             path,
 		VersionInfo:      version,
 		Purpose:          "LIBRARY",
-		DownloadLocation: noAssertion,
+		DownloadLocation: noAssertion, // which module proxy serves it is the reader's choice
 		LicenseConcluded: noAssertion,
 		LicenseDeclared:  noAssertion,
 		CopyrightText:    noAssertion,
@@ -150,9 +146,4 @@ func moduleSum(sum string) (string, bool) {
 	encoded, ok := strings.CutPrefix(sum, "h1:")
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	return hex.EncodeToString(raw), ok && err == nil && len(raw) == 32
-}
-
-// escaped is how the module proxy writes capitals (golang.org/x/mod/module, EscapePath).
-func escaped(text string) string {
-	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(text, func(s string) string { return "!" + strings.ToLower(s) })
 }

@@ -52,7 +52,7 @@ func TestDescribe(t *testing.T) {
 	if diff := cmp.Diff([]checksum{{"SHA256", sum}}, described.Packages[2].Checksums); diff != "" || len(sum) != 64 {
 		t.Errorf("checksum (-want +got):\n%s", diff)
 	}
-	if got, want := described.Packages[2].DownloadLocation, "https://proxy.golang.org/github.com/!upper/case/@v/v1.2.0+incompatible.zip"; got != want {
+	if got, want := described.Packages[2].DownloadLocation, noAssertion; got != want {
 		t.Errorf("the module is at %q, want %q", got, want)
 	}
 	if got := described.CreationInfo.Created; got != "1970-01-01T00:00:00Z" {

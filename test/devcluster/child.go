@@ -57,6 +57,3 @@ func (c *Child) Code() int { return c.process.cmd.ProcessState.ExitCode() }
 
 // LogTail is the last lines of what it has printed.
 func (c *Child) LogTail(lines int) string { return c.process.log.tail(lines) }
-
-// FreePorts are n ports of 127.0.0.1 on which nothing listens.
-func FreePorts(n int) ([]int, error) { return freePorts(n) }

@@ -55,7 +55,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.janitor, err = hireJanitor(dir); err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
-	ports, err := freePorts(3)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return err
 	}

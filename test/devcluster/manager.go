@@ -50,11 +50,11 @@ func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) 
 // startManager starts a manager with the flags that both binaries know; the
 // last of several equal flags counts.
 func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee io.Writer) (*Manager, error) {
-	ports, err := freePorts(1)
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{readyPath: readyPath, url: "https://" + address(ports[0])}
+	m := &Manager{readyPath: readyPath, url: "https://" + address(port)}
 	config := c.Config()
 	config.Host = m.url
 	// It serves with a certificate of its own making.
@@ -65,7 +65,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee
 	args := append([]string{
 		"--kubeconfig=" + c.Kubeconfig(),
 		"--bind-address=" + loopback,
-		"--secure-port=" + strconv.Itoa(ports[0]),
+		"--secure-port=" + strconv.Itoa(port),
 		"--leader-elect=false",
 		"-v=2",
 	}, flags...)

@@ -23,15 +23,15 @@ const loopback = "127.0.0.1"
 
 // FreePort returns a port of loopback on which nothing listens now.
 func FreePort() (int, error) {
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return 0, err
 	}
 	return ports[0], nil
 }
 
-// freePorts returns n different ports on which nothing listens.
-func freePorts(n int) ([]int, error) {
+// FreePorts returns n different ports of loopback on which nothing listens now.
+func FreePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range 100 * n {
 		port := firstPort + rand.IntN(portCount)

@@ -6,7 +6,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
@@ -203,7 +202,7 @@ func (m *manager) awaitMetric(t *testing.T, name string, labels devcluster.Label
 // proxy. Errors in its log are nobody's fault but the proxy's.
 func (c *controlPlane) manageThrough(t *testing.T, proxy *faultproxy.Proxy, flags ...string) *manager {
 	t.Helper()
-	m := c.start(t, append(throughProxy(t, proxy), flags...)...)
+	m := c.start(t, append(proxy.Flags(t), flags...)...)
 	m.faulty = true
 	m.awaitReady(t)
 	return m
@@ -212,20 +211,5 @@ func (c *controlPlane) manageThrough(t *testing.T, proxy *faultproxy.Proxy, flag
 // proxy starts a fault proxy in front of kube-apiserver.
 func (c *controlPlane) proxy(t *testing.T) *faultproxy.Proxy {
 	t.Helper()
-	proxy, err := faultproxy.Start(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	return proxy
-}
-
-// throughProxy are the flags of a manager behind a proxy.
-func throughProxy(t *testing.T, proxy *faultproxy.Proxy) []string {
-	t.Helper()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--kubeconfig=" + kubeconfig}
+	return faultproxy.ForTest(t, c.Config())
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"regexp"
 	"strconv"
 	"testing"
@@ -84,9 +82,6 @@ func (m *manager) awaitNotReady(t *testing.T, text *regexp.Regexp) {
 	})
 }
 
-// errorLine is how klog begins a line of severity Error or Fatal.
-var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
-
 // lostRace is what client-go logs in the one of two processes that wanted to create or
 // take the Lease at the same time and came second.
 var lostRace = regexp.MustCompile(`leaderelection\.go:.*(already exists|the object has been modified)`)
@@ -109,11 +104,8 @@ func (m *manager) stop(t *testing.T) {
 	if m.faulty {
 		return
 	}
-	for _, line := range errorLine.FindAllString(m.Logs(), -1) {
-		if !lostRace.MatchString(line) {
-			t.Errorf("the manager logged an error: %s", line)
-			return // one says enough
-		}
+	if complaints := m.Complaints(lostRace); len(complaints) > 0 {
+		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
 	}
 }
 
@@ -127,19 +119,11 @@ func (m *manager) metric(t *testing.T, name string, labels devcluster.Labels) fl
 	return metrics.Sum(name, labels)
 }
 
-// freePort is from below the range that the kernel hands out by itself, and above that
-// of devcluster.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 30000 + rand.IntN(2500)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		_ = listener.Close()
-		return port
+	port, err := devcluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return 0
+	return port
 }

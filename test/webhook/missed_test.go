@@ -36,7 +36,7 @@ func TestMissedPods(t *testing.T) {
 	}
 
 	proxy := c.proxy(t)
-	m := c.manage(t, throughProxy(t, proxy)...)
+	m := c.manage(t, proxy.Flags(t)...)
 	m.awaitScan(t, 0)
 	t.Run("Scan", func(t *testing.T) {
 		if got := m.metric(t, "sacm_webhook_missed_pods", nil); got != float64(len(want)) {

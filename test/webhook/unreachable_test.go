@@ -27,7 +27,7 @@ func TestUnreachableAPI(t *testing.T) {
 	)
 	c := controlPlane(t)
 	proxy := c.proxy(t)
-	m := c.manage(t, append(throughProxy(t, proxy), "--webhook-timeout="+timeout.String())...)
+	m := c.manage(t, append(proxy.Flags(t), "--webhook-timeout="+timeout.String())...)
 	namespace := c.namespace(t)
 	c.awaitAccount(t, namespace, "default")
 	client := m.client(t, nil)

@@ -4,7 +4,6 @@
 package webhook
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -27,7 +26,7 @@ func TestWhatIsWatched(t *testing.T) {
 	t.Run("Everything", func(t *testing.T) {
 		c := controlPlane(t)
 		proxy := c.proxy(t)
-		c.manage(t, append(throughProxy(t, proxy), "--token-secrets=auto", "--pod-token=secret", "--webhook-allow-broad-rules",
+		c.manage(t, append(proxy.Flags(t), "--token-secrets=auto", "--pod-token=secret", "--webhook-allow-broad-rules",
 			"--enable-admission-plugins=AlwaysAdmit,DenyEscalatingExec,NamespaceLifecycle,SecurityContextDeny")...)
 		c.create(t, c.namespace(t), newPod())
 		c.watched(t, proxy, watches{
@@ -44,7 +43,7 @@ func TestWhatIsWatched(t *testing.T) {
 		c.ensureDefault(t)
 		proxy := c.proxy(t)
 		files := newCertificateFiles(t)
-		m := c.start(t, append(throughProxy(t, proxy), files.flags("--controllers=-*", "--pod-token=projected")...)...)
+		m := c.start(t, append(proxy.Flags(t), files.flags("--controllers=-*", "--pod-token=projected")...)...)
 		m.awaitReady(t)
 		c.registerByHand(t, m, files.pem)
 		namespace := c.namespace(t)
@@ -76,20 +75,5 @@ func (c *cluster) watched(t *testing.T, proxy *faultproxy.Proxy, want watches) {
 // proxy records what passes on to kube-apiserver.
 func (c *cluster) proxy(t *testing.T) *faultproxy.Proxy {
 	t.Helper()
-	proxy, err := faultproxy.Start(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	return proxy
-}
-
-// throughProxy are the flags of a manager behind a proxy.
-func throughProxy(t *testing.T, proxy *faultproxy.Proxy) []string {
-	t.Helper()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--kubeconfig=" + kubeconfig}
+	return faultproxy.ForTest(t, c.Config())
 }

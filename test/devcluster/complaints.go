@@ -1,0 +1,25 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"regexp"
+	"slices"
+)
+
+// errorLine is how klog begins a line of severity Error or Fatal.
+var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
+
+// cutOff is what client-go logs for a request whose answer is on its way when the
+// manager ends, and for a list of it that has not come by then.
+var cutOff = regexp.MustCompile(`request\.go:.*"Unexpected error when reading response body" err="context canceled"|` +
+	`shared_informer\.go:.*"Unable to sync caches"`)
+
+// Complaints are the lines of severity Error or Fatal that the manager has printed. What
+// its end cuts off is none, nor is what one of the given expressions matches.
+func (m *Manager) Complaints(expected ...*regexp.Regexp) []string {
+	return slices.DeleteFunc(errorLine.FindAllString(m.Logs(), -1), func(line string) bool {
+		return slices.ContainsFunc(append(expected, cutOff), func(e *regexp.Regexp) bool { return e.MatchString(line) })
+	})
+}

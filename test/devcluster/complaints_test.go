@@ -1,0 +1,53 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package devcluster
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestComplaints(t *testing.T) {
+	t.Parallel()
+	expected := regexp.MustCompile("meant to be")
+	cases := map[string]struct {
+		reason  string
+		printed string
+		want    []string
+	}{
+		"Info":     {reason: "not a complaint", printed: `I1121 11:03:59.883642   21239 run.go:1] "Error in an Info line"`},
+		"Warning":  {reason: "somebody should look, but nothing has failed", printed: `W1121 11:03:59.883642   21239 run.go:1] "Look"`},
+		"NotKlog":  {reason: "net/http has a logger of its own", printed: "2026/11/21 11:05:03 http: TLS handshake error: EOF"},
+		"Error":    {printed: `E1121 11:03:59.883642   21239 run.go:1] "A"`, want: []string{`E1121 11:03:59.883642   21239 run.go:1] "A"`}},
+		"Fatal":    {printed: `F1121 11:03:59.883642   21239 run.go:1] "A"`, want: []string{`F1121 11:03:59.883642   21239 run.go:1] "A"`}},
+		"Expected": {reason: "the caller knows it", printed: `E1121 11:03:59.883642   21239 run.go:1] "It is meant to be"`},
+		"CutOffAnswer": {
+			reason:  "an answer was on its way at the end",
+			printed: `E1121 11:03:59.883642   21239 request.go:1196] "Unexpected error when reading response body" err="context canceled"`,
+		},
+		"BrokenAnswer": {
+			reason:  "that is not the end",
+			printed: `E1121 request.go:1196] "Unexpected error when reading response body" err="unexpected EOF"`,
+			want:    []string{`E1121 request.go:1196] "Unexpected error when reading response body" err="unexpected EOF"`},
+		},
+		"CutOffList": {
+			reason:  "client-go says so of a first list that the end overtakes",
+			printed: `E1121 11:03:59.883642   21239 shared_informer.go:405] "Unable to sync caches" logger="UnhandledError"`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &Manager{process: &process{log: newOutputLog()}}
+			fmt.Fprintf(m.process.log, "I1121 first line\n%s\nI1121 last line\n", tc.printed)
+			if diff := cmp.Diff(tc.want, m.Complaints(expected), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

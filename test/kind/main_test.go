@@ -47,12 +47,14 @@ func stock(t *testing.T, workers int) string {
 const staticPodSource = "/opt/sa-controller-manager/static-pod.yaml"
 
 // ours is the configuration that "make kind-up" uses, with our client beside the binary,
-// and without the static pod if it is to come later.
-func ours(t *testing.T, staticPod bool) string {
+// and without the static pod if it is to come later. The flags come behind those of the
+// manifest; the last of several equal ones counts.
+func ours(t *testing.T, staticPod bool, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("SACM_BINARY", filepath.Join(binaries(t), "sa-controller-manager"))
 	run(t, "./config.sh", dir)
+	addFlags(t, filepath.Join(dir, "static-pod.yaml"), flags)
 	content, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -64,4 +66,24 @@ func ours(t *testing.T, staticPod bool) string {
 		configuration = strings.Replace(configuration, "/etc/kubernetes/manifests/sa-controller-manager.yaml", staticPodSource, 1)
 	}
 	return configuration
+}
+
+// addFlags puts flags behind those that the main container of a static pod has.
+func addFlags(t *testing.T, manifest string, flags []string) {
+	t.Helper()
+	content, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const last = "    - --token-secrets=manual\n"
+	if n := strings.Count(string(content), last); n != 1 {
+		t.Fatalf("%s has %q %d times, want once", manifest, last, n)
+	}
+	added := last
+	for _, flag := range flags {
+		added += fmt.Sprintf("    - %s\n", flag)
+	}
+	if err := os.WriteFile(manifest, []byte(strings.Replace(string(content), last, added, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -35,8 +35,10 @@ const (
 	// syncInterval is much shorter than the kubelet's, so that the tests wait less.
 	syncInterval = 200 * time.Millisecond
 
-	// gracePeriod is the kubelet's default, which kubeadm's manifests leave as it is.
-	gracePeriod = 30 * time.Second
+	// gracePeriod is half of the kubelet's default, for kube-apiserver takes all of it to
+	// stop. It has to be longer than the 10 s after which a leader gives up, or the tests
+	// would not see that our process loses its lease in a takeover and goes on.
+	gracePeriod = 15 * time.Second
 )
 
 // kubelet runs the static pods of one node.

@@ -40,6 +40,9 @@ func whoAmI() (authenticationv1.UserInfo, error) {
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
 	}
+	// kube-apiserver warns of tokens that the account refers to; the log of the container
+	// is the answer and nothing else.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return authenticationv1.UserInfo{}, err

@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package await waits until the API holds what a caller expects. It watches and
-// never polls, so a wait ends within milliseconds of the event, and it looks at
-// the whole state each time, so that absence can be awaited as well as presence.
+// Package await waits until the API holds what a caller expects. It watches, so a
+// wait ends within milliseconds of the event, and it looks at the whole state each
+// time, so that absence can be awaited as well as presence. Poll is for the rest.
 //
 // A wait is bounded by its context alone. One that ends in vain says what was
 // still missing at the last look.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -222,19 +223,8 @@ func limited(t *testing.T) context.Context {
 // of endpoints.
 func poll(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	ctx := limited(t)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v: %v", what, context.Cause(ctx), err)
-		}
+	if err := await.Poll(limited(t), func(context.Context) error { return ok() }); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/keyutil"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -260,21 +261,7 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	var last error // the one of the end says nothing
-	for {
-		err := ok(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v: %v", what, ctx.Err(), last)
-		}
+	if err := await.Poll(ctx, ok); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }

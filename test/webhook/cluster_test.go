@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -119,22 +120,7 @@ func limited(t *testing.T) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	ctx := limited(t)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	var last error // the one of the end says nothing
-	for {
-		err := ok(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v: %v", what, context.Cause(ctx), last)
-		}
+	if err := await.Poll(limited(t), ok); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }

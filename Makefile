@@ -132,6 +132,15 @@ test-alerts: ## Test the alert rules with Prometheus' own engine; not in continu
 test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=2 -timeout=15m ./...
 
+##@ Measure
+
+.PHONY: bench
+bench: ## Measure the hot paths beside their floors and go-jose, in one run.
+	@test/bench/run.sh
+
+.PHONY: bench-check
+bench-check: verify-allocations ## Check that the hot paths allocate no more often than before.
+
 ##@ kind
 
 # The kind CLI on the PATH, or one that is built from its pinned module.
@@ -172,7 +181,7 @@ conformance: control-plane build ## Run upstream's own specs for ServiceAccounts
 
 ##@ Verify
 
-checks := format vet lint imports licence modules flags links scripts manifests
+checks := format vet lint imports licence modules flags links scripts manifests allocations
 
 .PHONY: verify
 verify: ## Run every verify-* target and then say which failed.
@@ -218,6 +227,10 @@ verify-scripts: ## Check that shell scripts parse and stop at errors.
 verify-manifests: kubectl ## Check that the manifests are rendered, typed, and fit the binary's flags.
 	@test/verify/manifests.sh
 
+.PHONY: verify-allocations
+verify-allocations: ## Check that the hot paths allocate no more often than is committed.
+	@test/verify/allocations.sh
+
 ##@ Update
 
 .PHONY: update
@@ -233,7 +246,7 @@ update-lint: ## Mend what golangci-lint can mend by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules.
-	for module in . test test/differential test/tools test/peers; do go -C $$module mod tidy; done
+	for module in . test test/differential test/conformance test/tools test/peers; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md anew from the binary.
@@ -243,6 +256,10 @@ update-flags: ## Write docs/flags.md anew from the binary.
 .PHONY: update-manifests
 update-manifests: kubectl ## Render the overlays anew into manifests/rendered/.
 	@test/verify/manifests.sh update
+
+.PHONY: update-allocations
+update-allocations: ## Write the committed allocations anew, after a look at what has changed.
+	@test/verify/allocations.sh -update
 
 ##@ Other
 

@@ -58,7 +58,7 @@ type world struct {
 	recorded *clientevents.FakeRecorder
 }
 
-func newWorld(t *testing.T, live ...runtime.Object) *world {
+func newWorld(t testing.TB, live ...runtime.Object) *world {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(testkeys.P256())
 	if err != nil {
@@ -87,7 +87,7 @@ func newWorld(t *testing.T, live ...runtime.Object) *world {
 }
 
 // cacheObjects puts objects into the caches as the informers would.
-func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
+func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	for _, object := range objects {
 		var err error
@@ -176,7 +176,7 @@ func (w *world) events() []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-func testBundle(t *testing.T) *rootca.Bundle {
+func testBundle(t testing.TB) *rootca.Bundle {
 	t.Helper()
 	bundle, err := rootca.ParseBundle([]byte(testCA))
 	if err != nil {
@@ -238,7 +238,7 @@ func withData(key, value string) func(*corev1.Secret) {
 }
 
 // filled makes the Secret one that lacks nothing.
-func filled(t *testing.T) func(*corev1.Secret) {
+func filled(t testing.TB) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
 		boundTo(testUID)(secret)
 		withData(corev1.ServiceAccountTokenKey, tokenFor(t, secret.Name, testUID))(secret)
@@ -247,12 +247,12 @@ func filled(t *testing.T) func(*corev1.Secret) {
 	}
 }
 
-func tokenFor(t *testing.T, secret, uid string) string {
+func tokenFor(t testing.TB, secret, uid string) string {
 	t.Helper()
 	return tokenSignedBy(t, testkeys.P256(), secret, uid)
 }
 
-func tokenSignedBy(t *testing.T, pem []byte, secret, uid string) string {
+func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(pem)
 	if err != nil {

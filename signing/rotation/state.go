@@ -1,0 +1,189 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"slices"
+	"time"
+)
+
+// SchemaVersion is the version of the state's encoding that this package reads and writes.
+const SchemaVersion = 1
+
+// Role is what a key of the ring is for. Every role verifies and is published.
+type Role string
+
+const (
+	// Next is published and does not sign yet.
+	Next Role = "next"
+	// Active signs. There is exactly one.
+	Active Role = "active"
+	// Retired verifies only.
+	Retired Role = "retired"
+)
+
+// Key is one key of the ring. Times are in UTC and whole seconds; one that has not come yet is zero.
+type Key struct {
+	// ID is the key ID that tokens bear (kid).
+	ID string `json:"id"`
+	// Algorithm is the JWS algorithm, such as RS256.
+	Algorithm string `json:"algorithm"`
+	// File is the name of the PEM file in the key directory.
+	File string `json:"file"`
+	// VerifyOnly says that the file holds the public half alone, so that the key can never sign here.
+	VerifyOnly bool `json:"verifyOnly,omitempty"`
+	Role       Role `json:"role"`
+	// PublishedAt is when the key joined the ring.
+	PublishedAt time.Time `json:"publishedAt"`
+	// ActivatedAt is when the key last became the active one. It is zero for a key that has never signed here.
+	ActivatedAt time.Time `json:"activatedAt,omitzero"`
+	// RetiredAt is the latest time at which a token may have been signed with a retired key: when another one became
+	// active, and later when that rotation was completed, because some process may have followed late.
+	RetiredAt time.Time `json:"retiredAt,omitzero"`
+	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing needs it any more.
+	HoldUntil time.Time `json:"holdUntil,omitzero"`
+}
+
+// Phase is how far a rotation has come.
+type Phase string
+
+const (
+	// Idle is the phase of a ring that was never rotated.
+	Idle Phase = ""
+	// Published means that the next key is published and does not sign.
+	Published Phase = "published"
+	// Activated means that the new key signs and that the former one can be had back at any time.
+	Activated Phase = "activated"
+	// Completed means that the rotation has ended with the new key.
+	Completed Phase = "completed"
+	// RolledBack means that the rotation has ended with the former key.
+	RolledBack Phase = "rolled-back"
+)
+
+// Rotation is the latest rotation, in progress or ended. There is never more than one in progress.
+type Rotation struct {
+	Phase Phase `json:"phase"`
+	// From and To are the key IDs of the former and of the new key. A key that has been pruned since is still named.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// StartedAt is when To was published.
+	StartedAt time.Time `json:"startedAt"`
+	// ActivateNotBefore is the end of the wait that began with StartedAt.
+	ActivateNotBefore time.Time `json:"activateNotBefore"`
+	// ActivatedAt is when To began to sign, zero if it never did.
+	ActivatedAt time.Time `json:"activatedAt,omitzero"`
+	// EndedAt is when the rotation was completed or rolled back.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+}
+
+// State is the whole ring but for the key material. It is a value: functions of this package never change one they are given.
+type State struct {
+	SchemaVersion int `json:"schemaVersion"`
+	// Generation grows with every change. What has a lower one is stale.
+	Generation int64 `json:"generation"`
+	// Keys are in the order in which they joined the ring.
+	Keys     []Key     `json:"keys"`
+	Rotation *Rotation `json:"rotation,omitempty"`
+	// Leftovers are names of files that belong to no key and that the next writer removes: one that was about to be written
+	// for a key that is not in the ring yet, or one of a key that is not in the ring any more. A writer records them before
+	// it touches the file, so that none of them outlives a crash unknown.
+	Leftovers []string `json:"leftovers,omitempty"`
+}
+
+// Phase is that of the latest rotation.
+func (s State) Phase() Phase {
+	if s.Rotation == nil {
+		return Idle
+	}
+	return s.Rotation.Phase
+}
+
+// InProgress reports whether a rotation has begun and not ended.
+func (s State) InProgress() bool { return s.Phase() == Published || s.Phase() == Activated }
+
+// Key finds a key by its ID.
+func (s State) Key(id string) (Key, bool) {
+	i := s.index(id)
+	if i < 0 {
+		return Key{}, false
+	}
+	return s.Keys[i], true
+}
+
+// Active is the key that signs. A valid state has one.
+func (s State) Active() Key {
+	key, _ := s.first(Active)
+	return key
+}
+
+// Next is the key that is published and does not sign yet, if there is one.
+func (s State) Next() (Key, bool) { return s.first(Next) }
+
+// Retired are the keys that verify only, the one that was retired last first.
+func (s State) Retired() []Key {
+	var retired []Key
+	for _, key := range s.Keys {
+		if key.Role == Retired {
+			retired = append(retired, key)
+		}
+	}
+	slices.SortStableFunc(retired, func(a, b Key) int { return b.RetiredAt.Compare(a.RetiredAt) })
+	return retired
+}
+
+// LastChange is the latest time at which the set of keys or the role of one of them changed, as far as the keys that are still
+// there tell. Pruning a key leaves no trace.
+func (s State) LastChange() time.Time {
+	var last time.Time
+	for _, key := range s.Keys {
+		for _, at := range []time.Time{key.PublishedAt, key.ActivatedAt, key.RetiredAt} {
+			if at.After(last) {
+				last = at
+			}
+		}
+	}
+	if s.Rotation != nil && s.Rotation.EndedAt.After(last) {
+		last = s.Rotation.EndedAt
+	}
+	return last
+}
+
+// Clone returns a state that shares nothing with this one.
+func (s State) Clone() State {
+	s.Keys = slices.Clone(s.Keys)
+	s.Leftovers = slices.Clone(s.Leftovers)
+	if s.Rotation != nil {
+		rotation := *s.Rotation
+		s.Rotation = &rotation
+	}
+	return s
+}
+
+func (s State) first(role Role) (Key, bool) {
+	i := slices.IndexFunc(s.Keys, func(key Key) bool { return key.Role == role })
+	if i < 0 {
+		return Key{}, false
+	}
+	return s.Keys[i], true
+}
+
+func (s State) index(id string) int {
+	return slices.IndexFunc(s.Keys, func(key Key) bool { return key.ID == id })
+}
+
+// next is the state to build the following one in.
+func (s State) next() State {
+	next := s.Clone()
+	next.Generation++
+	return next
+}
+
+// stamp is how a time is stored: in UTC, and rounded up to the second, so that no wait ends early.
+func stamp(at time.Time) time.Time {
+	at = at.UTC().Round(0)
+	if whole := at.Truncate(time.Second); !whole.Equal(at) {
+		return whole.Add(time.Second)
+	}
+	return at
+}

@@ -1,0 +1,161 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// algorithms are the JWS algorithms a key may have (package signing, AlgorithmFor).
+var algorithms = map[string]bool{"RS256": true, "ES256": true, "ES384": true, "ES512": true}
+
+// Validate returns the first thing that is wrong with the state.
+func (s State) Validate() error {
+	if err := s.validateHeader(); err != nil {
+		return err
+	}
+	ids, files, roles := map[string]bool{}, map[string]bool{}, map[Role]int{}
+	for i, key := range s.Keys {
+		if err := key.validate(); err != nil {
+			return fmt.Errorf("keys[%d]: %w", i, err)
+		}
+		if ids[key.ID] {
+			return fmt.Errorf("keys[%d]: key ID %q is there twice", i, key.ID)
+		}
+		if files[key.File] {
+			return fmt.Errorf("keys[%d]: file %q belongs to another key already", i, key.File)
+		}
+		ids[key.ID], files[key.File] = true, true
+		roles[key.Role]++
+	}
+	if roles[Active] != 1 {
+		return fmt.Errorf("keys: %d of them are active, want exactly one", roles[Active])
+	}
+	if roles[Next] > 1 {
+		return fmt.Errorf("keys: %d of them are next, want one at most", roles[Next])
+	}
+	for i, file := range s.Leftovers {
+		if err := validateFile(file); err != nil {
+			return fmt.Errorf("leftovers[%d]: %w", i, err)
+		}
+		if files[file] {
+			return fmt.Errorf("leftovers[%d]: file %q belongs to a key", i, file)
+		}
+	}
+	return s.validateRotation()
+}
+
+func (s State) validateHeader() error {
+	if s.SchemaVersion > SchemaVersion {
+		return fmt.Errorf("schemaVersion is %d and this release knows %d at most: use the release that wrote the state, or a later one", s.SchemaVersion, SchemaVersion)
+	}
+	if s.SchemaVersion < 1 {
+		return fmt.Errorf("schemaVersion is %d, want %d", s.SchemaVersion, SchemaVersion)
+	}
+	if s.Generation < 1 {
+		return fmt.Errorf("generation is %d, want 1 or more", s.Generation)
+	}
+	return nil
+}
+
+func (k Key) validate() error {
+	if k.ID == "" || strings.ContainsFunc(k.ID, notKeyID) {
+		return fmt.Errorf("key ID %q is not base64url", k.ID)
+	}
+	if !algorithms[k.Algorithm] {
+		return fmt.Errorf("algorithm %q is none of RS256, ES256, ES384, ES512", k.Algorithm)
+	}
+	if err := validateFile(k.File); err != nil {
+		return err
+	}
+	if k.PublishedAt.IsZero() {
+		return errors.New("publishedAt is missing")
+	}
+	if k.VerifyOnly && k.Role != Retired {
+		return fmt.Errorf("a key that is %s must be able to sign, and this one is verifyOnly", k.Role)
+	}
+	return k.validateRole()
+}
+
+func (k Key) validateRole() error {
+	switch k.Role {
+	case Next:
+		if !k.ActivatedAt.IsZero() || !k.RetiredAt.IsZero() {
+			return errors.New("the next key has activatedAt or retiredAt, and it has never signed")
+		}
+	case Active:
+		if k.ActivatedAt.IsZero() || !k.RetiredAt.IsZero() {
+			return errors.New("the active key must have activatedAt and no retiredAt")
+		}
+	case Retired:
+		if k.RetiredAt.IsZero() {
+			return errors.New("a retired key must have retiredAt")
+		}
+	default:
+		return fmt.Errorf("role %q is none of next, active, retired", k.Role)
+	}
+	return nil
+}
+
+func notKeyID(r rune) bool {
+	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+}
+
+// validateFile takes the name of a file in the directory itself: a state file must not lead a reader elsewhere, nor a writer
+// to remove what is not a key.
+func validateFile(name string) error {
+	if !strings.HasSuffix(name, ".pem") || strings.HasPrefix(name, ".") || name != filepath.Base(name) || strings.ContainsAny(name, "\\\x00") {
+		return fmt.Errorf("file %q is not the plain name of a .pem file", name)
+	}
+	return nil
+}
+
+// validateRotation holds the rotation against the keys.
+func (s State) validateRotation() error {
+	next, hasNext := s.Next()
+	if s.Rotation == nil {
+		if hasNext {
+			return fmt.Errorf("key %q is next and no rotation is in progress", next.ID)
+		}
+		return nil
+	}
+	r := s.Rotation
+	if r.From == r.To || r.StartedAt.IsZero() {
+		return errors.New("rotation: want two different keys and startedAt")
+	}
+	if hasNext != (r.Phase == Published) {
+		return fmt.Errorf("rotation: phase %q and a next key do not go together", r.Phase)
+	}
+	switch active := s.Active().ID; {
+	case r.Phase == Published && (active != r.From || next.ID != r.To):
+		return errors.New("rotation: it is not from the active to the next key")
+	case (r.Phase == Activated || r.Phase == Completed) && active != r.To:
+		return errors.New("rotation: its new key is not the active one")
+	case r.Phase == RolledBack && active != r.From:
+		return errors.New("rotation: it was rolled back, and its former key is not the active one")
+	}
+	return s.validateFormer()
+}
+
+// validateFormer wants the key that Rollback would go back to.
+func (s State) validateFormer() error {
+	r := s.Rotation
+	switch r.Phase {
+	case Published, RolledBack:
+	case Activated, Completed:
+		former, ok := s.Key(r.From)
+		if r.Phase == Activated && !ok {
+			return errors.New("rotation: the former key is gone before it was completed")
+		}
+		if ok && former.VerifyOnly {
+			return errors.New("rotation: the former key is verifyOnly")
+		}
+	default:
+		return fmt.Errorf("rotation: phase %q is none of published, activated, completed, rolled-back", r.Phase)
+	}
+	return nil
+}

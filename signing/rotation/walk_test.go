@@ -1,0 +1,223 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing/rotation"
+)
+
+// maxKeys bounds the walk: with four keys every relation between the former, the new and some older key occurs.
+const maxKeys = 4
+
+// world is a state at a time, and how the walk came there.
+type world struct {
+	state rotation.State
+	now   time.Time
+	made  int // keys so far, so that none comes twice
+	path  string
+}
+
+// move is one thing that can be done to a world.
+type move struct {
+	name  string
+	do    func(world) (rotation.State, error)
+	force bool
+	prune string
+	usage rotation.Usage
+}
+
+// shape is a world without what does not matter: names, and times but for whether they have come. The walk visits each shape
+// once, which makes it finite.
+func (w world) shape() string {
+	var b strings.Builder
+	for _, key := range w.state.Keys {
+		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.VerifyOnly, key.ActivatedAt.IsZero(),
+			w.now.Before(key.HoldUntil), w.now.Before(policy.PrunableAt(key)) && key.Role == rotation.Retired)
+	}
+	if r := w.state.Rotation; r != nil {
+		index := func(id string) int {
+			return slices.IndexFunc(w.state.Keys, func(key rotation.Key) bool { return key.ID == id })
+		}
+		fmt.Fprintf(&b, "%s %d %d %t", r.Phase, index(r.From), index(r.To), w.now.Before(r.ActivateNotBefore))
+	}
+	return b.String()
+}
+
+func moves(w world) []move {
+	all := []move{
+		{name: "activate", do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, policy, false) }},
+		{name: "activate by force", force: true, do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, policy, true) }},
+		{name: "complete", do: func(w world) (rotation.State, error) { return rotation.Complete(w.state, w.now, policy) }},
+		{name: "roll back", do: func(w world) (rotation.State, error) { return rotation.Rollback(w.state, w.now, policy) }},
+		{name: "publish a known key", do: func(w world) (rotation.State, error) {
+			return rotation.Publish(w.state, w.state.Keys[0], w.now, policy)
+		}},
+	}
+	if len(w.state.Keys) < maxKeys {
+		all = append(all, move{name: "publish", do: func(w world) (rotation.State, error) {
+			return rotation.Publish(w.state, newKey(w.made), w.now, policy)
+		}})
+	}
+	for _, id := range append(ids(w.state), "nobody") {
+		for _, usage := range []rotation.Usage{{}, {Secrets: 2}, {Secrets: -1}, {SignsElsewhere: true}} {
+			for _, force := range []bool{false, true} {
+				all = append(all, move{
+					name: fmt.Sprintf("prune %s %+v %t", id, usage, force), prune: id, usage: usage, force: force,
+					do: func(w world) (rotation.State, error) {
+						return rotation.Prune(w.state, id, usage, w.now, policy, force)
+					},
+				})
+			}
+		}
+	}
+	return all
+}
+
+// TestEveryReachableState walks through every shape of state that any order of transitions and waits leads to, makes every
+// transition in each, and holds the outcome against the rules of the package comment.
+func TestEveryReachableState(t *testing.T) {
+	t.Parallel()
+	imported := newKey(1)
+	imported.VerifyOnly = true
+	first, err := rotation.New(newKey(0), []rotation.Key{imported}, epoch, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue := []world{{state: first, now: epoch, made: 2}}
+	seen := map[string]bool{queue[0].shape(): true}
+	phases := map[rotation.Phase]int{}
+	visit := func(w world) {
+		if shape := w.shape(); !seen[shape] {
+			seen[shape] = true
+			queue = append(queue, w)
+		}
+	}
+	transitions := 0
+	for len(queue) > 0 {
+		w := queue[0]
+		queue = queue[1:]
+		phases[w.state.Phase()]++
+		mayEnd(t, w)
+		for _, m := range moves(w) {
+			transitions++
+			before := w.state.Clone()
+			after, err := m.do(w)
+			if diff := cmp.Diff(before, w.state); diff != "" {
+				t.Fatalf("%s, %s: changed the state it was given: -want +got:\n%s", w.path, m.name, diff)
+			}
+			if err != nil {
+				checkRefusal(t, w, m, err)
+				continue
+			}
+			checkStep(t, w, m, after)
+			visit(world{state: after, now: w.now, made: w.made + 1, path: w.path + ", " + m.name})
+		}
+		for _, wait := range []time.Duration{policy.CacheAge, policy.HoldDown, policy.TokenLifetime} {
+			visit(world{state: w.state, now: w.now.Add(wait), made: w.made, path: w.path + ", " + wait.String()})
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	t.Logf("%d states, %d transitions, by phase: %v", len(seen), transitions, phases)
+	for _, phase := range []rotation.Phase{rotation.Idle, rotation.Published, rotation.Activated, rotation.Completed, rotation.RolledBack} {
+		if phases[phase] == 0 {
+			t.Errorf("no state of phase %q was reached", phase)
+		}
+	}
+}
+
+// checkStep holds one transition that was made against the rules.
+func checkStep(t *testing.T, w world, m move, after rotation.State) {
+	t.Helper()
+	bad := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s, then %s: %s", w.path, m.name, fmt.Sprintf(format, args...))
+	}
+	if err := after.Validate(); err != nil {
+		bad("the state is invalid: %v", err)
+	}
+	if after.Generation != w.state.Generation+1 {
+		bad("generation is %d after %d", after.Generation, w.state.Generation)
+	}
+	for _, key := range w.state.Keys {
+		now, stays := after.Key(key.ID)
+		switch {
+		case !stays && m.prune != key.ID && key.Role != rotation.Next:
+			bad("key %s, which is %s, is gone", key.ID, key.Role)
+		case !stays && key.Role == rotation.Active:
+			bad("the active key is gone")
+		case !stays && !slices.Contains(after.Leftovers, key.File):
+			bad("the file of key %s is forgotten", key.ID)
+		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != rotation.Usage{}):
+			bad("key %s was pruned while it was needed", key.ID)
+		case stays && key.Role == rotation.Active && now.Role == rotation.Next:
+			bad("a key that signed is next again")
+		case stays && key.Role == rotation.Next && now.Role == rotation.Active && !m.force && w.now.Sub(key.PublishedAt) < policy.CacheAge:
+			bad("a key signs that was published %s ago", w.now.Sub(key.PublishedAt))
+		case stays && key.Role == rotation.Active && now.Role == rotation.Retired && now.RetiredAt.Before(w.now):
+			bad("a key counts as retired before it was")
+		}
+	}
+	if _, known := w.state.Key(after.Active().ID); !known {
+		bad("a key signs that was not published before")
+	}
+	again, err := rotation.Decode(encode(t, after))
+	if err != nil {
+		bad("what was written cannot be read: %v", err)
+	}
+	if diff := cmp.Diff(after, again); diff != "" {
+		bad("reads otherwise than it was written: -want +got:\n%s", diff)
+	}
+}
+
+// checkRefusal wants to be told what to do, and that a time it names is the right one to the second.
+func checkRefusal(t *testing.T, w world, m move, err error) {
+	t.Helper()
+	var refusal *rotation.Refusal
+	if !errors.As(err, &refusal) || refusal.Reason == "" || refusal.Remedy == "" {
+		t.Errorf("%s, then %s: %v is no refusal with a reason and a remedy", w.path, m.name, err)
+		return
+	}
+	if m.force && refusal.Breaks != "" {
+		t.Errorf("%s, then %s: refused %v although forced", w.path, m.name, err)
+	}
+	if refusal.Until.IsZero() {
+		return
+	}
+	at := w
+	at.now = refusal.Until
+	if _, err := m.do(at); err != nil {
+		t.Errorf("%s, then %s: refused until %s, and then too: %v", w.path, m.name, refusal.Until, err)
+	}
+	at.now = refusal.Until.Add(-time.Second)
+	if _, err := m.do(at); err == nil {
+		t.Errorf("%s, then %s: refused until %s, and allowed a second before", w.path, m.name, refusal.Until)
+	}
+}
+
+// mayEnd wants a way back from every rotation in progress, whatever the time.
+func mayEnd(t *testing.T, w world) {
+	t.Helper()
+	if !w.state.InProgress() {
+		return
+	}
+	back, err := rotation.Rollback(w.state, w.now, policy)
+	if err != nil {
+		t.Errorf("%s: cannot be rolled back: %v", w.path, err)
+		return
+	}
+	if back.Active().ID != w.state.Rotation.From {
+		t.Errorf("%s: rolled back to %s, want %s", w.path, back.Active().ID, w.state.Rotation.From)
+	}
+}

@@ -17,6 +17,9 @@
 //  4. Keyring.Activate makes the candidate the active key, once the caller has proof that the apiserver accepts it.
 //  5. The formerly active key goes on verifying for the life of the process, because tokens that bear its key ID live on.
 //
+// That is the life of a key in a file of its own. Packages rotation and keydir give keys a longer one, which outlives the
+// process: with a key directory, Keyring.Replace takes what the directory says, and nothing else changes the ring.
+//
 // Concurrency: every exported type may be used by several goroutines. Keys and key sets are immutable; a Keyring swaps
 // immutable snapshots behind an atomic pointer, so that signing never waits for a reload.
 //

@@ -9,10 +9,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// Keyring holds the keys of this process: one active key that signs, perhaps a candidate that waits for proof, and the keys
-// that verify only. It signs with the active key and is the KeySource of all of them.
+// Keyring holds the keys of this process: one active key that signs, perhaps a candidate that waits for proof or a next key
+// that waits for its time, and the keys that verify only. It signs with the active key and is the KeySource of all of them.
+//
+// What is in it comes from a key file (Offer, Activate) or from a key directory (Replace), and from the verification key files
+// in both cases (SetVerifyOnly).
 //
 // Readers load one immutable snapshot and never wait. Changes are serialized among themselves.
 type Keyring struct {
@@ -29,9 +33,11 @@ var (
 type ringState struct {
 	active     *PrivateKey
 	candidate  *PrivateKey
+	next       *PrivateKey // verifies like a candidate, and Activate never takes it
 	former     []PublicKey // once active, latest first
 	verifyOnly []PublicKey
 	keys       *KeySet
+	changed    time.Time
 }
 
 // NewKeyring makes a ring in which active signs from now on. A ring without an active key (nil) verifies only.
@@ -50,9 +56,13 @@ func (r *Keyring) store(next ringState) {
 	if next.candidate != nil {
 		keys = append(keys, next.candidate.Public())
 	}
+	if next.next != nil {
+		keys = append(keys, next.next.Public())
+	}
 	keys = append(keys, next.former...)
 	keys = append(keys, next.verifyOnly...)
 	next.keys = NewKeySet(keys...)
+	next.changed = time.Now()
 	r.snapshot.Store(&next)
 }
 
@@ -63,7 +73,13 @@ func (r *Keyring) Active() *PrivateKey { return r.snapshot.Load().active }
 // token signed by it.
 func (r *Keyring) Candidate() *PrivateKey { return r.snapshot.Load().candidate }
 
-// Keys implements KeySource: the active key, the candidate, those that were active, and those that verify only.
+// Next returns the key of a key directory that is published and does not sign yet, or nil. It is a Signer of its own.
+func (r *Keyring) Next() *PrivateKey { return r.snapshot.Load().next }
+
+// DataTimestamp is when the ring last took a change of its keys, as FetchKeys of KEP-740 wants to know.
+func (r *Keyring) DataTimestamp() time.Time { return r.snapshot.Load().changed }
+
+// Keys implements KeySource: the active key, the candidate or the next key, those that were active, and those that verify only.
 func (r *Keyring) Keys() *KeySet { return r.snapshot.Load().keys }
 
 // Sign implements Signer with the active key. A key that becomes active meanwhile signs from the next call on.
@@ -106,6 +122,26 @@ func (r *Keyring) Activate(id string) bool {
 	next.active, next.candidate = next.candidate, nil
 	r.store(next)
 	return true
+}
+
+// Contents are the keys of a key directory.
+type Contents struct {
+	Active  *PrivateKey // never nil
+	Next    *PrivateKey // nil unless a rotation has published one
+	Retired []PublicKey
+}
+
+// Replace puts the keys of a directory in place of all but the verification keys of SetVerifyOnly. What the directory does not
+// name is not trusted any more: it decides when a key is pruned.
+func (r *Keyring) Replace(contents Contents) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store(ringState{
+		active:     contents.Active,
+		next:       contents.Next,
+		former:     slices.Clone(contents.Retired),
+		verifyOnly: r.snapshot.Load().verifyOnly,
+	})
 }
 
 // SetVerifyOnly replaces the keys that were never active here, such as those of the verification key files.

@@ -36,9 +36,11 @@ type Options struct {
 // the content is the same.
 type File[T any] struct {
 	path    string
+	read    func(path string) ([]byte, error)
 	parse   func([]byte) (T, error)
 	options Options
 	current atomic.Pointer[parsed[T]]
+	refused atomic.Pointer[error]
 }
 
 // parsed is a value with the digest of the content it came from.
@@ -50,6 +52,12 @@ type parsed[T any] struct {
 // Open reads and parses the file at path. The error names the path and what is wrong, and wraps the error of the file system
 // or of parse. parse may be called again by Watch and must not keep the slice.
 func Open[T any](path string, parse func([]byte) (T, error), options Options) (*File[T], error) {
+	return OpenWith(path, ReadFile, parse, options)
+}
+
+// OpenWith is Open for content that is read in another way than by ReadFile: path is where it begins, such as a file that
+// names others beside it. A change of any part is a change of the whole, so that readings agree once all parts have settled.
+func OpenWith[T any](path string, read func(path string) ([]byte, error), parse func([]byte) (T, error), options Options) (*File[T], error) {
 	if options.Poll <= 0 {
 		options.Poll = defaultPoll
 	}
@@ -59,8 +67,8 @@ func Open[T any](path string, parse func([]byte) (T, error), options Options) (*
 	if options.newNotifier == nil {
 		options.newNotifier = newDirNotifier
 	}
-	file := &File[T]{path: path, parse: parse, options: options}
-	seen := look(path)
+	file := &File[T]{path: path, read: read, parse: parse, options: options}
+	seen := file.look()
 	if seen.err != nil {
 		return nil, seen.err
 	}
@@ -77,6 +85,14 @@ func (f *File[T]) Path() string { return f.path }
 
 // Get returns the value of the last good content. It does not block.
 func (f *File[T]) Get() T { return f.current.Load().value }
+
+// Refused is what is wrong with the content on disk, nil while that is the content in use. It does not block.
+func (f *File[T]) Refused() error {
+	if refused := f.refused.Load(); refused != nil {
+		return *refused
+	}
+	return nil
+}
 
 // Watch follows the file until ctx ends. accepted is called with each new value, after Get returns it. refused is called once
 // for each bad content in a row of readings, and once when the file goes missing or cannot be read; its error names the path.

@@ -18,7 +18,7 @@ type follower[T any] struct {
 
 // read looks at the file once and acts on a change that has been seen twice. It reports whether it wants to look again soon.
 func (f *follower[T]) read() (again bool) {
-	seen := look(f.file.path)
+	seen := f.file.look()
 	if f.known(seen) {
 		f.candidate, f.unsettled = nil, 0
 		return false
@@ -38,6 +38,7 @@ func (f *follower[T]) read() (again bool) {
 func (f *follower[T]) known(seen reading) bool {
 	if seen.err == nil && seen.sum == f.file.current.Load().sum {
 		f.told = nil
+		f.file.refused.Store(nil)
 		return true
 	}
 	return f.told != nil && f.told.same(seen)
@@ -55,10 +56,12 @@ func (f *follower[T]) act(seen reading) {
 	if err != nil {
 		seen.data = nil // only the digest is needed from here on, and the file may hold a key
 		f.told = &seen
+		f.file.refused.Store(&err)
 		f.refused(err)
 		return
 	}
 	f.told = nil
+	f.file.refused.Store(nil)
 	f.file.current.Store(&parsed[T]{value: value, sum: seen.sum})
 	f.accepted(value)
 }

@@ -32,12 +32,21 @@ func (r reading) same(other reading) bool {
 	return r.sum == other.sum
 }
 
-func look(path string) reading {
-	data, err := read(path)
+func (f *File[T]) look() reading {
+	data, err := f.read(f.path)
 	if err != nil {
-		return reading{err: fmt.Errorf("read %s: %w", path, withoutPath(err))}
+		return reading{err: err}
 	}
 	return reading{data: data, sum: sha256.Sum256(data)}
+}
+
+// ReadFile returns the content of the regular file at path, of 1 MiB at most. The error names the path.
+func ReadFile(path string) ([]byte, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, withoutPath(err))
+	}
+	return data, nil
 }
 
 // read returns the whole content of a regular file. Anything else is refused before it is opened, because opening a pipe waits

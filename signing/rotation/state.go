@@ -132,23 +132,6 @@ func (s State) Retired() []Key {
 	return retired
 }
 
-// LastChange is the latest time at which the set of keys or the role of one of them changed, as far as the keys that are still
-// there tell. Pruning a key leaves no trace.
-func (s State) LastChange() time.Time {
-	var last time.Time
-	for _, key := range s.Keys {
-		for _, at := range []time.Time{key.PublishedAt, key.ActivatedAt, key.RetiredAt} {
-			if at.After(last) {
-				last = at
-			}
-		}
-	}
-	if s.Rotation != nil && s.Rotation.EndedAt.After(last) {
-		last = s.Rotation.EndedAt
-	}
-	return last
-}
-
 // Clone returns a state that shares nothing with this one.
 func (s State) Clone() State {
 	s.Keys = slices.Clone(s.Keys)

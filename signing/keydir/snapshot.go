@@ -1,0 +1,95 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keydir
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+)
+
+// Snapshot is a key ring as it was at one time, checked as a whole. It is immutable.
+type Snapshot struct {
+	State  rotation.State
+	Active *signing.PrivateKey
+	// Next is nil unless a rotation has published one.
+	Next *signing.PrivateKey
+	// Retired are in the order of State.Retired.
+	Retired []signing.PublicKey
+
+	keys map[string]signing.PublicKey
+}
+
+// Contents are what a Keyring takes.
+func (s *Snapshot) Contents() signing.Contents {
+	return signing.Contents{Active: s.Active, Next: s.Next, Retired: s.Retired}
+}
+
+// PublicKey is the verification key with this ID. Every key of the state has one.
+func (s *Snapshot) PublicKey(id string) (signing.PublicKey, bool) {
+	key, ok := s.keys[id]
+	return key, ok
+}
+
+// parse checks a bundle: the state by itself, and that every file holds the key that the state says.
+func parse(data []byte) (*Snapshot, error) {
+	var b bundle
+	if err := json.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("take the key directory for one content: %w", err)
+	}
+	state, err := rotation.Decode(b.State)
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{State: state, keys: map[string]signing.PublicKey{}}
+	for _, key := range state.Keys {
+		if err := s.add(key, b.Files[key.File]); err != nil {
+			return nil, fmt.Errorf("file %s of %s key %s: %w", key.File, key.Role, key.ID, err)
+		}
+	}
+	for _, key := range state.Retired() {
+		s.Retired = append(s.Retired, s.keys[key.ID])
+	}
+	return s, nil
+}
+
+// add takes one key. The private half of a retired key is read only to know that a rollback would find it.
+func (s *Snapshot) add(key rotation.Key, data []byte) error {
+	public, private, err := parseKey(key, data)
+	if err != nil {
+		return err
+	}
+	if public.ID != key.ID || public.Algorithm != key.Algorithm {
+		return fmt.Errorf("it holds another key: %s (%s)", public.ID, public.Algorithm)
+	}
+	s.keys[key.ID] = public
+	switch key.Role {
+	case rotation.Active:
+		s.Active = private
+	case rotation.Next:
+		s.Next = private
+	case rotation.Retired:
+	}
+	return nil
+}
+
+func parseKey(key rotation.Key, data []byte) (signing.PublicKey, *signing.PrivateKey, error) {
+	if !key.VerifyOnly {
+		private, err := signing.ParsePrivateKey(data)
+		if err != nil {
+			return signing.PublicKey{}, nil, err
+		}
+		return private.Public(), private, nil
+	}
+	keys, err := signing.ParsePublicKeys(data)
+	if err != nil {
+		return signing.PublicKey{}, nil, err
+	}
+	if len(keys) != 1 {
+		return signing.PublicKey{}, nil, fmt.Errorf("it holds %d keys, want one", len(keys))
+	}
+	return keys[0], nil, nil
+}

@@ -76,6 +76,9 @@ func (r *Keyring) Candidate() *PrivateKey { return r.snapshot.Load().candidate }
 // Next returns the key of a key directory that is published and does not sign yet, or nil. It is a Signer of its own.
 func (r *Keyring) Next() *PrivateKey { return r.snapshot.Load().next }
 
+// Retired returns the keys that signed before, or that a key directory calls retired. They verify only.
+func (r *Keyring) Retired() []PublicKey { return slices.Clone(r.snapshot.Load().former) }
+
 // DataTimestamp is when the ring last took a change of its keys, as FetchKeys of KEP-740 wants to know.
 func (r *Keyring) DataTimestamp() time.Time { return r.snapshot.Load().changed }
 

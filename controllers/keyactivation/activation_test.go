@@ -51,7 +51,10 @@ func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 		check(t, "key that signs once it is accepted", "NEXT", a.signs())
 		check(t, "candidate", "nobody", a.waits())
 		check(t, "status", "key NEXT signs", a.named(a.Status()))
-		check(t, "keys", []string{`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="active"} 1`}, a.series("sacm_signing_key{"))
+		check(t, "keys", []string{
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="active"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="retired"} 1`,
+		}, a.series("sacm_signing_key{"))
 
 		check(t, "log", []string{
 			"Read a new signing key, it will sign once the apiserver accepts it keyID=NEXT",

@@ -13,6 +13,9 @@
 // The proof is a TokenReview of a short bound token for a live account, addressed
 // to an audience of our own, so that nobody could use it for anything else. A
 // legacy token would prove nothing: without its Secret it is refused anyway.
+//
+// With a key directory, the command that changed it has brought the proof. Then the
+// key that signs is whatever the directory says, and is proved to warn as well.
 package keyactivation
 
 import (
@@ -87,6 +90,12 @@ func (a *Activator) Offer(ctx context.Context, key *signing.PrivateKey) {
 	default:
 		klog.FromContext(ctx).Info("Read a new signing key, it will sign once the apiserver accepts it", "keyID", key.ID())
 	}
+	a.Changed()
+}
+
+// Changed takes note that a key directory has changed the ring. The directory says
+// which key signs; that key is proved to warn about it.
+func (a *Activator) Changed() {
 	a.show("")
 	select {
 	case a.offered <- struct{}{}:
@@ -126,7 +135,7 @@ func (a *Activator) Run(ctx context.Context) {
 		a.show(trouble(key, isCandidate, err))
 		// A refusal and an apiserver that cannot be asked are two kinds of failure; a
 		// text may differ in a port number each time.
-		if kind := fmt.Sprint(key.ID(), isRefusal(err)); kind != failing {
+		if kind := fmt.Sprint(key.ID(), IsRefusal(err)); kind != failing {
 			failing, backoff = kind, firstBackoff
 		}
 		if reason := key.ID() + err.Error(); reason != told {
@@ -181,7 +190,7 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isCandi
 		return
 	}
 	logger.Info("The apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
-	if isRefusal(err) {
+	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
 			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
 	}

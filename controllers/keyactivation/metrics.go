@@ -21,7 +21,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "sacm_signing_key",
-			Help:           "1 for each loaded private key, by key ID, algorithm and state: active signs, candidate waits for the apiserver to accept it.",
+			Help:           "1 for each key of the ring, by key ID, algorithm and state: active signs, candidate waits for the apiserver to accept it, next waits for its time, retired verifies only.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -45,6 +45,13 @@ func (m *Metrics) keys(ring *signing.Keyring) {
 		public := candidate.Public()
 		m.loaded.WithLabelValues(public.ID, public.Algorithm, "candidate").Set(1)
 	}
+	if next := ring.Next(); next != nil {
+		public := next.Public()
+		m.loaded.WithLabelValues(public.ID, public.Algorithm, "next").Set(1)
+	}
+	for _, public := range ring.Retired() {
+		m.loaded.WithLabelValues(public.ID, public.Algorithm, "retired").Set(1)
+	}
 }
 
 func (m *Metrics) probed(err error) {
@@ -55,7 +62,7 @@ func (m *Metrics) probed(err error) {
 	if err != nil {
 		result = "unknown"
 	}
-	if isRefusal(err) {
+	if IsRefusal(err) {
 		result = "refused"
 	}
 	m.probes.WithLabelValues(result).Inc()

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
@@ -34,7 +35,8 @@ type refusal struct{ verdict string }
 
 func (r refusal) Error() string { return "the apiserver refuses its tokens: " + r.verdict }
 
-func isRefusal(err error) bool {
+// IsRefusal tells an apiserver that refuses a token from one that could not be asked.
+func IsRefusal(err error) bool {
 	var r refusal
 	return errors.As(err, &r)
 }
@@ -45,7 +47,14 @@ func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	issuer, err := a.issuer(ctx)
+	return Prove(ctx, a.Client, a.Issuer, account, key)
+}
+
+// Prove is nil if the apiserver accepts a token of account that is signed with key.
+// issuer is as in Config. The error tells by IsRefusal whether it was the apiserver
+// that said no.
+func Prove(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
+	issuer, err := issuerOf(ctx, client, issuer)
 	if err != nil {
 		return err
 	}
@@ -58,11 +67,11 @@ func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
 	if err != nil {
 		return fmt.Errorf("sign a token to prove key %s: %w", key.ID(), err)
 	}
-	return a.review(ctx, probe)
+	return review(ctx, client, probe)
 }
 
-func (a *Activator) review(ctx context.Context, token string) error {
-	review, err := a.Client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+func review(ctx context.Context, client kubernetes.Interface, token string) error {
+	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{probeAudience}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -92,13 +101,13 @@ func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 	return nil, errors.New("there is no service account yet to prove it with")
 }
 
-// issuer is what the apiserver expects in the iss claim of bound tokens (OpenID
+// issuerOf is what the apiserver expects in the iss claim of bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
-func (a *Activator) issuer(ctx context.Context) (string, error) {
-	if a.Issuer != "" {
-		return a.Issuer, nil
+func issuerOf(ctx context.Context, client kubernetes.Interface, given string) (string, error) {
+	if given != "" {
+		return given, nil
 	}
-	answer := a.Client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
+	answer := client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
 	// Raw leaves the words of a refusal undecoded.
 	if err := answer.Error(); err != nil {
 		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)

@@ -56,6 +56,22 @@ var generators = map[string]func() (crypto.Signer, error){
 // Algorithms are the names that Generate takes.
 func Algorithms() []string { return slices.Sorted(maps.Keys(generators)) }
 
+// KindOf is the kind of key that Generate makes in place of a key.
+func KindOf(key signing.PublicKey) string {
+	switch k := key.Key.(type) {
+	case *ecdsa.PublicKey:
+		return k.Curve.Params().Name
+	case *rsa.PublicKey:
+		switch bits := k.N.BitLen(); {
+		case bits <= 2048:
+			return "RSA-2048"
+		case bits <= 3072:
+			return "RSA-3072"
+		}
+	}
+	return "RSA-4096"
+}
+
 // Generate makes a new key of the named kind.
 func Generate(algorithm string) (*Pair, error) {
 	generate, ok := generators[algorithm]

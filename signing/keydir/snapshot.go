@@ -34,6 +34,15 @@ func (s *Snapshot) PublicKey(id string) (signing.PublicKey, bool) {
 	return key, ok
 }
 
+// PublicKeys are all verification keys: the one that signs, the next, the retired ones.
+func (s *Snapshot) PublicKeys() []signing.PublicKey {
+	keys := []signing.PublicKey{s.Active.Public()}
+	if s.Next != nil {
+		keys = append(keys, s.Next.Public())
+	}
+	return append(keys, s.Retired...)
+}
+
 // parse checks a bundle: the state by itself, and that every file holds the key that the state says.
 func parse(data []byte) (*Snapshot, error) {
 	var b bundle

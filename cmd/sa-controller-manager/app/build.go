@@ -20,7 +20,6 @@ import (
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/controllers/view"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -91,8 +90,8 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	if !set.Enabled(ServiceAccountTokenController) {
 		return nil
 	}
-	if m.files.privateKey == nil {
-		logger.Info("The token controller does not run, because --service-account-private-key-file is not given")
+	if !m.files.sign() {
+		logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-keys-dir is given")
 		return nil
 	}
 	m.buildTokenController(logger, loops)
@@ -101,7 +100,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 
 func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) {
 	o := m.options
-	m.ring = signing.NewKeyring(m.files.privateKey.Get(), m.files.publicKeys()...)
+	m.ring = m.files.newRing()
 	m.activator = keyactivation.New(keyactivation.Config{
 		Client:    m.clients.main,
 		View:      m.view,

@@ -55,7 +55,7 @@ func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *loop
 
 // signs tells whether the token controller runs.
 func (m *manager) signs(set ControllerSet) bool {
-	return set.Enabled(ServiceAccountTokenController) && m.files.privateKey != nil
+	return set.Enabled(ServiceAccountTokenController) && m.files.sign()
 }
 
 // newRootCA is called with the content of a changed root CA file.

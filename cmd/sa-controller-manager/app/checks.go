@@ -25,6 +25,9 @@ func (m *manager) readyChecks() []Check {
 	if m.activator != nil {
 		checks = append(checks, Check{Name: "signing-key", Probe: func() (string, error) { return m.activator.Status(), nil }})
 	}
+	if m.ring != nil && m.files.keysDir != nil {
+		checks = append(checks, Check{Name: "key-directory", Probe: m.keysDirProbe})
+	}
 	if m.webhook != nil {
 		checks = append(checks,
 			Check{Name: "webhook-certificate", Probe: func() (string, error) { return "", m.webhook.source.Ready() }},

@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/doctor"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
 )
 
 const doctorDescription = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
@@ -112,6 +113,7 @@ func (o *doctorOptions) addFlags(cmd *cobra.Command) {
 		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets are to have. Without it they are compared with each other.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver ought to know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. It is only asked for its key ID.",
+		"service-account-keys-dir":         "Key `directory`. Its keys are only asked for their key IDs.",
 	} {
 		flag := *all.Lookup(name)
 		if flag.Usage += " Give what the manager is given."; usage != "" {
@@ -221,6 +223,13 @@ func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
 		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{
 			Flag: "service-account-private-key-file", Path: o.keys.PrivateKeyFile, Keys: []signing.PublicKey{key.Public()},
 		})
+	}
+	if o.keys.Dir != "" {
+		ring, err := keydir.At(o.keys.Dir).Read()
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", keysDirFlag, err)
+		}
+		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: keysDirFlag, Path: o.keys.Dir, Keys: ring.PublicKeys()})
 	}
 	for _, path := range o.keys.VerifyKeyFiles {
 		keys, err := readOnce("service-account-key-file", path, signing.ParsePublicKeys)

@@ -16,6 +16,7 @@ import (
 	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/reload"
 )
 
@@ -23,6 +24,7 @@ import (
 // is nil if its flag is not given.
 type files struct {
 	privateKey *reload.File[*signing.PrivateKey]
+	keysDir    *reload.File[*keydir.Snapshot] // in place of privateKey
 	verifyKeys []*reload.File[[]signing.PublicKey]
 	rootCA     *reload.File[*rootca.Bundle]
 
@@ -38,6 +40,9 @@ func openFiles(o *KeyOptions, config *rest.Config) (*files, error) {
 	f := &files{}
 	var err error
 	if f.privateKey, err = open("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey); err != nil {
+		return nil, err
+	}
+	if f.keysDir, err = openKeysDir(o.Dir); err != nil {
 		return nil, err
 	}
 	for _, path := range o.VerifyKeyFiles {

@@ -25,9 +25,11 @@ const (
 // KeyOptions names the key material and what is trusted. The files are read,
 // checked and watched elsewhere.
 type KeyOptions struct {
-	// PrivateKeyFile is the PEM file of the signing key; empty means that no
-	// tokens are signed.
+	// PrivateKeyFile is the PEM file of the signing key. Without it and without
+	// Dir no tokens are signed.
 	PrivateKeyFile string
+	// Dir is a key directory (package keydir) in place of PrivateKeyFile.
+	Dir string
 	// VerifyKeyFiles are PEM files of keys that verify and never sign.
 	VerifyKeyFiles []string
 	// Activation of a changed PrivateKeyFile.
@@ -56,7 +58,10 @@ func (o *KeyOptions) Issuer() string {
 func (o *KeyOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, "service-account-private-key-file", o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
-			"Without it no tokens are signed: the token controller does not run. The file is read again when it changes.")
+			"Without it, and without --service-account-keys-dir, no tokens are signed: the token controller does not run. The file is read again when it changes.")
+	fs.StringVar(&o.Dir, "service-account-keys-dir", o.Dir,
+		"Key `directory` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
+			"Its active key signs and all its keys verify. A change is taken as a whole, and only if everything in it fits together.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
 		"PEM `file` with further RSA or ECDSA keys, public or private, that verify existing tokens and never sign. "+
 			"May hold several keys and may be given several times.")
@@ -72,12 +77,19 @@ func (o *KeyOptions) AddFlags(fs *pflag.FlagSet) {
 
 	setOrigin(fs, asKCM, "service-account-private-key-file", "root-ca-file")
 	setOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
-	setOrigin(fs, ours, "service-account-key-activation")
+	setOrigin(fs, ours, "service-account-key-activation", "service-account-keys-dir")
 }
 
 // Validate returns every problem of the group.
 func (o *KeyOptions) Validate() []error {
 	var p problems
+	if o.Dir != "" && o.PrivateKeyFile != "" {
+		p.add("service-account-keys-dir", o.Dir, "must not be given together with --service-account-private-key-file: "+
+			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a directory")
+	}
+	if o.Dir != "" && o.Activation == KeyActivationImmediate {
+		p.add("service-account-key-activation", string(o.Activation), "is for --service-account-private-key-file; the keys of a directory are activated by \"sa-controller-manager keys rotate\"")
+	}
 	for _, file := range o.VerifyKeyFiles {
 		if file == "" {
 			p.add("service-account-key-file", file, "must be the path of a PEM file; leave the flag out if there is none")

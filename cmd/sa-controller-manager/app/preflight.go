@@ -36,7 +36,7 @@ func (m *manager) needs() (preflight.Needs, error) {
 		runs bool
 	}{
 		{preflight.ServiceAccount, set.Enabled(ServiceAccountController)},
-		{preflight.Token, set.Enabled(ServiceAccountTokenController) && o.Keys.PrivateKeyFile != ""},
+		{preflight.Token, set.Enabled(ServiceAccountTokenController) && (o.Keys.PrivateKeyFile != "" || o.Keys.Dir != "")},
 		{preflight.RootCA, set.Enabled(RootCACertificatePublisher)},
 		{preflight.LegacyTokenCleaner, set.Enabled(LegacyServiceAccountTokenCleaner)},
 		{preflight.Webhook, o.Webhook.Port != 0},

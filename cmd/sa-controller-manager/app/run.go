@@ -89,6 +89,7 @@ func (m *manager) run(ctx context.Context) error {
 		m.files.watch(ctx, func(key *signing.PrivateKey) { m.newKey(ctx, key) }, m.ring, m.newRootCA)
 		return nil
 	})
+	start(func(ctx context.Context) error { m.followKeysDir(ctx); return nil })
 
 	// A part that fails ends the controllers too.
 	working, cancel := context.WithCancel(ctx)

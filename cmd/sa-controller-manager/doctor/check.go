@@ -70,7 +70,8 @@ type Cluster struct {
 	Plugin serviceaccount.Config
 	// RootCA is --root-ca-file, nil if it is not given.
 	RootCA *rootca.Bundle
-	// KeyFiles are --service-account-key-file and --service-account-private-key-file.
+	// KeyFiles are --service-account-key-file, --service-account-private-key-file and
+	// --service-account-keys-dir.
 	KeyFiles []KeyFile
 
 	read reads

@@ -1,0 +1,172 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/cmd/sa-controller-manager/keys"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+)
+
+const keysDescription = `Make, show and rotate a key directory: the signing key, the one that comes next and the
+retired ones that verify only. The manager reads it with --service-account-keys-dir and
+takes a change within 15 s, without a restart.
+
+A rotation:
+
+  keys rotate start      a new key is published; it verifies and does not sign
+  keys rotate activate   the new key signs; kube-apiserver must accept it first
+  keys rotate complete   the rotation has ended
+  keys prune             a retired key that nothing needs is removed
+  keys rollback          back to the former key, at any time before it is pruned
+
+Every command may be interrupted and run again. One that refuses says what to do.
+Where there are several control-plane nodes, rotate in one directory and copy it.
+
+Exit code: 0 if it is done and nothing is wrong, 2 if something was found to be wrong,
+and 1 if it could not be done.`
+
+// keysOptions are the flags that the commands share.
+type keysOptions struct {
+	client     clientFunc
+	connection ConnectionOptions
+	dir        string
+	issuer     string
+	account    string
+	output     string
+	policy     rotation.Policy
+}
+
+// newKeysCommand needs no running manager.
+func newKeysCommand(client clientFunc) *cobra.Command {
+	parent := &cobra.Command{
+		Use:                        "keys",
+		Short:                      "Make, show and rotate the signing keys of a key directory",
+		Long:                       keysDescription,
+		Args:                       noArguments,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+	}
+	parent.AddCommand(newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client))
+	return parent
+}
+
+// newKeysOptions adds the flags to cmd.
+func newKeysOptions(cmd *cobra.Command, client clientFunc) *keysOptions {
+	o := &keysOptions{client: client, account: metav1.NamespaceSystem + "/default", output: "table", policy: rotation.DefaultPolicy()}
+	addConnectionFlags(cmd, &o.connection)
+	cmd.Flags().StringVar(&o.dir, keysDirFlag, o.dir, "Key `directory`, the manager's own.")
+	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
+	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
+	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
+		"Longest life of a bound token. A year unless kube-apiserver runs with --service-account-extend-token-expiration=false; then what its --service-account-max-token-expiration allows.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return o
+}
+
+func (o *keysOptions) addCacheAge(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
+		"How long a new key is published before it may sign: how old a copy of the key set may be that somebody verifies tokens with.")
+}
+
+func (o *keysOptions) addHoldDown(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.policy.HoldDown, "hold-down", o.policy.HoldDown,
+		"How long a key that ceases to sign is kept at least, so that it can be had back.")
+}
+
+func (o *keysOptions) validate(outputs ...string) []error {
+	var p problems
+	p.oneOf("output", o.output, append([]string{"table", "json", "yaml"}, outputs...)...)
+	if o.dir == "" {
+		p.add(keysDirFlag, o.dir, "must be the path of a key directory")
+	}
+	if namespace, name, ok := strings.Cut(o.account, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		p.add("account", o.account, "must be a namespace and a name, such as kube-system/default")
+	}
+	p.notNegative("cache-age", o.policy.CacheAge)
+	p.notNegative("hold-down", o.policy.HoldDown)
+	p.notNegative("longest-token-lifetime", o.policy.TokenLifetime)
+	return p
+}
+
+// notNegative wants d to be zero or more.
+func (p *problems) notNegative(flag string, d time.Duration) {
+	if d < 0 {
+		p.add(flag, d, "must not be negative")
+	}
+}
+
+// operator asks the cluster only if the flags say which one: a key directory needs none.
+func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
+	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}}
+	if terminalWidth(stderr) > 0 {
+		last := ""
+		operator.Progress = func(what string, left time.Duration) {
+			if what != last {
+				last = what
+				fmt.Fprintf(stderr, "Waiting: %s\n", what)
+			}
+			if left > 0 {
+				fmt.Fprintf(stderr, "\r\x1b[K%s left", left.Round(time.Second))
+			}
+		}
+	}
+	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
+		return operator, nil
+	}
+	client, err := o.client(&o.connection)
+	if err != nil {
+		return nil, err
+	}
+	namespace, account, _ := strings.Cut(o.account, "/")
+	operator.Cluster = &keys.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
+	return operator, nil
+}
+
+// act runs one step and shows what the ring looks like after it.
+func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.Operator) ([]keys.Pruned, error)) error {
+	operator, err := o.operator(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	pruned, err := step(cmd.Context(), operator)
+	if err != nil {
+		return explained(err)
+	}
+	report, err := operator.Report(cmd.Context())
+	if err != nil {
+		return err
+	}
+	report.Pruned = pruned
+	if err := report.Print(cmd.OutOrStdout(), o.output); err != nil {
+		return err
+	}
+	if len(report.Findings) > 0 {
+		return errFindings
+	}
+	return nil
+}
+
+// explained says of a refusal what --force would break.
+func explained(err error) error {
+	var refusal *rotation.Refusal
+	if errors.As(err, &refusal) && refusal.Breaks != "" {
+		return fmt.Errorf("%w; --force does it nevertheless, and then %s", err, refusal.Breaks)
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/keys"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+)
+
+const keysInitExamples = `  # Take over the key that kube-controller-manager signs with. Tokens stay as they are.
+  sa-controller-manager keys init --service-account-keys-dir=/etc/kubernetes/pki/sa-keys \
+    --from-private-key-file=/etc/kubernetes/pki/sa.key
+
+  # With what kube-apiserver verifies with besides.
+  sa-controller-manager keys init --service-account-keys-dir=keys \
+    --from-private-key-file=sa.key --service-account-key-file=old.pub
+
+  # A new cluster.
+  sa-controller-manager keys init --service-account-keys-dir=keys --algorithm=P-256`
+
+// newKeysInitCommand makes a key directory.
+func newKeysInitCommand(client clientFunc) *cobra.Command {
+	var from, algorithm string
+	var verify []string
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make a key directory, from the present signing key or with a new one",
+		Long: `Make a key directory. The directory must be empty, or not there yet.
+
+With --from-private-key-file the key of that file signs, as it did before: every token
+goes on being valid. Without it a new key is made, which kube-apiserver must be given
+first. Keys of --service-account-key-file become retired keys: they verify.`,
+		Example: keysInitExamples,
+		Args:    noArguments,
+	}
+	o := newKeysOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
+	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
+	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(keydir.Algorithms(), ", ")+".")
+	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
+	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(keydir.Algorithms(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p := problems(o.validate())
+		p.oneKey(from, algorithm, true)
+		if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+			return err
+		}
+		return o.act(cmd, func(_ context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+			pair, err := newPair(from, algorithm)
+			if err != nil {
+				return nil, err
+			}
+			var retired []signing.PublicKey
+			for _, path := range verify {
+				more, err := readOnce("service-account-key-file", path, signing.ParsePublicKeys)
+				if err != nil {
+					return nil, err
+				}
+				retired = append(retired, more...)
+			}
+			return nil, operator.Init(pair, retired)
+		})
+	}
+	return cmd
+}
+
+// oneKey wants to be told of one key in one way.
+func (p *problems) oneKey(from, algorithm string, required bool) {
+	switch {
+	case from != "" && algorithm != "":
+		p.add("algorithm", algorithm, "is for a new key and excludes --from-private-key-file")
+	case algorithm != "":
+		p.oneOf("algorithm", algorithm, keydir.Algorithms()...)
+	case from == "" && required:
+		p.add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm")
+	}
+}
+
+// newPair reads a key or makes one.
+func newPair(from, algorithm string) (*keydir.Pair, error) {
+	if from == "" {
+		return keydir.Generate(algorithm)
+	}
+	return readOnce("from-private-key-file", from, keydir.Import)
+}
+
+const keysListExamples = `  # What is in the directory.
+  sa-controller-manager keys list --service-account-keys-dir=/etc/kubernetes/pki/sa-keys
+
+  # With what the cluster knows: is each key accepted, and how many Secrets bear it?
+  sa-controller-manager keys list --service-account-keys-dir=keys --kubeconfig=admin.conf
+
+  # The public keys, for kube-apiserver's --service-account-key-file.
+  sa-controller-manager keys list --service-account-keys-dir=keys -o pem > sa.pub`
+
+// newKeysListCommand shows a key directory.
+func newKeysListCommand(client clientFunc) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the keys of a directory, and what is wrong with it",
+		Long: `Show the keys of a directory. With --kubeconfig the cluster is asked which of them it
+accepts and how many token Secrets bear each. Nothing is changed.
+
+-o pem prints the public keys alone.`,
+		Example: keysListExamples,
+		Args:    noArguments,
+	}
+	o := newKeysOptions(cmd, client)
+	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\", \"yaml\" or \"pem\"."
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := invalidFlags(cmd.CommandPath(), o.validate("pem")); err != nil {
+			return err
+		}
+		if o.output == "pem" {
+			return o.printPublicKeys(cmd)
+		}
+		return o.act(cmd, nothing)
+	}
+	return cmd
+}
+
+// nothing is the step of a command that only looks.
+func nothing(context.Context, *keys.Operator) ([]keys.Pruned, error) { return nil, nil }
+
+func (o *keysOptions) printPublicKeys(cmd *cobra.Command) error {
+	snapshot, err := keydir.At(o.dir).Read()
+	if err != nil {
+		return err
+	}
+	data, err := keydir.EncodePublic(snapshot.PublicKeys()...)
+	if err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(data); err != nil {
+		return fmt.Errorf("print the public keys: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/keys"
+)
+
+func newKeysRollbackCommand(client clientFunc) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Go back to the key that signed before the rotation",
+		Long: `Go back to the former key of the latest rotation: in progress, or completed and the key
+not pruned yet. A new key that has never signed is removed. One that has signed is
+retired: its tokens stay valid until it is pruned.`,
+		Args: noArguments,
+	}
+	o := newKeysOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			return err
+		}
+		return o.act(cmd, func(_ context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+			return nil, operator.Rollback()
+		})
+	}
+	return cmd
+}
+
+const keysPruneExamples = `  # Which retired keys could go?
+  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf --dry-run
+
+  # All that nothing needs.
+  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf
+
+  # One that has leaked, whoever holds a token of it.
+  sa-controller-manager keys prune --service-account-keys-dir=keys --key-id=KEY-ID --force`
+
+func newKeysPruneCommand(client clientFunc) *cobra.Command {
+	var options keys.PruneOptions
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove retired keys that nothing needs any more",
+		Long: `Remove retired keys and their files. A key stays while a token Secret bears its key ID,
+while a bound token that was signed with it may live (--longest-token-lifetime after it
+was retired), while kube-apiserver still signs with it, and in the hold-down.
+
+Tokens of a removed key are refused by whoever verifies with the key ring. A
+kube-apiserver with key files of its own goes on accepting them until it is restarted
+without the key.`,
+		Example: keysPruneExamples,
+		Args:    noArguments,
+	}
+	o := newKeysOptions(cmd, client)
+	cmd.Flags().StringArrayVar(&options.IDs, "key-id", options.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
+	cmd.Flags().BoolVar(&options.Force, "force", options.Force, "Remove the keys of --key-id whoever needs them. All their tokens are refused from then on.")
+	cmd.Flags().BoolVar(&options.DryRun, "dry-run", options.DryRun, "Change nothing, say what would be done.")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p := problems(o.validate())
+		if options.Force && len(options.IDs) == 0 {
+			p.add("force", options.Force, "must come with --key-id: it is for one key at a time")
+		}
+		if slices.Contains(options.IDs, "") {
+			p.add("key-id", "", "must be the ID of a key; keys list has them")
+		}
+		if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+			return err
+		}
+		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+			return operator.Prune(ctx, options)
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,175 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sa-controller-manager/cmd/sa-controller-manager/keys"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+)
+
+const keysRotateExamples = `  # Begin, from whatever signs now to P-256. Nothing signs with the new key yet.
+  sa-controller-manager keys rotate start --service-account-keys-dir=keys --algorithm=P-256
+
+  # Without an external signer: give kube-apiserver all public keys, and restart it.
+  sa-controller-manager keys list --service-account-keys-dir=keys -o pem > sa.pub
+
+  # An hour later: sign with it. kube-apiserver is asked first whether it accepts it.
+  sa-controller-manager keys rotate activate --service-account-keys-dir=keys --kubeconfig=admin.conf --wait
+
+  # When all is well.
+  sa-controller-manager keys rotate complete --service-account-keys-dir=keys --kubeconfig=admin.conf`
+
+func newKeysRotateCommand(client clientFunc) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "rotate",
+		Short: "Rotate to another signing key, step by step",
+		Long: `Rotate to another signing key. "start" publishes it, "activate" signs with it, "complete"
+ends the rotation; "status" says how far it is. Each step waits for a decision of yours,
+and "keys rollback" goes back from each of them.`,
+		Example:                    keysRotateExamples,
+		Args:                       noArguments,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+	}
+	parent.AddCommand(newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client))
+	return parent
+}
+
+func newRotateStartCommand(client clientFunc) *cobra.Command {
+	var from, algorithm string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Publish a new key, which does not sign yet",
+		Long: `Make a new key and publish it: it verifies from now on, and may sign once every copy of
+the key set that somebody keeps has it (--cache-age). If that was done already, nothing
+is changed.
+
+kube-apiserver reads its --service-account-key-file at its start only. Unless it uses an
+external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
+		Args: noArguments,
+	}
+	o := newKeysOptions(cmd, client)
+	o.addCacheAge(cmd.Flags())
+	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of the new key; that of the present one if not given.")
+	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the new private key, instead of having one made. It is copied.")
+	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the new key may be activated.")
+	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(keydir.Algorithms(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p := problems(o.validate())
+		p.oneKey(from, algorithm, false)
+		if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+			return err
+		}
+		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+			resumed, err := start(operator, from, algorithm)
+			if err != nil {
+				return nil, err
+			}
+			if resumed {
+				fmt.Fprintln(cmd.ErrOrStderr(), "The rotation has been started already; nothing was changed.")
+			}
+			if wait {
+				return nil, operator.AwaitActivation(ctx)
+			}
+			return nil, nil
+		})
+	}
+	return cmd
+}
+
+func start(operator *keys.Operator, from, kind string) (resumed bool, err error) {
+	var own *keydir.Pair
+	if from != "" {
+		if own, err = newPair(from, ""); err != nil {
+			return false, err
+		}
+	}
+	same := func(next signing.PublicKey) bool {
+		if own != nil {
+			return next.ID == own.Public().ID
+		}
+		return kind == "" || kind == keydir.KindOf(next)
+	}
+	return operator.Start(same, func(present signing.PublicKey) (*keydir.Pair, error) {
+		if own != nil {
+			return own, nil
+		}
+		if kind == "" {
+			kind = keydir.KindOf(present)
+		}
+		return keydir.Generate(kind)
+	})
+}
+
+func newRotateStatusCommand(client clientFunc) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how far the rotation is, and what is next",
+		Long: `Say how far the rotation is and what is next. With --kubeconfig the cluster is asked
+which keys it accepts, how many token Secrets bear each, and which Secrets hold a
+retired key still. Nothing is changed.`,
+		Args: noArguments,
+	}
+	o := newKeysOptions(cmd, client)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			return err
+		}
+		return o.act(cmd, nothing)
+	}
+	return cmd
+}
+
+func newRotateActivateCommand(client clientFunc) *cobra.Command {
+	return newActivatingCommand(client, &cobra.Command{
+		Use:   "activate",
+		Short: "Sign with the new key",
+		Long: `Sign with the new key from now on; the former one verifies only. That is done when the
+new key has been published for long enough, and when kube-apiserver has accepted a
+token that is signed with it (of two minutes, and for an audience of our own).`,
+		Args: noArguments,
+	}, (*keys.Operator).Activate)
+}
+
+func newRotateCompleteCommand(client clientFunc) *cobra.Command {
+	return newActivatingCommand(client, &cobra.Command{
+		Use:   "complete",
+		Short: "End the rotation with the new key",
+		Long: `End the rotation: every process follows, and the life of the former key's tokens is
+counted from now on. If the new key does not sign yet, this first does what "activate"
+does. The former key stays in the ring until it is pruned.`,
+		Args: noArguments,
+	}, (*keys.Operator).Complete)
+}
+
+// newActivatingCommand is one that may activate a key.
+func newActivatingCommand(client clientFunc, cmd *cobra.Command, step func(*keys.Operator, context.Context, keys.ActivateOptions) error) *cobra.Command {
+	var options keys.ActivateOptions
+	o := newKeysOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
+	addActivateFlags(cmd.Flags(), &options)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			return err
+		}
+		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+			return nil, step(operator, ctx, options)
+		})
+	}
+	return cmd
+}
+
+func addActivateFlags(fs *pflag.FlagSet, options *keys.ActivateOptions) {
+	fs.BoolVar(&options.Wait, "wait", options.Wait, "Wait until the new key has been published for long enough and kube-apiserver accepts it.")
+	fs.BoolVar(&options.Force, "force", options.Force, "Do not wait until it has been published for long enough. Whoever verifies with an older copy of the key set refuses new tokens.")
+	fs.BoolVar(&options.SkipProof, "skip-proof", options.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
+}

@@ -1,0 +1,129 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// pageSize bounds what is in memory at a time, whatever the number of Secrets.
+	pageSize = 500
+	// probeSeconds is the least that kube-apiserver issues a token for.
+	probeSeconds = 600
+	// maxNames is how many Secrets of a key are remembered by name; all are counted.
+	maxNames = 1000
+)
+
+// Cluster is asked about the keys that it accepts and uses.
+type Cluster struct {
+	Client kubernetes.Interface
+	// Issuer is the apiserver's --service-account-issuer, "" to have it looked up.
+	Issuer string
+	// Namespace and Account name a ServiceAccount to try tokens with.
+	Namespace, Account string
+}
+
+// Prove is nil once kube-apiserver has accepted a short token that is signed with key (package keyactivation).
+func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
+	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
+	}
+	return keyactivation.Prove(ctx, c.Client, c.Issuer, account, key)
+}
+
+// SigningKeyID is the ID of the key that kube-apiserver signs bound tokens with.
+func (c *Cluster) SigningKeyID(ctx context.Context) (string, error) {
+	answer, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request a token of service account %s/%s, to see which key kube-apiserver signs with: %w", c.Namespace, c.Account, err)
+	}
+	token, err := tokens.Inspect(answer.Status.Token)
+	if err != nil {
+		return "", fmt.Errorf("look at a token of service account %s/%s: %w", c.Namespace, c.Account, err)
+	}
+	return token.KeyID, nil
+}
+
+// Uses are the token Secrets of each key.
+type Uses struct {
+	counts map[string]int
+	names  map[string][]string
+}
+
+// Count is how many token Secrets bear a key ID.
+func (u *Uses) Count(id string) int { return u.counts[id] }
+
+// Names are those Secrets as namespace/name, a thousand at most.
+func (u *Uses) Names(id string) []string { return u.names[id] }
+
+// Uses searches all token Secrets, a page at a time. A token without a key ID counts for the key of the ring that made its
+// signature.
+func (c *Cluster) Uses(ctx context.Context, ring []signing.PublicKey) (*Uses, error) {
+	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
+	options := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
+		Limit:         pageSize,
+	}
+	for {
+		page, err := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list token secrets, to see which keys they need: %w", err)
+		}
+		for i := range page.Items {
+			uses.add(&page.Items[i], ring)
+		}
+		if page.Continue == "" {
+			return uses, nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+func (u *Uses) add(secret *corev1.Secret, ring []signing.PublicKey) {
+	id := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), ring)
+	if id == "" {
+		return
+	}
+	u.counts[id]++
+	if len(u.names[id]) < maxNames {
+		u.names[id] = append(u.names[id], secret.Namespace+"/"+secret.Name)
+	}
+}
+
+// keyIDOf is the key that a token needs, "" if it is none.
+func keyIDOf(token string, ring []signing.PublicKey) string {
+	decoded, err := tokens.Inspect(token)
+	if err != nil {
+		return ""
+	}
+	if decoded.KeyID != "" {
+		return decoded.KeyID
+	}
+	for _, key := range ring {
+		if _, err := tokens.VerifyLegacy(token, source{signing.NewKeySet(key)}); err == nil {
+			return key.ID
+		}
+	}
+	return ""
+}
+
+// source is a key set that does not change.
+type source struct{ keys *signing.KeySet }
+
+func (s source) Keys() *signing.KeySet { return s.keys }

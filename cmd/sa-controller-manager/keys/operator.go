@@ -1,0 +1,210 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+)
+
+// Operator makes the steps of a rotation in one directory.
+type Operator struct {
+	Dir    *keydir.Dir
+	Policy rotation.Policy
+	Clock  clock.WithTicker
+	// Cluster is asked for proofs and for what uses a key. Nil means that there is none to ask.
+	Cluster *Cluster
+	// Progress is told what is waited for, and how long at most if that is known. Nil means nobody listens.
+	Progress func(what string, left time.Duration)
+}
+
+// errNoCluster is the answer to a step that has to ask.
+var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
+
+// Init makes the key directory.
+func (o *Operator) Init(pair *keydir.Pair, retired []signing.PublicKey) error {
+	_, err := o.Dir.Init(pair, retired, o.Clock.Now(), o.Policy)
+	return err
+}
+
+// Start publishes a key that generate makes in place of the present one, or finds that this was done already. same tells whether
+// the key of a rotation in progress is what is wanted now.
+func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*keydir.Pair, error)) (resumed bool, err error) {
+	snapshot, err := o.read()
+	if err != nil {
+		return false, err
+	}
+	if next := snapshot.Next; next != nil {
+		if !same(next.Public()) {
+			return false, &rotation.Refusal{
+				Reason: fmt.Sprintf("a rotation to another key is in progress: %s (%s)", next.ID(), keydir.KindOf(next.Public())),
+				Remedy: "complete it, or roll it back and start again",
+			}
+		}
+		return true, nil
+	}
+	if snapshot.State.InProgress() {
+		// It says which rotation stands in the way.
+		_, err := rotation.Publish(snapshot.State, rotation.Key{}, o.Clock.Now(), o.Policy)
+		return false, err
+	}
+	pair, err := generate(snapshot.Active.Public())
+	if err != nil {
+		return false, err
+	}
+	_, err = o.Dir.Publish(snapshot.State.Generation, pair, o.Clock.Now(), o.Policy)
+	return false, err
+}
+
+// ActivateOptions say what is not waited for or not asked.
+type ActivateOptions struct {
+	Wait      bool // for the end of the cache age, and until kube-apiserver accepts the key
+	Force     bool // do not mind the cache age
+	SkipProof bool // do not ask kube-apiserver
+}
+
+// Activate has the next key sign once it may.
+func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error {
+	for {
+		snapshot, err := o.read()
+		if err != nil {
+			return err
+		}
+		next, err := rotation.Activate(snapshot.State, o.Clock.Now(), o.Policy, options.Force)
+		if err == nil {
+			err = o.prove(ctx, snapshot, options)
+		}
+		if err == nil {
+			_, err = o.Dir.Update(snapshot.State.Generation, func(rotation.State) (rotation.State, error) { return next, nil })
+			var stale *keydir.StaleError
+			if !errors.As(err, &stale) {
+				return err
+			}
+			continue // somebody was faster; see what they did
+		}
+		if !options.Wait || !o.await(ctx, err) {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// notAccepted is a next key that kube-apiserver does not take yet.
+type notAccepted struct {
+	id  string
+	err error
+}
+
+func (e *notAccepted) Error() string {
+	return fmt.Sprintf("key %s cannot sign yet: %v: give every kube-apiserver its public half with one more --service-account-key-file "+
+		"('keys list -o pem' prints it) and restart it, or wait if an external signer publishes it", e.id, e.err)
+}
+
+func (e *notAccepted) Unwrap() error { return e.err }
+
+func (o *Operator) prove(ctx context.Context, snapshot *keydir.Snapshot, options ActivateOptions) error {
+	if options.SkipProof {
+		return nil
+	}
+	if o.Cluster == nil {
+		return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
+	}
+	if err := o.Cluster.Prove(ctx, snapshot.Next); err != nil {
+		return &notAccepted{id: snapshot.Next.ID(), err: err}
+	}
+	return nil
+}
+
+// AwaitActivation returns once nothing but the proof is missing.
+func (o *Operator) AwaitActivation(ctx context.Context) error {
+	for {
+		snapshot, err := o.read()
+		if err != nil {
+			return err
+		}
+		if _, err = rotation.Activate(snapshot.State, o.Clock.Now(), o.Policy, false); err == nil {
+			return nil
+		}
+		if !o.await(ctx, err) {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// lookAgain is how often a wait looks whether the ring has changed meanwhile or kube-apiserver has changed its mind.
+const lookAgain = 5 * time.Second
+
+// await lets some time pass if that may help, and tells whether to try again.
+func (o *Operator) await(ctx context.Context, reason error) bool {
+	var refusal *rotation.Refusal
+	var refused *notAccepted
+	left, pause, what := time.Duration(0), lookAgain, ""
+	switch {
+	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
+		left = refusal.Until.Sub(o.Clock.Now())
+		pause, what = min(left, lookAgain), refusal.Reason
+	case errors.As(reason, &refused):
+		what = refused.Error()
+	default:
+		return false
+	}
+	if o.Progress != nil {
+		o.Progress(what, left)
+	}
+	timer := o.Clock.NewTimer(max(pause, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
+// Complete ends the rotation, after it has activated the next key if that is still to be done.
+func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error {
+	snapshot, err := o.read()
+	if err != nil {
+		return err
+	}
+	if snapshot.State.Phase() == rotation.Published {
+		if err := o.Activate(ctx, options); err != nil {
+			return err
+		}
+	}
+	return o.update(func(state rotation.State) (rotation.State, error) {
+		return rotation.Complete(state, o.Clock.Now(), o.Policy)
+	})
+}
+
+// Rollback has the former key sign again. No proof is asked for: kube-apiserver has accepted it before.
+func (o *Operator) Rollback() error {
+	return o.update(func(state rotation.State) (rotation.State, error) {
+		return rotation.Rollback(state, o.Clock.Now(), o.Policy)
+	})
+}
+
+func (o *Operator) update(transition func(rotation.State) (rotation.State, error)) error {
+	snapshot, err := o.read()
+	if err != nil {
+		return err
+	}
+	_, err = o.Dir.Update(snapshot.State.Generation, transition)
+	return err
+}
+
+// read is for a command that will write: a directory that cannot be written to is said before anything else is done.
+func (o *Operator) read() (*keydir.Snapshot, error) {
+	if err := o.Dir.Writable(); err != nil {
+		return nil, err
+	}
+	return o.Dir.Read()
+}

@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/signing/rotation"
+)
+
+// shownNames is how many Secrets of a key people are shown.
+const shownNames = 5
+
+// Print writes the report as "table", "json" or "yaml".
+func (r *Report) Print(w io.Writer, output string) error {
+	var text []byte
+	var err error
+	switch output {
+	case "json":
+		text, err = json.MarshalIndent(r, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(r)
+	default:
+		text = r.table()
+	}
+	if err != nil {
+		return fmt.Errorf("encode the key ring as %s: %w", output, err)
+	}
+	if _, err := w.Write(text); err != nil {
+		return fmt.Errorf("print the key ring: %w", err)
+	}
+	return nil
+}
+
+// table has a line for each key, and below what can be said in sentences only.
+func (r *Report) table() []byte {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "KEY ID\tALGORITHM\tROLE\tSINCE\tPRUNABLE\tACCEPTED\tSECRETS")
+	for _, key := range r.Keys {
+		secrets := "-"
+		if key.Secrets != nil {
+			secrets = strconv.Itoa(*key.Secrets)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Algorithm, key.role(),
+			timeWord(key.since()), timeWord(key.PrunableAt), dash(key.Accepted), secrets)
+	}
+	table.Flush()
+	fmt.Fprintf(&b, "\nDirectory:  %s, generation %d\nRotation:   %s\nNext step:  %s\n", r.Directory, r.Generation, r.rotation(), r.NextStep)
+	for _, pruned := range r.Pruned {
+		fmt.Fprintf(&b, "%s\n", pruned)
+	}
+	for _, key := range r.Keys {
+		if len(key.SecretNames) > 0 {
+			fmt.Fprintf(&b, "Secrets of %s key %s: %s\n", key.Role, key.ID, shorten(key.SecretNames, *key.Secrets))
+		}
+	}
+	for i, finding := range r.Findings {
+		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding)
+	}
+	return []byte(b.String())
+}
+
+func (k KeyReport) role() string {
+	if k.VerifyOnly {
+		return string(k.Role) + " (public half)"
+	}
+	return string(k.Role)
+}
+
+// since is when the key took the role that it has.
+func (k KeyReport) since() time.Time {
+	switch k.Role {
+	case rotation.Active:
+		return k.ActivatedAt
+	case rotation.Retired:
+		return k.RetiredAt
+	case rotation.Next:
+	}
+	return k.PublishedAt
+}
+
+func (r *Report) rotation() string {
+	if r.Rotation == nil {
+		return r.Phase
+	}
+	text := fmt.Sprintf("%s, from %s to %s, started %s", r.Phase, r.Rotation.From, r.Rotation.To, timeWord(r.Rotation.StartedAt))
+	if !r.Rotation.ActivatedAt.IsZero() {
+		text += ", activated " + timeWord(r.Rotation.ActivatedAt)
+	}
+	if !r.Rotation.EndedAt.IsZero() {
+		text += ", ended " + timeWord(r.Rotation.EndedAt)
+	}
+	return text
+}
+
+func (p Pruned) String() string {
+	if p.Pruned {
+		return "Pruned:     " + p.KeyID
+	}
+	return fmt.Sprintf("Stays:      %s: %s", p.KeyID, p.Reason)
+}
+
+func timeWord(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func shorten(names []string, all int) string {
+	if more := all - shownNames; more > 0 {
+		return fmt.Sprintf("%s and %d more (-o json has them)", strings.Join(names[:shownNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,101 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sa-controller-manager/signing/rotation"
+)
+
+// Pruned is what became of one key.
+type Pruned struct {
+	KeyID  string `json:"keyID"`
+	Pruned bool   `json:"pruned"`
+	// Reason is why the key stays.
+	Reason string `json:"reason,omitempty"`
+}
+
+// PruneOptions choose keys.
+type PruneOptions struct {
+	// IDs are the keys to prune. None means every retired key that nothing needs.
+	IDs    []string
+	Force  bool
+	DryRun bool
+}
+
+// Prune takes retired keys out of the ring. A key that was named and stays is an error; without names, what stays is in the
+// answer.
+func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, error) {
+	snapshot, err := o.read()
+	if err != nil {
+		return nil, err
+	}
+	ids := options.IDs
+	if len(ids) == 0 {
+		for _, key := range snapshot.State.Retired() {
+			ids = append(ids, key.ID)
+		}
+	}
+	usages, err := o.usages(ctx, options.Force)
+	if err != nil {
+		return nil, err
+	}
+	var pruned []Pruned
+	for _, id := range ids {
+		err := o.pruneOne(id, usages(id), options)
+		var refusal *rotation.Refusal
+		if errors.As(err, &refusal) && len(options.IDs) == 0 {
+			pruned = append(pruned, Pruned{KeyID: id, Reason: refusal.Error()})
+			continue
+		}
+		if err != nil {
+			return pruned, err
+		}
+		pruned = append(pruned, Pruned{KeyID: id, Pruned: true})
+	}
+	return pruned, nil
+}
+
+func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOptions) error {
+	prune := func(state rotation.State) (rotation.State, error) {
+		return rotation.Prune(state, id, usage, o.Clock.Now(), o.Policy, options.Force)
+	}
+	if !options.DryRun {
+		return o.update(prune)
+	}
+	snapshot, err := o.read()
+	if err != nil {
+		return err
+	}
+	_, err = prune(snapshot.State)
+	return err
+}
+
+// usages has the cluster searched, unless it is not to be asked.
+func (o *Operator) usages(ctx context.Context, force bool) (func(id string) rotation.Usage, error) {
+	if force {
+		return func(string) rotation.Usage { return rotation.Usage{Secrets: -1} }, nil
+	}
+	if o.Cluster == nil {
+		return nil, fmt.Errorf("%w; with --force a key is pruned whoever needs it", errNoCluster)
+	}
+	snapshot, err := o.Dir.Read()
+	if err != nil {
+		return nil, err
+	}
+	uses, err := o.Cluster.Uses(ctx, snapshot.PublicKeys())
+	if err != nil {
+		return nil, err
+	}
+	signer, err := o.Cluster.SigningKeyID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(id string) rotation.Usage {
+		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: signer == id}
+	}, nil
+}

@@ -1,0 +1,155 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+)
+
+// Report is what a key ring looks like, for people and programs.
+type Report struct {
+	Directory  string             `json:"directory"`
+	ReadOnly   bool               `json:"readOnly"`
+	Generation int64              `json:"generation"`
+	Phase      string             `json:"phase"`
+	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
+	Keys       []KeyReport        `json:"keys"`
+	// NextStep is what may be done next, and when.
+	NextStep string `json:"nextStep"`
+	// Findings are what is wrong, each with what mends it.
+	Findings []string `json:"findings"`
+	// Pruned is the outcome of a prune.
+	Pruned []Pruned `json:"pruned,omitempty"`
+}
+
+// KeyReport is one key of the ring.
+type KeyReport struct {
+	rotation.Key
+
+	// Accepted tells whether kube-apiserver accepts the key, if it was asked: "yes", "no" or "unknown".
+	Accepted string `json:"accepted,omitempty"`
+	// Secrets is the number of token Secrets that bear the key ID, if the cluster was asked.
+	Secrets *int `json:"secrets,omitempty"`
+	// SecretNames are those Secrets, a thousand at most, of a retired key only.
+	SecretNames []string `json:"secretNames,omitempty"`
+	// PrunableAt is the earliest time at which a retired key may be pruned.
+	PrunableAt time.Time `json:"prunableAt,omitzero"`
+}
+
+// Report looks at the ring, and at the cluster if there is one.
+func (o *Operator) Report(ctx context.Context) (*Report, error) {
+	snapshot, err := o.Dir.Read()
+	if err != nil {
+		return nil, err
+	}
+	state := snapshot.State
+	report := &Report{
+		Directory: o.Dir.Path(), ReadOnly: o.Dir.Writable() != nil, Generation: state.Generation,
+		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Findings: []string{},
+	}
+	for _, key := range state.Keys {
+		line := KeyReport{Key: key}
+		if key.Role == rotation.Retired {
+			line.PrunableAt = o.Policy.PrunableAt(key)
+		}
+		report.Keys = append(report.Keys, line)
+		report.Findings = append(report.Findings, o.looseMode(key)...)
+	}
+	if o.Cluster != nil {
+		if err := o.ask(ctx, snapshot, report); err != nil {
+			return nil, err
+		}
+	}
+	report.NextStep = o.nextStep(state)
+	return report, nil
+}
+
+func phaseWord(phase rotation.Phase) string {
+	if phase == rotation.Idle {
+		return "never rotated"
+	}
+	return string(phase)
+}
+
+// ask adds what the cluster knows.
+func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *Report) error {
+	uses, err := o.Cluster.Uses(ctx, snapshot.PublicKeys())
+	if err != nil {
+		return err
+	}
+	for i := range report.Keys {
+		key := &report.Keys[i]
+		key.Secrets = new(uses.Count(key.ID))
+		private := snapshot.Active
+		switch key.Role {
+		case rotation.Retired:
+			key.SecretNames = uses.Names(key.ID)
+			continue
+		case rotation.Next:
+			private = snapshot.Next
+		case rotation.Active:
+		}
+		err := o.Cluster.Prove(ctx, private)
+		switch {
+		case err == nil:
+			key.Accepted = "yes"
+		case keyactivation.IsRefusal(err):
+			key.Accepted = "no"
+			report.Findings = append(report.Findings, (&notAccepted{id: key.ID, err: err}).Error())
+		default:
+			key.Accepted = "unknown"
+			report.Findings = append(report.Findings, fmt.Sprintf("it is not known whether key %s is accepted: %v", key.ID, err))
+		}
+	}
+	return nil
+}
+
+// looseMode finds private keys that others may read. In a mounted Secret they say nothing: who may look into the volume is
+// decided elsewhere.
+func (o *Operator) looseMode(key rotation.Key) []string {
+	if key.VerifyOnly || o.Dir.Writable() != nil {
+		return nil
+	}
+	path := filepath.Join(o.Dir.Path(), key.File)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s, a private key, has mode %#o and others may read it: chmod 600 %s", path, info.Mode().Perm(), path)}
+}
+
+func (o *Operator) nextStep(state rotation.State) string {
+	if o.Dir.Writable() != nil {
+		return "the directory is read-only here; rotate in the one that it is a copy of"
+	}
+	switch state.Phase() {
+	case rotation.Published:
+		if wait := state.Rotation.ActivateNotBefore; o.Clock.Now().Before(wait) {
+			return fmt.Sprintf("the next key may sign from %s on: keys rotate activate", wait.Format(time.RFC3339))
+		}
+		return "the next key may sign: keys rotate activate"
+	case rotation.Activated:
+		return "see that new tokens work and that every process follows, then: keys rotate complete (or back: keys rollback)"
+	case rotation.Idle, rotation.Completed, rotation.RolledBack:
+	}
+	retired := state.Retired()
+	for _, key := range retired {
+		if !o.Clock.Now().Before(o.Policy.PrunableAt(key)) {
+			return "retired keys that nothing needs may go: keys prune"
+		}
+	}
+	if len(retired) > 0 {
+		first := o.Policy.PrunableAt(retired[len(retired)-1])
+		return fmt.Sprintf("nothing before %s, when the first retired key may be pruned", first.Format(time.RFC3339))
+	}
+	return "nothing; keys rotate start begins a rotation"
+}

@@ -36,8 +36,8 @@ A rotation:
 Every command may be interrupted and run again. One that refuses says what to do.
 Where there are several control-plane nodes, rotate in one directory and copy it.
 
-Exit code: 0 if it is done and nothing is wrong, 2 if something was found to be wrong,
-and 1 if it could not be done.`
+Exit code: 0 if it is done, 1 if it could not be done, and 2 if "list" or "status" have
+found something that is wrong.`
 
 // keysOptions are the flags that the commands share.
 type keysOptions struct {
@@ -138,7 +138,30 @@ func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 	return operator, nil
 }
 
-// act runs one step and shows what the ring looks like after it.
+// show prints the ring. What is found to be wrong decides the exit code.
+func (o *keysOptions) show(cmd *cobra.Command) error {
+	operator, err := o.operator(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	report, err := o.print(cmd, operator, nil)
+	if err == nil && len(report.Findings) > 0 {
+		return errFindings
+	}
+	return err
+}
+
+func (o *keysOptions) print(cmd *cobra.Command, operator *keys.Operator, pruned []keys.Pruned) (*keys.Report, error) {
+	report, err := operator.Report(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	report.Pruned = pruned
+	return report, report.Print(cmd.OutOrStdout(), o.output)
+}
+
+// act makes one step and prints the ring after it. The step was made whatever is found to be wrong then: that kube-apiserver
+// does not accept the next key is how things are after a start.
 func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.Operator) ([]keys.Pruned, error)) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
@@ -148,18 +171,8 @@ func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.O
 	if err != nil {
 		return explained(err)
 	}
-	report, err := operator.Report(cmd.Context())
-	if err != nil {
-		return err
-	}
-	report.Pruned = pruned
-	if err := report.Print(cmd.OutOrStdout(), o.output); err != nil {
-		return err
-	}
-	if len(report.Findings) > 0 {
-		return errFindings
-	}
-	return nil
+	_, err = o.print(cmd, operator, pruned)
+	return err
 }
 
 // explained says of a refusal what --force would break.

@@ -122,13 +122,10 @@ accepts and how many token Secrets bear each. Nothing is changed.
 		if o.output == "pem" {
 			return o.printPublicKeys(cmd)
 		}
-		return o.act(cmd, nothing)
+		return o.show(cmd)
 	}
 	return cmd
 }
-
-// nothing is the step of a command that only looks.
-func nothing(context.Context, *keys.Operator) ([]keys.Pruned, error) { return nil, nil }
 
 func (o *keysOptions) printPublicKeys(cmd *cobra.Command) error {
 	snapshot, err := keydir.At(o.dir).Read()

@@ -124,7 +124,7 @@ retired key still. Nothing is changed.`,
 		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		return o.act(cmd, nothing)
+		return o.show(cmd)
 	}
 	return cmd
 }

@@ -171,8 +171,10 @@ func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.O
 	if err != nil {
 		return explained(err)
 	}
-	_, err = o.print(cmd, operator, pruned)
-	return err
+	if _, err = o.print(cmd, operator, pruned); err != nil {
+		return fmt.Errorf("the command has done its work, but: %w", err)
+	}
+	return nil
 }
 
 // explained says of a refusal what --force would break.

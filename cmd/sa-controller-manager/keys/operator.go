@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/controllers/keyactivation"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
@@ -97,13 +98,16 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 	}
 }
 
-// notAccepted is a next key that kube-apiserver does not take yet.
+// notAccepted is a key of which kube-apiserver has not said that it takes it.
 type notAccepted struct {
 	id  string
 	err error
 }
 
 func (e *notAccepted) Error() string {
+	if !keyactivation.IsRefusal(e.err) {
+		return fmt.Sprintf("it is not known whether key %s is accepted: %v", e.id, e.err)
+	}
 	return fmt.Sprintf("key %s cannot sign yet: %v: give every kube-apiserver its public half with one more --service-account-key-file "+
 		"('keys list -o pem' prints it) and restart it, or wait if an external signer publishes it", e.id, e.err)
 }

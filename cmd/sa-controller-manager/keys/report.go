@@ -99,18 +99,22 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 		case rotation.Active:
 		}
 		err := o.Cluster.Prove(ctx, private)
-		switch {
-		case err == nil:
-			key.Accepted = "yes"
-		case keyactivation.IsRefusal(err):
-			key.Accepted = "no"
+		key.Accepted = acceptedWord(err)
+		if err != nil {
 			report.Findings = append(report.Findings, (&notAccepted{id: key.ID, err: err}).Error())
-		default:
-			key.Accepted = "unknown"
-			report.Findings = append(report.Findings, fmt.Sprintf("it is not known whether key %s is accepted: %v", key.ID, err))
 		}
 	}
 	return nil
+}
+
+func acceptedWord(err error) string {
+	switch {
+	case err == nil:
+		return "yes"
+	case keyactivation.IsRefusal(err):
+		return "no"
+	}
+	return "unknown"
 }
 
 // looseMode finds private keys that others may read. In a mounted Secret they say nothing: who may look into the volume is

@@ -1,0 +1,383 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+)
+
+const (
+	rsaID  = "08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY"
+	p256ID = "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4"
+)
+
+// refusedWith wants an error with these words.
+func refusedWith(t *testing.T, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) {
+		t.Errorf("got %v, want an error with %q", err, words)
+	}
+}
+
+func TestStartIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := 0
+	start := func(kind string) (bool, error) {
+		return w.Start(func(next signing.PublicKey) bool { return kind == keydir.KindOf(next) }, func(signing.PublicKey) (*keydir.Pair, error) {
+			made++
+			return keydir.Generate(kind)
+		})
+	}
+	for i, wantResumed := range []bool{false, true} {
+		if resumed, err := start("P-256"); err != nil || resumed != wantResumed {
+			t.Errorf("start %d: resumed is %t, error %v", i, resumed, err)
+		}
+	}
+	before := w.state()
+	_, err := start("P-384")
+	refusedWith(t, err, "a rotation to another key is in progress")
+	w.accepts = append(w.accepts, before.Rotation.To)
+	w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
+	_, err = start("P-256")
+	refusedWith(t, err, "complete it or roll it back")
+	if made != 1 {
+		t.Errorf("%d keys were made, want 1", made)
+	}
+}
+
+func TestActivateAsksFirst(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		options ActivateOptions
+		later   time.Duration
+		accepts bool
+		alone   bool // without a cluster
+		want    string
+	}{
+		"too early":           {"copies of the key set", ActivateOptions{}, 0, true, false, "wait until 2026-11-21T13:00:00Z"},
+		"too early, no proof": {"the wait is another matter", ActivateOptions{SkipProof: true}, 0, true, false, "wait until"},
+		"in time":             {"", ActivateOptions{}, time.Hour, true, false, ""},
+		"forced":              {"", ActivateOptions{Force: true}, 0, true, false, ""},
+		"not accepted":        {"dead tokens", ActivateOptions{}, time.Hour, false, false, "cannot sign yet: the apiserver refuses its tokens"},
+		"forced, not accepted": {
+			"force is about the wait", ActivateOptions{Force: true}, 0, false, false, "with one more --service-account-key-file"},
+		"proof skipped":  {"", ActivateOptions{SkipProof: true}, time.Hour, false, false, ""},
+		"no cluster":     {"nobody to ask", ActivateOptions{}, time.Hour, true, true, "give --kubeconfig, or --skip-proof"},
+		"alone, skipped": {"needs no API", ActivateOptions{SkipProof: true}, time.Hour, true, true, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			next := w.start(testkeys.P256())
+			if tc.accepts {
+				w.accepts = append(w.accepts, next)
+			}
+			if tc.alone {
+				w.Cluster = nil
+			}
+			w.clock.Step(tc.later)
+			err := w.Activate(t.Context(), tc.options)
+			signs, phase := next, rotation.Activated
+			if tc.want != "" {
+				refusedWith(t, err, tc.want)
+				signs, phase = rsaID, rotation.Published
+			} else if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if state := w.state(); state.Active().ID != signs || state.Phase() != phase {
+				t.Errorf("%s: %s signs in phase %q", tc.reason, state.Active().ID, state.Phase())
+			}
+			if asked := w.reviews > 0; asked != (tc.options.SkipProof == false && !tc.alone && (tc.later > 0 || tc.options.Force)) {
+				t.Errorf("%s: kube-apiserver was asked: %t", tc.reason, asked)
+			}
+		})
+	}
+}
+
+// TestWait lets the cache age pass, then kube-apiserver get to know the key.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Clock = clock.RealClock{}
+		begin := time.Now()
+		next := w.start(testkeys.P256())
+		var told []string
+		w.Progress = func(what string, _ time.Duration) {
+			if !slices.Contains(told, what) {
+				told = append(told, what)
+			}
+		}
+		go func() {
+			time.Sleep(2 * time.Hour)
+			w.accepts = append(w.accepts, next)
+		}()
+		w.must(w.Complete(t.Context(), ActivateOptions{Wait: true}))
+		if took := time.Since(begin); took < 2*time.Hour || took > 2*time.Hour+2*lookAgain {
+			t.Errorf("it took %s", took)
+		}
+		if w.state().Phase() != rotation.Completed || len(told) != 2 {
+			t.Errorf("phase %q after %q", w.state().Phase(), told)
+		}
+	})
+}
+
+// TestWaitEnds covers what a wait must notice: the end of its context, and that somebody else has decided otherwise.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Clock = clock.RealClock{}
+		w.start(testkeys.P256())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := w.Activate(ctx, ActivateOptions{Wait: true}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the end of the context: %v", err)
+		}
+		if err := w.AwaitActivation(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the end of the context: %v", err)
+		}
+		go func() {
+			time.Sleep(10 * time.Minute)
+			w.must(w.Rollback())
+		}()
+		begin := time.Now()
+		refusedWith(t, w.Activate(t.Context(), ActivateOptions{Wait: true}), "no rotation is in progress")
+		if took := time.Since(begin); took > 11*time.Minute {
+			t.Errorf("a rollback was noticed after %s", took)
+		}
+	})
+}
+
+func TestPruneAsksFirst(t *testing.T) {
+	t.Parallel()
+	anonymous := "eyJhbGciOiJSUzI1NiJ9" // a header without a key ID
+	cases := map[string]struct {
+		reason  string
+		secrets []runtime.Object
+		options PruneOptions
+		later   time.Duration
+		signer  []byte
+		alone   bool
+		want    string // "" if the key goes
+	}{
+		"nothing needs it":    {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
+		"bound tokens":        {"", nil, PruneOptions{IDs: []string{rsaID}}, 47 * time.Hour, nil, false, "bound tokens signed with key " + rsaID},
+		"a Secret":            {"", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, "1 token Secrets bear key"},
+		"a Secret of another": {"", []runtime.Object{secretOf("a", "OTHER"), secretOf("b", "garbage")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
+		"no key ID": {"the signature tells", []runtime.Object{secretOf("a", anonymous)}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+			"1 token Secrets bear key"},
+		"kube-apiserver":    {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, testkeys.RSA2048(), false, "kube-apiserver still signs bound tokens"},
+		"active":            {"", nil, PruneOptions{IDs: []string{p256ID}, Force: true}, 100 * time.Hour, nil, false, "signs: rotate to another key first"},
+		"unknown":           {"", nil, PruneOptions{IDs: []string{"x"}}, 100 * time.Hour, nil, false, "the ring has no key x"},
+		"forced":            {"a leak", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}, Force: true}, 0, testkeys.RSA2048(), true, ""},
+		"nobody to ask":     {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, true, "give --kubeconfig"},
+		"all, and it stays": {"not an error", nil, PruneOptions{}, 0, nil, false, "stays"},
+		"all":               {"", nil, PruneOptions{}, 100 * time.Hour, nil, false, ""},
+		"dry run":           {"", nil, PruneOptions{DryRun: true}, 100 * time.Hour, nil, false, "dry"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, object := range tc.secrets {
+				data := object.(*corev1.Secret).Data
+				switch string(data["token"]) {
+				case "KEY":
+					data["token"] = []byte(tokenOf(t, private(t, testkeys.RSA2048())))
+				case "OTHER":
+					data["token"] = []byte(tokenOf(t, private(t, testkeys.P521())))
+				case anonymous:
+					data["token"] = []byte(withoutKeyID(t, anonymous))
+				}
+			}
+			w := newWorld(t, tc.secrets...)
+			w.accepts = append(w.accepts, w.start(testkeys.P256()))
+			w.must(w.Complete(t.Context(), ActivateOptions{Force: true}))
+			if tc.signer != nil {
+				w.signer = private(t, tc.signer)
+			}
+			if tc.alone {
+				w.Cluster = nil
+			}
+			w.clock.Step(tc.later)
+			pruned, err := w.Prune(t.Context(), tc.options)
+			_, stays := w.state().Key(rsaID)
+			switch tc.want {
+			case "":
+				if err != nil || stays || len(pruned) != 1 || !pruned[0].Pruned {
+					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
+				}
+			case "stays":
+				if err != nil || !stays || len(pruned) != 1 || pruned[0].Pruned || pruned[0].Reason == "" {
+					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
+				}
+			case "dry":
+				if err != nil || !stays || len(pruned) != 1 || !pruned[0].Pruned {
+					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
+				}
+			default:
+				refusedWith(t, err, tc.want)
+				if !stays {
+					t.Errorf("%s: the key is gone", tc.reason)
+				}
+			}
+		})
+	}
+}
+
+// withoutKeyID is a token as very old releases wrote it.
+func withoutKeyID(t *testing.T, header string) string {
+	t.Helper()
+	payload := strings.Split(tokenOf(t, private(t, testkeys.RSA2048())), ".")[1]
+	return header + "." + payload + "." + signatureOver(t, header+"."+payload)
+}
+
+// TestUsesInPages wants every page asked for, and names bounded.
+func TestUsesInPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	token := tokenOf(t, private(t, testkeys.RSA2048()))
+	const pages, perPage = 5, 300
+	asked := 0
+	w.kube.PrependReactor("list", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		restrictions := action.(clienttesting.ListAction).GetListRestrictions()
+		if restrictions.Fields.String() != "type=kubernetes.io/service-account-token" {
+			t.Errorf("listed Secrets with %q", restrictions.Fields)
+		}
+		asked++
+		page := &corev1.SecretList{}
+		for i := range perPage {
+			page.Items = append(page.Items, *secretOf(fmt.Sprintf("s-%d-%d", asked, i), token))
+		}
+		if asked < pages {
+			page.ListMeta = metav1.ListMeta{Continue: "more"}
+		}
+		return true, page, nil
+	})
+	uses, err := w.Cluster.Uses(t.Context(), nil)
+	w.must(err)
+	if uses.Count(rsaID) != pages*perPage || len(uses.Names(rsaID)) != maxNames || asked != pages {
+		t.Errorf("counted %d, named %d, asked %d times", uses.Count(rsaID), len(uses.Names(rsaID)), asked)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, secretOf("a", tokenOf(t, private(t, testkeys.RSA2048()))), secretOf("b", tokenOf(t, private(t, testkeys.RSA2048()))))
+	report := func() *Report {
+		t.Helper()
+		r, err := w.Report(t.Context())
+		w.must(err)
+		return r
+	}
+	if r := report(); r.NextStep != "nothing; keys rotate start begins a rotation" || len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" {
+		t.Errorf("a new ring: %+v", r)
+	}
+	next := w.start(testkeys.P256())
+	if r := report(); !strings.HasPrefix(r.NextStep, "the next key may sign from 2026-11-21T13:00:00Z on") || len(r.Findings) != 1 || r.Keys[1].Accepted != "no" {
+		t.Errorf("published: %+v", r)
+	}
+	w.accepts = append(w.accepts, next)
+	w.clock.Step(time.Hour)
+	if r := report(); r.NextStep != "the next key may sign: keys rotate activate" || len(r.Findings) > 0 {
+		t.Errorf("after the cache age: %+v", r)
+	}
+	w.must(w.Activate(t.Context(), ActivateOptions{}))
+	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].SecretNames, []string{"shop/a", "shop/b"}) {
+		t.Errorf("activated: %+v", r)
+	}
+	w.must(w.Complete(t.Context(), ActivateOptions{}))
+	w.clock.Step(1000 * time.Hour)
+	path := filepath.Join(w.Dir.Path(), w.state().Active().File)
+	w.must(os.Chmod(path, 0o644))
+	r := report()
+	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || !strings.Contains(r.Findings[0], "chmod 600 "+path) {
+		t.Errorf("completed: %+v", r)
+	}
+	w.checkPrinted(r)
+}
+
+// checkPrinted wants every format to say the same, and none a private key.
+func (w *world) checkPrinted(r *Report) {
+	w.t.Helper()
+	for format, words := range map[string][]string{
+		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a, shop/b", "1. "},
+		"json":  {`"nextStep": "retired keys`, `"secretNames": [`, `"prunableAt": "2026-11-23T13:00:00Z"`},
+		"yaml":  {"nextStep: 'retired keys", "- shop/a", "generation: "},
+	} {
+		var b bytes.Buffer
+		w.must(r.Print(&b, format))
+		for _, word := range words {
+			if !strings.Contains(b.String(), word) {
+				w.t.Errorf("%s has no %q:\n%s", format, word, b.String())
+			}
+		}
+		if strings.Contains(b.String(), "PRIVATE KEY") {
+			w.t.Errorf("%s has a key", format)
+		}
+		if format == "json" {
+			var again Report
+			w.must(json.Unmarshal(b.Bytes(), &again))
+			if diff := cmp.Diff(*r, again); diff != "" {
+				w.t.Errorf("-want +got:\n%s", diff)
+			}
+		}
+	}
+}
+
+// TestReadOnly is about a mounted Secret: it is shown, and no step is begun.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	mount := t.TempDir()
+	w.must(os.Symlink(w.Dir.Path(), filepath.Join(mount, "..data")))
+	entries, err := os.ReadDir(w.Dir.Path())
+	w.must(err)
+	for _, entry := range entries {
+		w.must(os.Symlink(filepath.Join("..data", entry.Name()), filepath.Join(mount, entry.Name())))
+	}
+	w.Dir = keydir.At(mount)
+	r, err := w.Report(t.Context())
+	w.must(err)
+	if !r.ReadOnly || !strings.Contains(r.NextStep, "read-only here") {
+		t.Errorf("a mounted Secret: %+v", r)
+	}
+	_, start := w.Start(func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*keydir.Pair, error) { return w.pair(testkeys.P256()), nil })
+	_, prune := w.Prune(t.Context(), PruneOptions{})
+	for name, err := range map[string]error{
+		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),
+		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(),
+	} {
+		var readOnly *keydir.ReadOnlyError
+		if !errors.As(err, &readOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

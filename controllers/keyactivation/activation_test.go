@@ -22,6 +22,39 @@ func check(t *testing.T, what string, want, got any) {
 	}
 }
 
+// TestAKeyDirectoryDecides has the ring changed past the activator: the key that signs is proved, and signs whatever comes out.
+func TestAKeyDirectoryDecides(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		defer a.stop()
+		keys := testKeys()
+		a.Ring.Replace(signing.Contents{Active: keys.old, Next: keys.next})
+		a.Changed()
+		synctest.Wait()
+		check(t, "keys once the next one is published", []string{
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
+		}, a.series("sacm_signing_key{"))
+		check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
+
+		a.Ring.Replace(signing.Contents{Active: keys.next, Retired: []signing.PublicKey{keys.old.Public()}})
+		a.Changed()
+		synctest.Wait()
+		check(t, "key that signs", "NEXT", a.signs())
+		check(t, "status of a key that is not accepted", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		check(t, "Events", []string{
+			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "NEXT": the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
+		}, a.told())
+		server.learn(keys.next)
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
+	})
+}
+
 func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,132 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// keysCommand runs one in a directory, without a cluster.
+func keysCommand(t *testing.T, dir string, args ...string) outcome {
+	t.Helper()
+	got := command(t, append(append([]string{"keys"}, args...), "--service-account-keys-dir="+dir)...)
+	if strings.Contains(got.stdout+got.stderr, "PRIVATE KEY") {
+		t.Errorf("keys %v prints a key", args)
+	}
+	return got
+}
+
+// TestKeysCommands goes through a rotation as an operator does who has no kube-apiserver at hand.
+func TestKeysCommands(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "keys")
+	from := writeFile(t, "sa.key", testkeys.RSA2048())
+	steps := []struct {
+		args []string
+		code int
+		want string // in what is printed
+	}{
+		{[]string{"list"}, 1, "holds no key ring: there is no ring.json in it (sa-controller-manager keys init makes one)"},
+		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + writeFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
+		{[]string{"init", "--from-private-key-file=" + from}, 1, "holds a key ring already"},
+		{[]string{"list"}, 0, "retired (public half)"},
+		{[]string{"rollback"}, 1, "the ring was never rotated"},
+		{[]string{"rotate", "complete"}, 1, "no rotation is in progress: start one"},
+		{[]string{"rotate", "start", "--algorithm=P-256"}, 0, "the next key may sign from "},
+		{[]string{"rotate", "start", "--algorithm=P-256"}, 0, "has been started already; nothing was changed"},
+		{[]string{"rotate", "start"}, 0, "has been started already; nothing was changed"},
+		{[]string{"rotate", "start", "--algorithm=RSA-2048"}, 1, "a rotation to another key is in progress"},
+		{[]string{"rotate", "activate"}, 1, "--force does it nevertheless, and then whoever verifies tokens with a copy"},
+		{[]string{"rotate", "activate", "--force"}, 1, "give --kubeconfig, or --skip-proof"},
+		{[]string{"rotate", "status", "-o", "json"}, 0, `"phase": "published"`},
+		{[]string{"rotate", "activate", "--force", "--skip-proof"}, 0, "activated, from 08iLkgQ_"},
+		{[]string{"rotate", "activate"}, 1, "signs already: complete the rotation or roll it back"},
+		{[]string{"rotate", "complete"}, 0, "completed, from 08iLkgQ_"},
+		{[]string{"rollback"}, 0, "rolled-back, from 08iLkgQ_"},
+		{[]string{"rollback"}, 1, "nothing is to be done"},
+		{[]string{"rotate", "start", "--cache-age=0s"}, 0, "RS256       next"},
+		{[]string{"rotate", "complete", "--wait", "--skip-proof"}, 0, "completed"},
+		{[]string{"prune"}, 1, "give --kubeconfig; with --force a key is pruned whoever needs it"},
+		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force"}, 0, "Pruned:     08iLkgQ_"},
+		{[]string{"rollback"}, 1, "has been pruned: start a rotation to a new key"},
+	}
+	for _, step := range steps {
+		got := keysCommand(t, dir, step.args...)
+		if got.code != step.code || !strings.Contains(got.stdout+got.stderr, step.want) {
+			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.code, step.code, step.want, got.stdout, got.stderr)
+		}
+	}
+	public, err := signing.ParsePublicKeys([]byte(keysCommand(t, dir, "list", "-o", "pem").stdout))
+	if err != nil || len(public) != 3 {
+		t.Errorf("-o pem has %d keys (%v), want 3", len(public), err)
+	}
+	var report struct{ Keys []struct{ File string } }
+	if err := json.Unmarshal([]byte(keysCommand(t, dir, "list", "-o", "json").stdout), &report); err != nil || len(report.Keys) != 3 {
+		t.Fatalf("-o json has %d keys (%v), want 3", len(report.Keys), err)
+	}
+	// Others may read it: a finding.
+	if err := os.Chmod(filepath.Join(dir, report.Keys[1].File), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if got := keysCommand(t, dir, "list"); got.code != exitFindings || !strings.Contains(got.stdout, "chmod 600") {
+		t.Errorf("a loose mode: %+v", got)
+	}
+}
+
+func TestKeysCommandsRefuse(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"NoDirectory": {[]string{"list"}, `Error: --service-account-keys-dir "" must be the path of a key directory`},
+		"Output":      {[]string{"list", "--service-account-keys-dir=x", "-o", "xml"}, `Error: --output "xml" must be one of "table", "json", "yaml", "pem"`},
+		"NoPEM":       {[]string{"rotate", "status", "--service-account-keys-dir=x", "-o", "pem"}, `Error: --output "pem" must be one of "table", "json", "yaml"`},
+		"NoKey":       {[]string{"init", "--service-account-keys-dir=x"}, `Error: --from-private-key-file "" must be the signing key to go on with`},
+		"TwoKeys":     {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=a", "--algorithm=P-256"}, `Error: --algorithm "P-256" is for a new key`},
+		"WeakKey":     {[]string{"rotate", "start", "--service-account-keys-dir=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
+		"NoFile":      {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
+		"Certificate": {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=" + writeFile(t, "crt", certificatePEM(t))}, "Error: --from-private-key-file: "},
+		"Account":     {[]string{"list", "--service-account-keys-dir=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
+		"Negative":    {[]string{"rotate", "start", "--service-account-keys-dir=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},
+		"ForceAll":    {[]string{"prune", "--service-account-keys-dir=x", "--force"}, "Error: --force true must come with --key-id"},
+		"NoKeyID":     {[]string{"prune", "--service-account-keys-dir=x", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
+		"Misspelt":    {[]string{"rotate", "compleat"}, "did you mean 'sa-controller-manager keys rotate complete'?"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := command(t, append([]string{"keys"}, tc.args...)...); got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, tc.want) {
+				t.Errorf("%+v, want code 1 and %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestOpenKeysDir is about the start of the manager.
+func TestOpenKeysDir(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "keys")
+	if _, err := openFiles(&KeyOptions{Dir: dir}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-keys-dir: "+dir+" holds no key ring") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	keysCommand(t, dir, "init", "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
+	f, err := openFiles(&KeyOptions{Dir: dir, VerifyKeyFiles: []string{writeFile(t, "old.pub", testkeys.P521())}}, &rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := f.newRing()
+	if !f.sign() || ring.Active().ID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || len(ring.Keys().All()) != 2 {
+		t.Errorf("%v signs and %d keys verify", ring.Active(), len(ring.Keys().All()))
+	}
+}

@@ -1,0 +1,223 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// MinTokenExpiration is the least that kube-apiserver lets a signer name (k8s.io/kubernetes
+	// pkg/apis/authentication/validation, MinTokenAgeSec).
+	MinTokenExpiration = 10 * time.Minute
+
+	// maxMessageBytes is a payload of the greatest length that the policy reads, with room to spare. Larger ones are refused
+	// unread.
+	maxMessageBytes = 96 << 10
+
+	// maxHeaderBytes bounds what comes before a message.
+	maxHeaderBytes = 16 << 10
+
+	// maxStreams is how many calls one connection has under way; kube-apiserver keeps the next one back.
+	maxStreams = 100
+
+	// drainTimeout is for calls under way, which take milliseconds. The whole process has 10 s to stop.
+	drainTimeout = 3 * time.Second
+
+	// watchPeriod is how often the socket file is looked at.
+	watchPeriod = 5 * time.Second
+)
+
+// Config says what a Server needs. Every field but the last two is required.
+type Config struct {
+	// Path is the socket, absolute, in a directory that is there.
+	Path string
+	// AllowedUIDs are the users whose processes may call.
+	AllowedUIDs []uint32
+	// Signer signs with signing.JWTHeader.
+	Signer signing.Signer
+	// Keys are what verifies.
+	Keys signing.KeySource
+	// Issuers are those that kube-apiserver may issue for.
+	Issuers []string
+	// MaxTokenExpiration is how long a token may live, MinTokenExpiration at least, in whole seconds.
+	MaxTokenExpiration time.Duration
+	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole seconds.
+	RefreshHint time.Duration
+	// QPS is how many signatures are made a second; those of one second may come at once.
+	QPS float32
+	// Metrics count calls. Nil counts nothing.
+	Metrics *Metrics
+	// Clock may be nil.
+	Clock clock.WithTicker
+}
+
+// Server is an external signer. It holds its socket from Listen until Run returns.
+type Server struct {
+	config   Config
+	policy   *tokens.Policy
+	socket   *socket
+	listener net.Listener
+	// trouble is what keeps kube-apiserver from connecting, nil if nothing does.
+	trouble atomic.Pointer[string]
+}
+
+// Listen takes the socket. What is wrong with the configuration or the socket is an error that names it.
+func Listen(config Config) (*Server, error) {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if !filepath.IsAbs(config.Path) || len(config.Path) > maxPathLength {
+		return nil, fmt.Errorf("external signer socket %q: expected an absolute path of at most %d bytes", config.Path, maxPathLength)
+	}
+	if config.MaxTokenExpiration < MinTokenExpiration {
+		return nil, fmt.Errorf("external signer: tokens may live for %v, expected at least %v", config.MaxTokenExpiration, MinTokenExpiration)
+	}
+	if config.RefreshHint < time.Second || config.QPS <= 0 {
+		return nil, errors.New("external signer: expected a refresh hint of at least 1s and a rate above 0")
+	}
+	policy, err := tokens.NewPolicy(config.Issuers, config.MaxTokenExpiration, config.Clock)
+	if err != nil {
+		return nil, fmt.Errorf("external signer: %w", err)
+	}
+	s := &Server{config: config, policy: policy}
+	if s.socket, s.listener, err = openSocket(config.Path); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run serves until ctx ends, lets calls under way finish, and removes the socket. An error means that serving ended by itself.
+// Run is called once, and also gives the socket up when ctx has ended already.
+func (s *Server) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	server := s.build(logger)
+	var serving sync.WaitGroup
+	ended := make(chan end)
+	stopped := make(chan struct{})
+	serve := func(listener net.Listener) {
+		serving.Go(func() {
+			err := server.Serve(listener)
+			select {
+			case ended <- end{listener, err}:
+			case <-stopped:
+			}
+		})
+	}
+	serve(s.listener)
+	logger.Info("Serving as external signer", "socket", s.config.Path, "allowedUIDs", s.config.AllowedUIDs)
+	err := s.watch(ctx, ended, serve)
+	close(stopped)
+	drain(logger, server)
+	serving.Wait()
+	if removal := s.socket.close(); removal != nil {
+		logger.Info("Could not remove the external signer's socket", "cause", removal.Error())
+	}
+	return err
+}
+
+// end is what a listener's serving ended with.
+type end struct {
+	of  net.Listener
+	err error
+}
+
+// build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls; and a connection whose other
+// end has gone without a word is noticed.
+func (s *Server) build(logger klog.Logger) *grpc.Server {
+	g := &gate{allowed: s.config.AllowedUIDs, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
+	server := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.UnaryInterceptor(g.intercept),
+		grpc.MaxRecvMsgSize(maxMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(10*time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)
+	register(server, &service{
+		signer: s.config.Signer,
+		check:  s.policy.Check,
+		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock},
+		rate:   rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
+		slots:  make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}, terms{maxTokenExpiration: s.config.MaxTokenExpiration, refreshHint: s.config.RefreshHint})
+	return server
+}
+
+// watch returns when ctx ends or serving does. Meanwhile it puts the socket back if somebody has removed it: connections that
+// are there go on without the file, but a kube-apiserver that starts anew would not find it.
+func (s *Server) watch(ctx context.Context, ended <-chan end, serve func(net.Listener)) error {
+	ticker := s.config.Clock.NewTicker(watchPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-ended:
+			if e.of == s.listener {
+				return fmt.Errorf("serve on external signer socket %s: %w", s.config.Path, e.err)
+			}
+		case <-ticker.C():
+			s.mend(klog.FromContext(ctx), serve)
+		}
+	}
+}
+
+func (s *Server) mend(logger klog.Logger, serve func(net.Listener)) {
+	err := s.socket.intact()
+	if errors.Is(err, fs.ErrNotExist) {
+		var listener net.Listener
+		if listener, err = s.socket.bind(); err == nil {
+			_ = s.listener.Close() // nobody finds it any more; its connections stay
+			s.listener = listener
+			serve(listener)
+			logger.Info("The external signer's socket was gone and is there again", "socket", s.config.Path)
+		}
+	}
+	if err == nil {
+		s.trouble.Store(nil)
+		return
+	}
+	text := err.Error()
+	if former := s.trouble.Swap(&text); former == nil || *former != text {
+		logger.Info("Nobody can connect to the external signer anew", "socket", s.config.Path, "cause", text)
+	}
+}
+
+// drain lets calls under way finish, for drainTimeout at most.
+func drain(logger klog.Logger, server *grpc.Server) {
+	defer time.AfterFunc(drainTimeout, func() {
+		logger.Info("Ending calls to the external signer that are not done")
+		server.Stop()
+	}).Stop()
+	server.GracefulStop()
+}
+
+// Status is for a health check: what is served, or what keeps kube-apiserver from connecting. It does not block.
+func (s *Server) Status() (string, error) {
+	if trouble := s.trouble.Load(); trouble != nil {
+		return "", fmt.Errorf("external signer socket %s: %s", s.config.Path, *trouble)
+	}
+	return fmt.Sprintf("%d keys on %s", len(s.config.Keys.Keys().All()), s.config.Path), nil
+}

@@ -1,0 +1,221 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package external_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/external"
+	"sa-controller-manager/signing/signertest"
+)
+
+func TestListenRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(t *testing.T, c *external.Config)
+		want   string
+	}{
+		"a file is there": {
+			"it may be anything", func(t *testing.T, c *external.Config) { write(t, c.Path) }, "a file that is not a socket is there",
+		},
+		"a directory is there": {
+			"as kubelet makes for a hostPath", func(t *testing.T, c *external.Config) { mustDo(t, os.Mkdir(c.Path, 0o700)) },
+			"a file that is not a socket is there",
+		},
+		"no directory": {
+			"a typing mistake", func(_ *testing.T, c *external.Config) { c.Path = filepath.Join(filepath.Dir(c.Path), "no", "s.sock") },
+			"no such file or directory",
+		},
+		"the lock is a link": {
+			"somebody else's file", func(t *testing.T, c *external.Config) {
+				mustDo(t, os.Symlink("/etc/passwd", c.Path+".lock"))
+			}, "open its lock file",
+		},
+		"a stranger listens": {
+			"another signer without our lock", func(t *testing.T, c *external.Config) {
+				listener, err := net.Listen("unix", c.Path)
+				mustDo(t, err)
+				t.Cleanup(func() { _ = listener.Close() })
+			}, "another process serves on it",
+		},
+		"we listen": {
+			"a second process", func(t *testing.T, c *external.Config) { serve(t, *c) }, "another process serves on it",
+		},
+		"relative path":  {"depends on where we start", func(_ *testing.T, c *external.Config) { c.Path = "s.sock" }, "expected an absolute path"},
+		"abstract":       {"has no mode", func(_ *testing.T, c *external.Config) { c.Path = "@sacm" }, "expected an absolute path"},
+		"long path":      {"no address", func(_ *testing.T, c *external.Config) { c.Path = "/" + strings.Repeat("a", 103) }, "at most 103 bytes"},
+		"short lifetime": {"kube-apiserver exits", func(_ *testing.T, c *external.Config) { c.MaxTokenExpiration = 10*time.Minute - 1 }, "at least 10m0s"},
+		"no refresh":     {"kube-apiserver refuses the keys", func(_ *testing.T, c *external.Config) { c.RefreshHint = 0 }, "refresh hint"},
+		"no rate":        {"nothing would be signed", func(_ *testing.T, c *external.Config) { c.QPS = 0 }, "rate above 0"},
+		"no issuer":      {"nothing would be signed", func(_ *testing.T, c *external.Config) { c.Issuers = nil }, "issuer is missing"},
+		"legacy issuer": {"would sign unexpiring tokens",
+			func(_ *testing.T, c *external.Config) { c.Issuers = []string{"kubernetes/serviceaccount"} }, "marks legacy tokens"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := configFor(t, newRing(t))
+			tc.change(t, &config)
+			server, err := external.Listen(config)
+			if server != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: Listen returned %v, %v, want an error with %q", tc.reason, server, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestStaleSocket wants what a killed process leaves to be replaced, and the socket to be there with its mode alone.
+func TestStaleSocket(t *testing.T) {
+	t.Parallel()
+	config := configFor(t, newRing(t))
+	for _, path := range []string{config.Path, config.Path + ".new"} {
+		stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		mustDo(t, err)
+		stale.SetUnlinkOnClose(false)
+		mustDo(t, stale.Close())
+	}
+	write(t, config.Path+".lock")
+	_, _, stop := serve(t, config)
+	if _, err := connect(t, config.Path).Fetch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(config.Path)
+	mustDo(t, err)
+	if info.Mode() != fs.ModeSocket|0o660 {
+		t.Errorf("the socket's mode is %v, want 0660", info.Mode())
+	}
+	if _, err := os.Lstat(config.Path + ".new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket's first name is still there: %v", err)
+	}
+	stop()
+	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there after the end: %v", err)
+	}
+	_, _, _ = serve(t, config) // and can be had again
+}
+
+// TestRunAfterTheEnd wants the socket to be given up by a process that is told to end while it starts.
+func TestRunAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	config := configFor(t, newRing(t))
+	server, err := external.Listen(config)
+	mustDo(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	mustDo(t, server.Run(ctx))
+	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// slow is a signer that waits until it is told.
+type slow struct {
+	signing.Signer
+
+	begun, proceed chan struct{}
+}
+
+func (s slow) Sign(ctx context.Context, style signing.HeaderStyle, payload string) (header, signature string, err error) {
+	s.begun <- struct{}{}
+	<-s.proceed
+	return s.Signer.Sign(ctx, style, payload)
+}
+
+// TestGracefulEnd wants a call under way at the end to be answered.
+func TestGracefulEnd(t *testing.T) {
+	t.Parallel()
+	ring := newRing(t)
+	config := configFor(t, ring)
+	signer := slow{ring, make(chan struct{}), make(chan struct{})}
+	config.Signer = signer
+	_, _, stop := serve(t, config)
+	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
+		answered <- err
+	}()
+	<-signer.begun
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Error("the server has ended with a call under way")
+	case err := <-answered:
+		t.Errorf("the call ended before it was answered: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(signer.proceed)
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	<-stopped
+}
+
+// TestSocketIsPutBack wants a kube-apiserver that starts anew to find the socket, though somebody has removed it, and a socket of
+// somebody else's to be left alone and told of.
+func TestSocketIsPutBack(t *testing.T) {
+	t.Parallel()
+	config := configFor(t, newRing(t))
+	clock := clocktesting.NewFakeClock(time.Now())
+	config.Clock = clock
+	server, _, stop := serve(t, config)
+	before := connect(t, config.Path)
+	if _, err := before.Fetch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, os.Remove(config.Path))
+	clock.Step(10 * time.Second)
+	if _, err := connect(t, config.Path).Fetch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := before.Fetch(t.Context()); err != nil {
+		t.Errorf("a connection from before: %v", err)
+	}
+	if _, err := server.Status(); err != nil {
+		t.Errorf("Status: %v", err)
+	}
+
+	mustDo(t, os.Remove(config.Path))
+	write(t, config.Path)
+	clock.Step(10 * time.Second)
+	for begun := time.Now(); ; {
+		if _, err := server.Status(); err != nil {
+			break
+		}
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("Status is fine though another file is where the socket was")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if _, err := os.Lstat(config.Path); err != nil {
+		t.Errorf("somebody else's file was removed: %v", err)
+	}
+}
+
+func write(t *testing.T, path string) {
+	t.Helper()
+	mustDo(t, os.WriteFile(path, nil, 0o600))
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

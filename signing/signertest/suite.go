@@ -1,0 +1,267 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signertest
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing"
+)
+
+// Subject is a signer under test.
+type Subject struct {
+	Signer signing.Signer
+	// Keys are what the signer says verifies.
+	Keys signing.KeySource
+	// Styles are the header styles that it knows; of the others it says so.
+	Styles []signing.HeaderStyle
+	// Secret are texts that no error may hold, such as the lines of the key's PEM file.
+	Secret []string
+	// Rotate makes another key the active one. Nil leaves that out.
+	Rotate func(t *testing.T)
+}
+
+// Run runs the suite. start makes a signer of its own for each test, whose payloads come from Payload.
+func Run(t *testing.T, start func(t *testing.T) Subject) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, Subject){
+		"header":         header,
+		"signature":      signature,
+		"payload as is":  payloadAsIs,
+		"refusals":       refusals,
+		"unknown style":  unknownStyle,
+		"ended context":  endedContext,
+		"large payload":  largePayload,
+		"concurrent use": concurrentUse,
+		"rotation":       rotation,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, start(t)) })
+	}
+}
+
+// header wants the members of the style and no others, an algorithm that goes with the key, and a key ID that is published.
+func header(t *testing.T, subject Subject) {
+	for _, style := range subject.Styles {
+		signed := sign(t, subject, style, Payload(0))
+		encoded := decode(t, "header", signed.header)
+		var members map[string]any
+		if err := json.Unmarshal([]byte(encoded), &members); err != nil {
+			t.Fatalf("style %d: header is not a JSON object: %v", style, err)
+		}
+		want := []string{"alg", "kid"}
+		if style == signing.JWTHeader {
+			want = append(want, "typ")
+		}
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(members))); diff != "" {
+			t.Errorf("style %d: members of the header: -want +got:\n%s", style, diff)
+		}
+		key := signed.key(t, subject)
+		algorithm, err := signing.AlgorithmFor(key.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// White space and order are the same for all signers, so that tokens can be compared.
+		exact := fmt.Sprintf(`{"alg":%q,"kid":%q}`, algorithm, key.ID)
+		if style == signing.JWTHeader {
+			exact = fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, algorithm, key.ID)
+		}
+		if encoded != exact {
+			t.Errorf("style %d: header is %s, want %s", style, encoded, exact)
+		}
+		if want, err := signing.NewPublicKey(key.Key); err != nil || want.ID != key.ID || want.Algorithm != key.Algorithm {
+			t.Errorf("style %d: the published key has the names %s and %s, want those derived from the key", style, key.ID, key.Algorithm)
+		}
+	}
+}
+
+// signature wants one that the published key verifies, and that covers header and payload.
+func signature(t *testing.T, subject Subject) {
+	for _, style := range subject.Styles {
+		signed := sign(t, subject, style, Payload(0))
+		signed.verify(t, subject)
+		other := signed
+		other.payload = Payload(1)
+		if other.valid(t, subject) {
+			t.Errorf("style %d: the signature verifies with another payload", style)
+		}
+	}
+}
+
+// payloadAsIs wants a payload with members in any order and with white space to be signed as it stands, not encoded anew.
+func payloadAsIs(t *testing.T, subject Subject) {
+	loose := strings.ReplaceAll(decode(t, "payload", Payload(0)), `,"`, ` , "`)
+	signed := sign(t, subject, subject.Styles[0], base64.RawURLEncoding.EncodeToString([]byte(loose)))
+	signed.verify(t, subject)
+}
+
+// refusals wants no signature under what is not a segment, and no word of it in the error.
+func refusals(t *testing.T, subject Subject) {
+	for name, payload := range map[string]string{
+		"empty":           "",
+		"two segments":    Payload(0) + "." + Payload(0),
+		"a whole token":   "e30." + Payload(0) + ".e30",
+		"padding":         base64.URLEncoding.EncodeToString([]byte("secret-of-the-caller")),
+		"standard base64": base64.RawStdEncoding.EncodeToString([]byte{0xff, 0xff, 0xfe}),
+		"line break":      Payload(0) + "\n",
+		"JSON":            `{"sub":"secret-of-the-caller"}`,
+		"binary":          "\x30\x82\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, style := range subject.Styles {
+				header, signature, err := subject.Signer.Sign(t.Context(), style, payload)
+				if err == nil || header != "" || signature != "" {
+					t.Errorf("style %d: Sign returned %q, %q, %v, want an error alone", style, header, signature, err)
+					continue
+				}
+				discreet(t, subject, err, payload)
+			}
+		})
+	}
+}
+
+func unknownStyle(t *testing.T, subject Subject) {
+	for _, style := range []signing.HeaderStyle{signing.LegacyHeader, signing.JWTHeader, signing.JWTHeader + 1, -1} {
+		if slices.Contains(subject.Styles, style) {
+			continue
+		}
+		header, signature, err := subject.Signer.Sign(t.Context(), style, Payload(0))
+		if err == nil || header != "" || signature != "" {
+			t.Errorf("style %d: Sign returned %q, %q, %v, want an error alone", style, header, signature, err)
+		}
+	}
+}
+
+func endedContext(t *testing.T, subject Subject) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	header, signature, err := subject.Signer.Sign(ctx, subject.Styles[0], Payload(0))
+	if header != "" || signature != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("Sign returned %q, %q, %v, want the context's error alone", header, signature, err)
+	}
+}
+
+// largePayload is a token with more audiences than anybody has.
+func largePayload(t *testing.T, subject Subject) {
+	signed := sign(t, subject, subject.Styles[0], Payload(32<<10))
+	signed.verify(t, subject)
+}
+
+// concurrentUse wants each caller to get the signature of its own payload.
+func concurrentUse(t *testing.T, subject Subject) {
+	signed := make([]signedToken, 32)
+	var running sync.WaitGroup
+	for i := range signed {
+		running.Go(func() {
+			payload := Payload(i)
+			header, signature, err := subject.Signer.Sign(t.Context(), subject.Styles[i%len(subject.Styles)], payload)
+			if err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+			signed[i] = signedToken{header, payload, signature}
+		})
+	}
+	running.Wait()
+	if t.Failed() {
+		return
+	}
+	for i, s := range signed {
+		if !s.valid(t, subject) {
+			t.Errorf("call %d: the signature is not that of its payload", i)
+		}
+	}
+}
+
+// rotation wants the former key to verify on, and the next one to be known before a token bears it.
+func rotation(t *testing.T, subject Subject) {
+	if subject.Rotate == nil {
+		t.Skip("this signer has one key")
+	}
+	before := sign(t, subject, subject.Styles[0], Payload(0))
+	subject.Rotate(t)
+	after := sign(t, subject, subject.Styles[0], Payload(0))
+	if before.keyID(t) == after.keyID(t) {
+		t.Error("the key is the same after a rotation")
+	}
+	before.verify(t, subject)
+	after.verify(t, subject)
+}
+
+// signedToken is a token in its three segments.
+type signedToken struct{ header, payload, signature string }
+
+func sign(t *testing.T, subject Subject, style signing.HeaderStyle, payload string) signedToken {
+	t.Helper()
+	header, signature, err := subject.Signer.Sign(t.Context(), style, payload)
+	if err != nil {
+		t.Fatalf("sign: %v", err)
+	}
+	return signedToken{header, payload, signature}
+}
+
+func (s signedToken) keyID(t *testing.T) string {
+	t.Helper()
+	var header struct {
+		KeyID string `json:"kid"`
+	}
+	if err := json.Unmarshal([]byte(decode(t, "header", s.header)), &header); err != nil {
+		t.Fatalf("header: %v", err)
+	}
+	return header.KeyID
+}
+
+// key is the published key that the token names.
+func (s signedToken) key(t *testing.T, subject Subject) signing.PublicKey {
+	t.Helper()
+	key, ok := subject.Keys.Keys().Lookup(s.keyID(t))
+	if !ok {
+		t.Fatalf("the signer does not publish key %s, which it signs with", s.keyID(t))
+	}
+	return key
+}
+
+func (s signedToken) verify(t *testing.T, subject Subject) {
+	t.Helper()
+	if !s.valid(t, subject) {
+		t.Error("the signature does not verify")
+	}
+}
+
+func (s signedToken) valid(t *testing.T, subject Subject) bool {
+	t.Helper()
+	key := s.key(t, subject)
+	parser := jwt.NewParser(jwt.WithValidMethods([]string{key.Algorithm}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
+	_, err := parser.Parse(s.header+"."+s.payload+"."+s.signature, func(*jwt.Token) (any, error) { return key.Key, nil })
+	return err == nil
+}
+
+// discreet wants neither the payload nor a secret in an error.
+func discreet(t *testing.T, subject Subject, err error, payload string) {
+	t.Helper()
+	for _, secret := range append([]string{payload, "secret-of-the-caller"}, subject.Secret...) {
+		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error repeats what it must not: %v", err)
+		}
+	}
+}
+
+func decode(t *testing.T, name, segment string) string {
+	t.Helper()
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(segment)
+	if err != nil {
+		t.Fatalf("%s is not a base64url segment: %v", name, err)
+	}
+	return string(decoded)
+}

@@ -1,0 +1,247 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+)
+
+// clockLeeway is how far iat may lie ahead. Who asks and who signs are on one machine, so only a step of its clock between the
+// two could put it there at all.
+const clockLeeway = 10 * time.Second
+
+// lastSecond is the end of the year 9999, in seconds since the epoch. Beyond it nobody agrees on what a date means.
+const lastSecond = 253402300799
+
+// The claims of a bound token, as k8s.io/kubernetes pkg/serviceaccount/claims.go has them.
+const (
+	claimAudience   = "aud"
+	claimExpiry     = "exp"
+	claimNotBefore  = "nbf"
+	claimKubernetes = "kubernetes.io"
+
+	legacyClaimPrefix = "kubernetes.io/serviceaccount/"
+)
+
+// Reason says in one word which rule of a Policy a payload breaks. It is fit for the label of a metric.
+type Reason string
+
+const (
+	// ReasonMalformed says that the payload is not one JSON object in base64url, or reads differently to different readers.
+	ReasonMalformed Reason = "malformed"
+	// ReasonIssuer says that the issuer is none of the cluster's.
+	ReasonIssuer Reason = "issuer"
+	// ReasonSubject says that the subject is not a ServiceAccount, or not the one that the other claims are about.
+	ReasonSubject Reason = "subject"
+	// ReasonAudience says that there is no audience. kube-apiserver takes such a token for a legacy one and admits it everywhere.
+	ReasonAudience Reason = "audience"
+	// ReasonLifetime says that a date is missing or impossible, or that the token would outlive the limit.
+	ReasonLifetime Reason = "lifetime"
+	// ReasonLegacy says that the payload has claims of a legacy token. Those are made by the token controller alone.
+	ReasonLegacy Reason = "legacy"
+)
+
+// Refusal is the error of Policy.Check. Its text names claims and what was expected of them, and nothing of the payload.
+type Refusal struct {
+	Reason Reason
+	text   string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.text }
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &Refusal{Reason: reason, text: fmt.Sprintf(format, args...)}
+}
+
+// Policy says which payloads an external signer puts its signature to: those of bound tokens as kube-apiserver makes them for a
+// TokenRequest (k8s.io/kubernetes pkg/serviceaccount/claims.go), and no others. It is the only form that kube-apiserver sends
+// to its --service-account-signing-endpoint; legacy tokens are signed by the token controller within this process.
+//
+// Claims it does not know pass, so that a newer Kubernetes may add some. Check may be called by several goroutines.
+type Policy struct {
+	issuers     []string
+	maxLifetime time.Duration
+	clock       clock.PassiveClock
+}
+
+// NewPolicy makes a policy for tokens of these issuers that live for maxLifetime at most. An issuer
+// that is empty or marks legacy tokens is an error. A nil clock is the real one.
+func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock) (*Policy, error) {
+	if len(issuers) == 0 || slices.Contains(issuers, "") {
+		return nil, errors.New("an issuer is missing or empty")
+	}
+	if slices.Contains(issuers, LegacyIssuer) {
+		return nil, fmt.Errorf("the issuer is %s, which marks legacy tokens", LegacyIssuer)
+	}
+	if maxLifetime < time.Second {
+		return nil, errors.New("the longest lifetime is less than a second")
+	}
+	if c == nil {
+		c = clock.RealClock{}
+	}
+	return &Policy{issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: c}, nil
+}
+
+// Check decodes a payload segment and returns nil if a token may be made of it, and otherwise a *Refusal.
+func (p *Policy) Check(payload string) error {
+	claims, err := decodeClaims(payload)
+	if err != nil {
+		return err
+	}
+	for name := range claims {
+		if strings.HasPrefix(name, legacyClaimPrefix) {
+			return refuse(ReasonLegacy, "the payload has claims of a legacy token")
+		}
+	}
+	if issuer, ok := text(claims, claimIssuer); !ok || !slices.Contains(p.issuers, issuer) {
+		return refuse(ReasonIssuer, "claim iss is not an issuer of this cluster")
+	}
+	if err := checkSubject(claims); err != nil {
+		return err
+	}
+	if !hasAudience(claims[claimAudience]) {
+		return refuse(ReasonAudience, "claim aud names no audience")
+	}
+	return p.checkLifetime(claims)
+}
+
+// decodeClaims reads the payload. What two readers could read in two ways is refused: encoding/json, for one, takes "SUB" for
+// "sub" and puts another character for one that is not UTF-8.
+func decodeClaims(payload string) (object, error) {
+	if len(payload) > maxTokenSize {
+		return nil, refuse(ReasonMalformed, "the payload is longer than %d bytes", maxTokenSize)
+	}
+	decoded, err := decodeSegment("payload", payload)
+	if err != nil {
+		return nil, refuse(ReasonMalformed, "the payload is not a base64url segment")
+	}
+	claims, ok := parseObject(decoded)
+	if !ok || !utf8.Valid(decoded) {
+		return nil, refuse(ReasonMalformed, "the payload is not a JSON object")
+	}
+	if ambiguous(claims, claimIssuer, claimSubject, claimAudience, claimExpiry, claimNotBefore, claimIssuedAt, claimTokenID, claimKubernetes) {
+		return nil, refuse(ReasonMalformed, "the payload has a claim whose name differs from a known one in case only")
+	}
+	return claims, nil
+}
+
+// ambiguous reports whether a member's name is one of names but for its case.
+func ambiguous(members object, names ...string) bool {
+	for member := range members {
+		for _, name := range names {
+			if member != name && strings.EqualFold(member, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkSubject wants the subject and the private claims to name one and the same account, under names that the API allows. Which
+// of the two a reader goes by is then all the same.
+func checkSubject(claims object) error {
+	kubernetes, ok := member(claims, claimKubernetes)
+	if !ok || ambiguous(kubernetes, "namespace", "serviceaccount") {
+		return refuse(ReasonSubject, "claim kubernetes.io is not an object that names a namespace and a service account")
+	}
+	reference, ok := member(kubernetes, "serviceaccount")
+	if !ok || ambiguous(reference, "name", "uid") {
+		return refuse(ReasonSubject, "claim kubernetes.io does not say which service account")
+	}
+	namespace, hasNamespace := text(kubernetes, "namespace")
+	name, hasName := text(reference, "name")
+	uid, hasUID := text(reference, "uid")
+	if !hasNamespace || !hasName || !hasUID || uid == "" {
+		return refuse(ReasonSubject, "claim kubernetes.io lacks the namespace, or the name or UID of the service account")
+	}
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return refuse(ReasonSubject, "claim kubernetes.io has a name that no service account can have")
+	}
+	if subject, ok := text(claims, claimSubject); !ok || subject != (Account{Namespace: namespace, Name: name}).Subject() {
+		return refuse(ReasonSubject, "claim sub is not the service account that claim kubernetes.io names")
+	}
+	return nil
+}
+
+// checkLifetime bounds exp by iat, and iat by now.
+func (p *Policy) checkLifetime(claims object) error {
+	issued, hasIssued := seconds(claims, claimIssuedAt)
+	expiry, hasExpiry := seconds(claims, claimExpiry)
+	if !hasIssued || !hasExpiry {
+		return refuse(ReasonLifetime, "claim iat or exp is missing or not a date in whole seconds")
+	}
+	now := p.clock.Now()
+	switch {
+	case issued.After(now.Add(clockLeeway)):
+		return refuse(ReasonLifetime, "claim iat is in the future")
+	case !expiry.After(issued), !expiry.After(now):
+		return refuse(ReasonLifetime, "claim exp is not after iat, or is in the past")
+	case expiry.Sub(issued) > p.maxLifetime:
+		return refuse(ReasonLifetime, "claim exp is further away than %v", p.maxLifetime)
+	}
+	if _, present := claims[claimNotBefore]; !present {
+		return nil
+	}
+	if start, ok := seconds(claims, claimNotBefore); !ok || start.After(expiry) {
+		return refuse(ReasonLifetime, "claim nbf is not a date in whole seconds before exp")
+	}
+	return nil
+}
+
+// hasAudience accepts both forms of RFC 7519, section 4.1.3: one string, or a list of them. No audience may be empty.
+func hasAudience(raw json.RawMessage) bool {
+	var one string
+	if quoted(raw) {
+		return json.Unmarshal(raw, &one) == nil && one != ""
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+		return false
+	}
+	for _, entry := range list {
+		if !quoted(entry) || json.Unmarshal(entry, &one) != nil || one == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// text is a member that is a string.
+func text(of object, name string) (value string, ok bool) {
+	raw := of[name]
+	return value, quoted(raw) && json.Unmarshal(raw, &value) == nil
+}
+
+// quoted tells a string from null, which encoding/json reads into anything.
+func quoted(raw json.RawMessage) bool { return bytes.HasPrefix(raw, []byte{'"'}) }
+
+// member is a member that is an object.
+func member(of object, name string) (object, bool) {
+	return parseObject(of[name])
+}
+
+// seconds is a member that is a date in whole seconds, as kube-apiserver writes them.
+func seconds(of object, name string) (time.Time, bool) {
+	var number json.Number
+	raw := of[name]
+	if len(raw) == 0 || quoted(raw) || json.Unmarshal(raw, &number) != nil {
+		return time.Time{}, false
+	}
+	value, err := number.Int64()
+	if err != nil || value < 0 || value > lastSecond {
+		return time.Time{}, false
+	}
+	return time.Unix(value, 0), true
+}

@@ -1,0 +1,303 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/tokens"
+)
+
+var policyNow = time.Unix(1_800_000_000, 0)
+
+const (
+	policyIssuer = "https://issuer.example"
+	policyLimit  = 365 * 24 * time.Hour
+)
+
+func newPolicy(tb testing.TB) *tokens.Policy {
+	tb.Helper()
+	policy, err := tokens.NewPolicy([]string{policyIssuer, "https://former.example"}, policyLimit, clocktesting.NewFakePassiveClock(policyNow))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return policy
+}
+
+// bound are the claims that kube-apiserver v1.36.3 sends for a Pod's token.
+func bound() map[string]any {
+	return map[string]any{
+		"aud": []string{policyIssuer},
+		"exp": policyNow.Add(policyLimit).Unix(),
+		"iat": policyNow.Unix(),
+		"iss": policyIssuer,
+		"jti": "2b0c1f7a-4c0e-4d7f-a6b5-6a4f0f8d3e21",
+		"kubernetes.io": map[string]any{
+			"namespace":      "team-a",
+			"node":           map[string]any{"name": "node-1", "uid": "8f1c"},
+			"pod":            map[string]any{"name": "web-0", "uid": "6e3d"},
+			"serviceaccount": map[string]any{"name": "build.er", "uid": "0b1d"},
+			"warnafter":      policyNow.Add(3607 * time.Second).Unix(),
+		},
+		"nbf": policyNow.Unix(),
+		"sub": "system:serviceaccount:team-a:build.er",
+	}
+}
+
+// claim changes one claim; a nil value removes it. A path of two names leads into claim kubernetes.io, one of three into its
+// member.
+func claim(value any, path ...string) func() string {
+	return func() string {
+		claims := bound()
+		at := claims
+		for _, name := range path[:len(path)-1] {
+			at = at[name].(map[string]any)
+		}
+		if value == nil {
+			delete(at, path[len(path)-1])
+		} else {
+			at[path[len(path)-1]] = value
+		}
+		return encode(claims)
+	}
+}
+
+func encode(claims any) string {
+	encoded, err := json.Marshal(claims)
+	if err != nil {
+		panic(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(encoded)
+}
+
+// raw replaces text in the JSON of good claims.
+func raw(old, replacement string) func() string {
+	return func() string {
+		encoded, err := json.Marshal(bound())
+		if err != nil {
+			panic(err)
+		}
+		if !strings.Contains(string(encoded), old) {
+			panic("nothing to replace: " + old)
+		}
+		return base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(encoded), old, replacement, 1)))
+	}
+}
+
+func fixed(payload string) func() string { return func() string { return payload } }
+
+func TestPolicyPasses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		payload func() string
+	}{
+		"as kube-apiserver sends it": {"a Pod's token at its longest", func() string { return encode(bound()) }},
+		"former issuer":              {"--service-account-issuer may be given several times", claim("https://former.example", "iss")},
+		"one audience":               {"RFC 7519 allows a string", claim("vault", "aud")},
+		"no nbf":                     {"optional", claim(nil, "nbf")},
+		"no jti":                     {"the gate can be off", claim(nil, "jti")},
+		"unbound":                    {"kubectl create token", claim(nil, "kubernetes.io", "pod")},
+		"clock steps back":           {"the claims were made before the step", claim(policyNow.Add(10*time.Second).Unix(), "iat")},
+		"waited for us":              {"kube-apiserver waits a minute", claim(policyNow.Add(-time.Minute).Unix(), "iat")},
+		"a new claim":                {"a later Kubernetes may add some", claim("x", "future")},
+		"a new private claim":        {"likewise", claim(map[string]string{"name": "x"}, "kubernetes.io", "future")},
+		"white space":                {"JSON all the same", raw(`,"iss"`, " ,\n\"iss\"")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			payload := tc.payload()
+			if name == "waited for us" { // its exp is that of a request a minute ago
+				claims := bound()
+				claims["iat"], claims["exp"] = policyNow.Add(-time.Minute).Unix(), policyNow.Add(policyLimit-time.Minute).Unix()
+				payload = encode(claims)
+			}
+			if err := newPolicy(t).Check(payload); err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+func TestPolicyRefuses(t *testing.T) {
+	t.Parallel()
+	unix := func(d time.Duration) int64 { return policyNow.Add(d).Unix() }
+	cases := map[string]struct {
+		reason  string
+		payload func() string
+		want    tokens.Reason
+	}{
+		"empty":         {"nothing", fixed(""), tokens.ReasonMalformed},
+		"standard":      {"another alphabet", fixed("+/8"), tokens.ReasonMalformed},
+		"padded":        {"not a segment", fixed("e30="), tokens.ReasonMalformed},
+		"spare bits":    {"two segments would be the same payload", fixed("e31"), tokens.ReasonMalformed},
+		"line break":    {"the decoder skips it", func() string { return encode(bound())[:8] + "\n" + encode(bound())[8:] }, tokens.ReasonMalformed},
+		"three segment": {"a whole token", func() string { return "e30." + encode(bound()) + ".e30" }, tokens.ReasonMalformed},
+		"not JSON":      {"text", fixed(base64.RawURLEncoding.EncodeToString([]byte("sub"))), tokens.ReasonMalformed},
+		"a list":        {"not an object", fixed(encode([]any{bound()})), tokens.ReasonMalformed},
+		"null":          {"not an object", fixed(encode(nil)), tokens.ReasonMalformed},
+		"two objects":   {"readers stop after the first", raw(`:build.er"}`, `:build.er"}{}`), tokens.ReasonMalformed},
+		"twice":         {"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`), tokens.ReasonMalformed},
+		"other case":    {"encoding/json takes SUB for sub", claim("system:serviceaccount:kube-system:admin", "SUB"), tokens.ReasonMalformed},
+		"Kelvin sign":   {"encoding/json folds it to k", claim(map[string]string{}, "\u212aubernetes.io"), tokens.ReasonMalformed},
+		"not UTF-8":     {"read as another character", raw(`web-0`, "web\xff"), tokens.ReasonMalformed},
+		"too long":      {"bounded", claim(strings.Repeat("a", 64<<10), "future"), tokens.ReasonMalformed},
+
+		"no issuer":         {"whose?", claim(nil, "iss"), tokens.ReasonIssuer},
+		"another issuer":    {"another cluster's", claim("https://other.example", "iss"), tokens.ReasonIssuer},
+		"issuer with slash": {"compared as strings", claim(policyIssuer+"/", "iss"), tokens.ReasonIssuer},
+		"issuer list":       {"not a string", claim([]string{policyIssuer}, "iss"), tokens.ReasonIssuer},
+		"issuer null":       {"not a string", raw(`"iss":"https://issuer.example"`, `"iss":null`), tokens.ReasonIssuer},
+		"legacy issuer":     {"it would not expire", claim("kubernetes/serviceaccount", "iss"), tokens.ReasonIssuer},
+
+		"legacy claims": {"the token controller's", claim("s", "kubernetes.io/serviceaccount/secret.name"), tokens.ReasonLegacy},
+
+		"no subject":       {"nobody's", claim(nil, "sub"), tokens.ReasonSubject},
+		"a user":           {"not a service account", claim("admin", "sub"), tokens.ReasonSubject},
+		"a node":           {"not a service account", claim("system:node:a", "sub"), tokens.ReasonSubject},
+		"another account":  {"the two disagree", claim("system:serviceaccount:team-a:admin", "sub"), tokens.ReasonSubject},
+		"another place":    {"the two disagree", claim("system:serviceaccount:kube-system:build.er", "sub"), tokens.ReasonSubject},
+		"five parts":       {"ambiguous", claim("system:serviceaccount:team-a:build.er:x", "sub"), tokens.ReasonSubject},
+		"upper case":       {"no such prefix", claim("System:serviceaccount:team-a:build.er", "sub"), tokens.ReasonSubject},
+		"no kubernetes.io": {"no account", claim(nil, "kubernetes.io"), tokens.ReasonSubject},
+		"no namespace":     {"no account", claim(nil, "kubernetes.io", "namespace"), tokens.ReasonSubject},
+		"no account":       {"no account", claim(nil, "kubernetes.io", "serviceaccount"), tokens.ReasonSubject},
+		"account a string": {"no UID", claim("build.er", "kubernetes.io", "serviceaccount"), tokens.ReasonSubject},
+		"no name":          {"no account", claim(nil, "kubernetes.io", "serviceaccount", "name"), tokens.ReasonSubject},
+		"no UID":           {"an account of the same name later", claim(nil, "kubernetes.io", "serviceaccount", "uid"), tokens.ReasonSubject},
+		"empty UID":        {"likewise", claim("", "kubernetes.io", "serviceaccount", "uid"), tokens.ReasonSubject},
+		"UID a number":     {"not a string", claim(7, "kubernetes.io", "serviceaccount", "uid"), tokens.ReasonSubject},
+		"Namespace":        {"differs in case", claim("kube-system", "kubernetes.io", "Namespace"), tokens.ReasonSubject},
+		"Name":             {"differs in case", claim("admin", "kubernetes.io", "serviceaccount", "Name"), tokens.ReasonSubject},
+		"colon": {"would move the border in the subject", func() string {
+			claims := bound()
+			claims["sub"] = "system:serviceaccount:team-a:x:build.er"
+			claims["kubernetes.io"].(map[string]any)["namespace"] = "team-a:x"
+			return encode(claims)
+		}, tokens.ReasonSubject},
+		"private claim twice": {"readers differ", raw(`{"namespace"`, `{"namespace":"kube-system","namespace"`), tokens.ReasonSubject},
+
+		"no audience":     {"taken for a legacy token, admitted everywhere", claim(nil, "aud"), tokens.ReasonAudience},
+		"empty list":      {"likewise", claim([]string{}, "aud"), tokens.ReasonAudience},
+		"empty audience":  {"likewise", claim("", "aud"), tokens.ReasonAudience},
+		"empty in a list": {"likewise", claim([]string{policyIssuer, ""}, "aud"), tokens.ReasonAudience},
+		"null in a list":  {"likewise", claim([]any{policyIssuer, nil}, "aud"), tokens.ReasonAudience},
+		"number":          {"not a string", claim(7, "aud"), tokens.ReasonAudience},
+
+		"no exp":         {"would not expire", claim(nil, "exp"), tokens.ReasonLifetime},
+		"exp null":       {"would not expire", raw(`"exp":`, `"exp":null,"x":`), tokens.ReasonLifetime},
+		"exp a string":   {"readers differ", claim("1900000000", "exp"), tokens.ReasonLifetime},
+		"exp a half":     {"kube-apiserver writes whole seconds", raw(`"exp":1`, `"exp":0.1`), tokens.ReasonLifetime},
+		"exp exponent":   {"readers differ", raw(`"exp":1`, `"exp":1e`), tokens.ReasonLifetime},
+		"exp negative":   {"in the past", claim(-1, "exp"), tokens.ReasonLifetime},
+		"exp overflows":  {"would wrap", raw(`"exp":1`, `"exp":99999999999999`), tokens.ReasonLifetime},
+		"exp far away":   {"no date", claim(lastDay, "exp"), tokens.ReasonLifetime},
+		"no iat":         {"from when?", claim(nil, "iat"), tokens.ReasonLifetime},
+		"too long by 1":  {"the limit", claim(unix(policyLimit+time.Second), "exp"), tokens.ReasonLifetime},
+		"iat ahead":      {"would move the limit", claim(unix(11*time.Second), "iat"), tokens.ReasonLifetime},
+		"iat moved back": {"counts from iat", claim(unix(-time.Second), "iat"), tokens.ReasonLifetime},
+		"expired":        {"of no use", claim(unix(0), "exp"), tokens.ReasonLifetime},
+		"nbf after exp":  {"never valid", claim(unix(policyLimit+time.Second), "nbf"), tokens.ReasonLifetime},
+		"nbf a string":   {"readers differ", claim("0", "nbf"), tokens.ReasonLifetime},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			payload := tc.payload()
+			err := newPolicy(t).Check(payload)
+			refusal, ok := errors.AsType[*tokens.Refusal](err)
+			if !ok || refusal.Reason != tc.want {
+				t.Fatalf("%s: Check returned %v, want a refusal because of %s", tc.reason, err, tc.want)
+			}
+			for _, value := range []string{"team-a", "build.er", "web-0", "0b1d", "other.example", "admin", payload} {
+				if len(value) > 3 && strings.Contains(err.Error(), value) {
+					t.Errorf("%s: the error repeats %q of the payload: %v", tc.reason, value, err)
+				}
+			}
+		})
+	}
+}
+
+// lastDay is in the year 10000.
+const lastDay = 253402300800
+
+func TestNewPolicyRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		issuers []string
+		limit   time.Duration
+		want    string
+	}{
+		"no issuer":     {nil, time.Hour, "missing or empty"},
+		"empty issuer":  {[]string{policyIssuer, ""}, time.Hour, "missing or empty"},
+		"legacy issuer": {[]string{policyIssuer, tokens.LegacyIssuer}, time.Hour, "marks legacy tokens"},
+		"no lifetime":   {[]string{policyIssuer}, 0, "less than a second"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy, err := tokens.NewPolicy(tc.issuers, tc.limit, nil)
+			if policy != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("NewPolicy returned %v, %v, want an error with %q", policy, err, tc.want)
+			}
+		})
+	}
+}
+
+// FuzzPolicy wants whatever passes to be, for a reader of another make, a token that expires in time and is for the account that
+// the policy saw.
+func FuzzPolicy(f *testing.F) {
+	seeds := []map[string]any{bound()}
+	for _, name := range []string{"SUB", "exp", "aud"} {
+		odd := maps.Clone(bound())
+		odd[name] = nil
+		seeds = append(seeds, odd)
+	}
+	for _, seed := range seeds {
+		encoded, err := json.Marshal(seed)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(encoded)
+	}
+	policy := newPolicy(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		payload := base64.RawURLEncoding.EncodeToString(data)
+		if policy.Check(payload) != nil {
+			return
+		}
+		var read struct {
+			jwt.RegisteredClaims
+			Kubernetes struct {
+				Namespace      string `json:"namespace"`
+				ServiceAccount struct {
+					Name string `json:"name"`
+					UID  string `json:"uid"`
+				} `json:"serviceaccount"`
+			} `json:"kubernetes.io"`
+		}
+		if err := json.Unmarshal(data, &read); err != nil {
+			t.Fatalf("passes, and cannot be read: %v", err)
+		}
+		account := read.Kubernetes.ServiceAccount
+		if read.Subject != "system:serviceaccount:"+read.Kubernetes.Namespace+":"+account.Name || strings.Count(read.Subject, ":") != 3 || account.UID == "" {
+			t.Errorf("passes for subject %q of account %+v", read.Subject, read.Kubernetes)
+		}
+		if read.Issuer != policyIssuer && read.Issuer != "https://former.example" {
+			t.Errorf("passes for issuer %q", read.Issuer)
+		}
+		if read.ExpiresAt == nil || read.ExpiresAt.After(policyNow.Add(policyLimit+10*time.Second)) || len(read.Audience) == 0 {
+			t.Errorf("passes with exp %v and audience %q", read.ExpiresAt, read.Audience)
+		}
+	})
+}

@@ -86,8 +86,8 @@ func Listen(config Config) (*Server, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	if !filepath.IsAbs(config.Path) || len(config.Path) > maxPathLength {
-		return nil, fmt.Errorf("external signer socket %q: expected an absolute path of at most %d bytes", config.Path, maxPathLength)
+	if !filepath.IsAbs(config.Path) || len(config.Path) > MaxPathLength {
+		return nil, fmt.Errorf("external signer socket %q: expected an absolute path of at most %d bytes", config.Path, MaxPathLength)
 	}
 	if config.MaxTokenExpiration < MinTokenExpiration {
 		return nil, fmt.Errorf("external signer: tokens may live for %v, expected at least %v", config.MaxTokenExpiration, MinTokenExpiration)

@@ -36,13 +36,17 @@ var (
 
 // Connect makes a client of the socket at path. It need not be there yet.
 func Connect(path string) (*Remote, error) {
+	return connect(path, func(ctx context.Context, path string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	})
+}
+
+func connect(path string, dial func(context.Context, string) (net.Conn, error)) (*Remote, error) {
 	conn, err := grpc.NewClient("passthrough:///"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}))
+		grpc.WithContextDialer(dial))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", path, err)
 	}

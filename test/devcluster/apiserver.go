@@ -94,6 +94,12 @@ func (c *Cluster) APIServerMetrics(ctx context.Context) (Metrics, error) {
 // the order of their names.
 func (c *Cluster) apiServerArgs() []string {
 	flags := c.defaultAPIServerFlags()
+	if c.options.ExternalSigner {
+		// It does not start if the key flags are there, be they empty.
+		delete(flags, "service-account-signing-key-file")
+		delete(flags, "service-account-key-file")
+		flags["service-account-signing-endpoint"] = []string{c.SignerSocket()}
+	}
 	maps.Copy(flags, c.options.APIServerFlags)
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(flags)) {

@@ -66,6 +66,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.StartEtcd(); err != nil {
 		return err
 	}
+	if c.options.BeforeAPIServer != nil {
+		if err := c.options.BeforeAPIServer(c); err != nil {
+			return err
+		}
+	}
 	return c.StartAPIServer(ctx)
 }
 
@@ -138,6 +143,10 @@ func (c *Cluster) ProxyConfig() (*rest.Config, error) {
 	}
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: certificate.cert, KeyData: certificate.key}}, nil
 }
+
+// SignerSocket is the path of the socket that kube-apiserver has its tokens signed on
+// with Options.ExternalSigner.
+func (c *Cluster) SignerSocket() string { return c.path("signer.sock") }
 
 // SigningKeyFile is the path of the PEM private key whose tokens kube-apiserver
 // issues and accepts.

@@ -35,6 +35,13 @@ type Options struct {
 	ExtraKeyFiles []string
 	// Issuer is the service account issuer; DefaultIssuer if empty.
 	Issuer string
+	// ExternalSigner has kube-apiserver take signatures and keys from a process that serves
+	// on Cluster.SignerSocket, and from no file. Without one it does not start, so this
+	// goes with BeforeAPIServer.
+	ExternalSigner bool
+	// BeforeAPIServer is called when all but kube-apiserver is there, before that starts
+	// for the first time. What it starts may outlive it.
+	BeforeAPIServer func(*Cluster) error
 	// APIServerFlags are kube-apiserver flags by name, without dashes. An entry
 	// replaces every value that the cluster would give that flag; an entry with
 	// no value removes the flag. Authorization is RBAC unless authorization-mode

@@ -11,7 +11,7 @@ func (m *manager) examineLog(t *testing.T) {
 	if m.faulty {
 		return
 	}
-	if complaints := m.Complaints(); len(complaints) > 0 {
+	if complaints := m.Complaints(m.expected...); len(complaints) > 0 {
 		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
 	}
 }

@@ -21,10 +21,11 @@ const drainLimit = 10 * time.Second
 type manager struct {
 	*devcluster.Manager
 
-	cluster *controlPlane
-	name    string
-	faulty  bool // errors in the log are expected
-	stopped bool
+	cluster  *controlPlane
+	name     string
+	faulty   bool             // errors in the log are expected
+	expected []*regexp.Regexp // these ones are
+	stopped  bool
 }
 
 // manage starts the binary, awaits that it is ready and stops it when the test
@@ -48,6 +49,12 @@ func (c *controlPlane) start(t *testing.T, flags ...string) *manager {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c.adopt(t, running)
+}
+
+// adopt stops a running manager when the test ends.
+func (c *controlPlane) adopt(t *testing.T, running *devcluster.Manager) *manager {
+	t.Helper()
 	m := &manager{Manager: running, cluster: c, name: t.Name()}
 	t.Cleanup(func() {
 		if t.Failed() {

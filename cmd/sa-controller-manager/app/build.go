@@ -63,7 +63,10 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	if err := m.buildPreflight(); err != nil {
 		return nil, err
 	}
-	m.server, err = NewServer(o, m.liveChecks(), m.readyChecks())
+	if m.server, err = NewServer(o, m.liveChecks(), m.readyChecks()); err != nil {
+		return nil, err
+	}
+	m.signer, err = o.listenAsSigner(m.ring)
 	return m, err
 }
 
@@ -87,18 +90,24 @@ func (m *manager) buildControllers(ctx context.Context) error {
 		m.buildTokenCleaner(logger, loops)
 	}
 	m.buildRootCA(set, logger, loops)
-	if !set.Enabled(ServiceAccountTokenController) {
-		return nil
-	}
+	legacy := set.Enabled(ServiceAccountTokenController)
 	if !m.files.sign() {
-		logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-keys-dir is given")
+		if legacy {
+			logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-keys-dir is given")
+		}
 		return nil
 	}
-	m.buildTokenController(logger, loops)
+	if legacy || m.options.ExternalSigner.Socket != "" {
+		m.buildRing()
+	}
+	if legacy {
+		m.buildTokenController(logger, loops)
+	}
 	return nil
 }
 
-func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) {
+// buildRing builds the keys that sign, for whoever asks, and what proves them.
+func (m *manager) buildRing() {
 	o := m.options
 	m.ring = m.files.newRing()
 	m.activator = keyactivation.New(keyactivation.Config{
@@ -111,6 +120,10 @@ func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) 
 		Process:   o.LeaderElection.process(),
 		Metrics:   keyactivation.NewMetrics(legacyregistry.MustRegister),
 	})
+}
+
+func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) {
+	o := m.options
 	auto := o.Tokens.TokenSecrets == TokenSecretsAuto
 	if auto {
 		logger.Info("Every ServiceAccount gets a token Secret, and those tokens do not expire; --token-secrets=manual turns this off")

@@ -33,6 +33,9 @@ func (m *manager) readyChecks() []Check {
 			Check{Name: "webhook-certificate", Probe: func() (string, error) { return "", m.webhook.source.Ready() }},
 			Check{Name: "webhook-registration", Probe: func() (string, error) { return registrationProbe(m.webhook.registrar.Status()) }})
 	}
+	if m.options.ExternalSigner.Socket != "" {
+		checks = append(checks, Check{Name: "external-signer", Probe: func() (string, error) { return m.signer.Status() }})
+	}
 	return append(checks, m.liveChecks()...)
 }
 

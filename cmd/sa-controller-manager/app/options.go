@@ -16,6 +16,7 @@ type Options struct {
 	Generic        GenericOptions
 	LeaderElection LeaderElectionOptions
 	Keys           KeyOptions
+	ExternalSigner SignerOptions
 	RootCA         RootCAOptions
 	Tokens         TokenOptions
 	Cleaner        CleanerOptions
@@ -38,6 +39,7 @@ func NewOptions() *Options {
 		Generic:        newGenericOptions(),
 		LeaderElection: newLeaderElectionOptions(),
 		Keys:           newKeyOptions(),
+		ExternalSigner: newSignerOptions(),
 		RootCA:         newRootCAOptions(),
 		Tokens:         newTokenOptions(),
 		Cleaner:        newCleanerOptions(),
@@ -73,6 +75,7 @@ func (o *Options) groups() []namedGroup {
 	return []namedGroup{
 		{"connection", &o.Connection},
 		{"service account key", &o.Keys},
+		{"external signer", &o.ExternalSigner},
 		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},

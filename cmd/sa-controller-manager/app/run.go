@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/external"
 )
 
 // watchdogTimeout is how long the lease may be overdue before /livez fails, as in
@@ -60,6 +61,7 @@ type manager struct {
 	watchdog     *leaderelection.HealthzAdaptor
 	freshness    *freshness.Tracker
 	server       *Server
+	signer       *external.Server // nil if it is turned off
 }
 
 // webhookRegistration is what the leader runs besides the controllers of KCM.
@@ -82,6 +84,10 @@ func (m *manager) run(ctx context.Context) error {
 				stop(err)
 			}
 		})
+	}
+	// kube-apiserver may be waiting for it to start itself.
+	if m.signer != nil {
+		start(m.signer.Run)
 	}
 	start(m.server.Run)
 	start(m.recorder.Run)

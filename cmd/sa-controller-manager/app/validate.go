@@ -20,7 +20,7 @@ func (o *Options) Validate() []error {
 	for _, g := range o.groups() {
 		p = append(p, g.Validate()...)
 	}
-	return p
+	return append(p, o.validateSigner()...)
 }
 
 // problems collects what is wrong with flags. Every text has the form of

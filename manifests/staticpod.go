@@ -35,9 +35,20 @@ type StaticPodOptions struct {
 	HostBinary string
 	// TokenSecrets is "manual" or "auto"; empty is manual.
 	TokenSecrets string
+	// Signer shares SignerDirectory with kube-apiserver, which waits for this Pod then: its
+	// init container does not wait for kube-apiserver. Flags are for Args.
+	Signer bool
 	// Args are further flags.
 	Args []string
 }
+
+const (
+	// SignerDirectory is on the node and, shared, in the static pods of kube-apiserver and
+	// sa-controller-manager.
+	SignerDirectory = "/run/sa-controller-manager"
+	// SignerSocket is where the one signs for the other.
+	SignerSocket = SignerDirectory + "/signer.sock"
+)
 
 // StaticPod returns the manifest for /etc/kubernetes/manifests, as YAML that begins with
 // a comment for whoever finds it there. The same options give the same bytes.
@@ -88,6 +99,9 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 			volume.HostPath.Path = o.HostBinary
 		}
 	}
+	if o.Signer {
+		shareSignerDirectory(pod)
+	}
 	main := &pod.Spec.Containers[0]
 	for i, arg := range main.Args {
 		if strings.HasPrefix(arg, tokenSecretsFlag) && o.TokenSecrets != "" {
@@ -95,6 +109,20 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		}
 	}
 	main.Args = append(main.Args, o.Args...)
+}
+
+// shareSignerDirectory is what overlays/external-signer does.
+func shareSignerDirectory(pod *corev1.Pod) {
+	const name = "signer"
+	kind := corev1.HostPathDirectoryOrCreate
+	pod.Spec.Volumes = slices.Insert(pod.Spec.Volumes, 0, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: SignerDirectory, Type: &kind},
+	}})
+	main := &pod.Spec.Containers[0]
+	main.VolumeMounts = slices.Insert(main.VolumeMounts, 0, corev1.VolumeMount{Name: name, MountPath: SignerDirectory})
+	for i := range pod.Spec.InitContainers {
+		pod.Spec.InitContainers[i].Args = slices.DeleteFunc(pod.Spec.InitContainers[i].Args, func(arg string) bool { return arg == "--apply-permissions" })
+	}
 }
 
 // printed says to the reader what the comments of the sources say.

@@ -21,6 +21,11 @@ func TestStaticPodIsTheRenderedOne(t *testing.T) {
 	}{
 		"Image":      {StaticPodOptions{}, staticPod},
 		"HostBinary": {StaticPodOptions{HostBinary: "/opt/sa-controller-manager/bin/sa-controller-manager"}, staticPodHostBinary},
+		"Signer": {StaticPodOptions{Signer: true, Args: []string{
+			"--external-signer-socket=" + SignerSocket,
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file=/etc/kubernetes/pki/sa.pub",
+		}}, []byte(read(t, "rendered/external-signer.yaml"))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -161,8 +161,31 @@ func (k *kubelet) syncFile(name string, data []byte) {
 	}()
 }
 
+// reboot ends everything and begins anew, with nothing left in /run.
+func (k *kubelet) reboot() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, one := range k.pods {
+		one.stop()
+	}
+	for name, one := range k.pods {
+		<-one.done
+		delete(k.pods, name)
+	}
+	if err := os.RemoveAll(filepath.Join(k.root, "run")); err != nil {
+		k.t.Error(err)
+	}
+}
+
 // run runs a Pod's containers, again and again.
 func (k *kubelet) run(ctx context.Context, one *staticPod) {
+	for _, volume := range one.pod.Spec.Volumes {
+		if host := volume.HostPath; host != nil && host.Type != nil && *host.Type == corev1.HostPathDirectoryOrCreate {
+			if err := os.MkdirAll(filepath.Join(k.root, host.Path), 0o700); err != nil {
+				k.t.Error(err)
+			}
+		}
+	}
 	for _, container := range one.pod.Spec.InitContainers {
 		for !k.runOnce(ctx, one, container, true) {
 			if !wait(ctx, time.Second) {

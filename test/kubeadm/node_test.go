@@ -46,8 +46,9 @@ type node struct {
 	apiPort, kcmPort, ownPort, webhookPort int
 }
 
-// newNode returns once kube-apiserver answers.
-func newNode(t *testing.T) *node {
+// newNode returns once kube-apiserver answers. Before anything of kubeadm's runs, prepare
+// may change the files.
+func newNode(t *testing.T, prepare ...func(*node)) *node {
 	t.Helper()
 	binary, err := devcluster.FindBinary(t.Context())
 	if err != nil {
@@ -66,6 +67,9 @@ func newNode(t *testing.T) *node {
 	n.writePKI(t)
 	n.startEtcd(t, ports[4], ports[5])
 	n.writeManifests(t, ports[4])
+	for _, change := range prepare {
+		change(n)
+	}
 	if err := os.MkdirAll(n.path("/usr/local/bin"), 0o700); err != nil {
 		t.Fatal(err)
 	}

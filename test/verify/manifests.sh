@@ -23,6 +23,7 @@ render() { # directory
 declare -A sources=(
 	[deployment]=overlays/deployment
 	[static-pod]=overlays/static-pod
+	[external-signer]=overlays/external-signer
 	[static-pod-host-binary]=overlays/static-pod-host-binary
 )
 stale=()

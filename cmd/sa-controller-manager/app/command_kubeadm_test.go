@@ -73,7 +73,7 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	t.Parallel()
 	p := newPodFlags()
 	p.binary, p.extraArgs = "/opt/b", []string{"--v=4"}
-	data, err := p.render("registry.k8s.io/kube-controller-manager:v1.36.3")
+	data, err := p.render("registry.k8s.io/kube-controller-manager:v1.36.3", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,9 @@ and of the ServiceAccount plugin of kube-apiserver, on this control-plane node:
      back.
   3. kube-apiserver: the same.
 
+With --external-signer, kube-apiserver's two key flags go too, and it has its tokens signed
+by our process from then on. docs/takeover.md says what that means.
+
 All else in the two manifests stays as it is, byte for byte. What is not understood is
 refused before anything is changed. The manifests as they were are kept in --backup-dir,
 and --patches-dir gets the same changes for kubeadm upgrade --patches.
@@ -46,7 +49,10 @@ const takeoverExamples = `  # What would be done
   sa-controller-manager kubeadm takeover --dry-run
 
   # Do it, with one token Secret for every ServiceAccount
-  sa-controller-manager kubeadm takeover --token-secrets=auto`
+  sa-controller-manager kubeadm takeover --token-secrets=auto
+
+  # And sign kube-apiserver's tokens
+  sa-controller-manager kubeadm takeover --external-signer`
 
 const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
 kube-controller-manager its controllers; the webhook is unregistered, our static pod is
@@ -168,12 +174,14 @@ func newTakeoverCommand() *cobra.Command {
 				return err
 			}
 			f.Render = p.render
-			f.Rewrite = p.given(cmd.Flags())
+			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner
 			return f.run(cmd, kubeadm.Takeover)
 		},
 	}
 	f.addTo(cmd)
 	p.addTo(cmd.Flags())
+	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
+		"Have kube-apiserver's tokens signed by our process, so that keys change without a restart of it: its key flags go, --service-account-signing-endpoint comes. Implies --rewrite.")
 	return cmd
 }
 

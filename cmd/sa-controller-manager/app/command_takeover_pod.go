@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sa-controller-manager/cmd/sa-controller-manager/kubeadm"
 	"sa-controller-manager/manifests"
 )
 
@@ -58,11 +59,12 @@ func (p *podFlags) validate() []error {
 }
 
 // render makes our manifest. image is the one that kube-controller-manager runs in.
-func (p *podFlags) render(image string) ([]byte, error) {
-	o := manifests.StaticPodOptions{
-		Image: image, HostBinary: p.binary, TokenSecrets: p.tokenSecrets,
-		Args: p.extraArgs,
+func (p *podFlags) render(image string, signer *kubeadm.Signer) ([]byte, error) {
+	o := manifests.StaticPodOptions{Image: image, HostBinary: p.binary, TokenSecrets: p.tokenSecrets}
+	if signer != nil {
+		o.Signer, o.Args = true, signer.Args()
 	}
+	o.Args = append(o.Args, p.extraArgs...)
 	if p.image != "" {
 		o.Image, o.HostBinary = p.image, ""
 	}

@@ -46,9 +46,14 @@ type Config struct {
 	// StepTimeout bounds the wait of each step.
 	StepTimeout time.Duration
 
-	// Render makes our manifest, given the image of kube-controller-manager. Rewrite
-	// replaces one that is there.
-	Render  func(image string) ([]byte, error)
+	// ExternalSigner has kube-apiserver's tokens signed by our process. One that has them
+	// signed there already goes on to.
+	ExternalSigner bool
+
+	// Render makes our manifest, given the image of kube-controller-manager, and what
+	// signing for kube-apiserver takes, nil without that. Rewrite replaces one that is
+	// there.
+	Render  func(image string, signer *Signer) ([]byte, error)
 	Rewrite bool
 
 	// Client may do anything. It must time out by itself.

@@ -145,14 +145,16 @@ func restoreKey(edit staticpod.Edit, key []staticpod.Value, keyFile string) (sta
 // knowsNames refuses a kube-controller-manager that ends at the names of controllersOff.
 // An image without a version in its tag is believed to be new.
 func knowsNames(image string) error {
-	tag := image[strings.LastIndex(image, ":")+1:]
-	tag, _, _ = strings.Cut(tag, "@")
-	var major, minor int
-	if _, err := fmt.Sscanf(tag, "v%d.%d.", &major, &minor); err != nil {
-		return nil //nolint:nilerr // not a version, see above
-	}
-	if major == 1 && minor < 28 {
+	if major, minor, ok := version(image); ok && major == 1 && minor < 28 {
 		return fmt.Errorf("its image is %s, and v1.28 is the oldest that is supported", image)
 	}
 	return nil
+}
+
+// version is that in the tag of an image, if there is one.
+func version(image string) (major, minor int, ok bool) {
+	name, _, _ := strings.Cut(image, "@")
+	tag := name[strings.LastIndex(name, ":")+1:]
+	_, err := fmt.Sscanf(tag, "v%d.%d.", &major, &minor)
+	return major, minor, err == nil
 }

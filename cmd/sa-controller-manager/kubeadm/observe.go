@@ -71,19 +71,28 @@ func (o *observed) parsed(one component) (*staticpod.Manifest, error) {
 
 // ownFlag is the last value of a flag in our own manifest, "" if that does not say.
 func ownFlag(manifest []byte, name string) string {
-	var pod corev1.Pod
-	if yaml.Unmarshal(manifest, &pod) != nil {
+	values := ownFlags(manifest, name)
+	if len(values) == 0 {
 		return ""
 	}
-	last := ""
+	return values[len(values)-1]
+}
+
+// ownFlags are all values of a flag in our own manifest.
+func ownFlags(manifest []byte, name string) []string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return nil
+	}
+	var values []string
 	for _, container := range pod.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
 			if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-				last = value
+				values = append(values, value)
 			}
 		}
 	}
-	return last
+	return values
 }
 
 // ownPort is where our process serves health.

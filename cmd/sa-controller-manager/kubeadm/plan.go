@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/cmd/sa-controller-manager/kubeadm/staticpod"
 )
@@ -40,17 +41,26 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
 	}
 	steps := []step{own}
-	for _, one := range components() {
+	all, err := c.components(o)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range all {
 		before, after, err := o.taken(one)
 		if err != nil {
 			return nil, err
 		}
 		s := step{name: one.name, command: after.Command()}
+		first := o.original(one, before)
 		if !bytes.Equal(before.Bytes(), after.Bytes()) {
-			s.writes = wanted(s.writes, c.backup(one.name), o.backups[one.name], before.Bytes())
+			s.writes = wanted(s.writes, c.backup(one.name), o.backups[one.name], first.Bytes())
+		}
+		patch, err := o.patch(one, first)
+		if err != nil {
+			return nil, err
 		}
 		// The patch comes first: if all ends here, kubeadm upgrade does the rest.
-		s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], kubeadmPatch(one))
+		s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], patch)
 		s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
 		steps = append(steps, s)
 	}
@@ -68,6 +78,25 @@ func (o *observed) taken(one component) (before, after *staticpod.Manifest, err 
 	return before, after, nil
 }
 
+// original is a component's manifest as it was before any takeover: the backup, if a
+// takeover of some kind has made of it what there is now.
+func (o *observed) original(one component, now *staticpod.Manifest) *staticpod.Manifest {
+	backup, err := staticpod.Parse(o.backups[one.name], one.name)
+	if err != nil {
+		return now
+	}
+	ways := []component{one}
+	if one.name == apiServer {
+		ways = append(ways, theAPIServer())
+	}
+	for _, way := range ways {
+		if taken, err := edit(backup, way.out); err == nil && bytes.Equal(taken.Bytes(), now.Bytes()) {
+			return backup
+		}
+	}
+	return now
+}
+
 func edit(m *staticpod.Manifest, decide func(*staticpod.Manifest) (staticpod.Edit, error)) (*staticpod.Manifest, error) {
 	e, err := decide(m)
 	if err != nil {
@@ -82,8 +111,12 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	if key == "" {
 		key = ownFlag(o.manager, keyFlag)
 	}
+	all, err := c.components(o)
+	if err != nil {
+		return nil, err
+	}
 	var steps []step
-	for _, one := range []component{theAPIServer(), theControllerManager()} {
+	for _, one := range slices.Backward(all) {
 		before, err := o.parsed(one)
 		if err != nil {
 			return nil, fmt.Errorf("%w; put it right by hand, %s may have what it was", err, c.backup(one.name))
@@ -104,10 +137,8 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 // former is a component's manifest as it was: the backup, if a takeover would make of it
 // exactly what there is now, and otherwise what there is now without our edits.
 func (o *observed) former(one component, now *staticpod.Manifest, key string) (*staticpod.Manifest, error) {
-	if backup, err := staticpod.Parse(o.backups[one.name], one.name); err == nil {
-		if taken, err := edit(backup, one.out); err == nil && bytes.Equal(taken.Bytes(), now.Bytes()) {
-			return backup, nil
-		}
+	if first := o.original(one, now); first != now {
+		return first, nil
 	}
 	return edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) { return one.in(m, key) })
 }

@@ -69,7 +69,11 @@ func (c *Config) render(o *observed) (err error) {
 	if err != nil {
 		return fmt.Errorf("the manifest of %s: %w", controllerManager, err)
 	}
-	o.rendered, err = c.Render(m.Image())
+	signer, err := c.signer(o)
+	if err != nil {
+		return err
+	}
+	o.rendered, err = c.Render(m.Image(), signer)
 	return err
 }
 
@@ -89,6 +93,9 @@ func (c *Config) step(ctx context.Context, d direction, o *observed, s step) err
 	if err := c.guard(ctx, d, o, s); err != nil {
 		return err
 	}
+	if err := c.permit(ctx, d, o, s); err != nil {
+		return err
+	}
 	for _, w := range s.writes {
 		if err := w.do(); err != nil {
 			return err
@@ -106,10 +113,18 @@ func (c *Config) guard(ctx context.Context, d direction, o *observed, s step) er
 	case d == takeover && s.name == StepControllerManager:
 		return c.await(ctx, func(ctx context.Context) error { return c.managerReady(ctx, c.ownManifest(o)) })
 	case d == takeover && s.name == StepAPIServer:
-		return c.await(ctx, c.bound)
+		if err := c.socketServed(o); err != nil {
+			return err
+		}
+		return c.await(ctx, func(ctx context.Context) error {
+			return errors.Join(c.managerReady(ctx, c.ownManifest(o)), c.bound(ctx))
+		})
 	case d == handback && s.name == StepWebhook:
 		return c.await(ctx, c.pluginsOn)
 	case d == handback && s.name == StepManager:
+		if err := c.socketUnused(); err != nil {
+			return err
+		}
 		return c.await(ctx, c.unbound)
 	default:
 		return nil

@@ -19,15 +19,31 @@ type Edit struct {
 	Replace map[int]string
 	// Append are new strings at the end, each a line like the last one.
 	Append []string
+	// Mount is added to the volumes of the Pod and the mounts of the container, Unmount is
+	// taken out of them. It is an error if what is there is not what Mount would write.
+	Mount, Unmount *Mount
 }
 
 // Empty tells whether there is nothing to do.
-func (e Edit) Empty() bool { return len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Append) == 0 }
+func (e Edit) Empty() bool {
+	return len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Append) == 0 && e.Mount == nil && e.Unmount == nil
+}
 
-// Apply returns the manifest with its command changed. It is an error if anything else
-// would change with it.
+// Apply returns the manifest changed. It is an error if anything else would change with
+// it.
 func (m *Manifest) Apply(e Edit) (*Manifest, error) {
-	if e.Empty() {
+	edited, err := m.applyCommand(e)
+	if err == nil && e.Mount != nil {
+		edited, err = edited.applyMount(*e.Mount, edited.mounted)
+	}
+	if err == nil && e.Unmount != nil {
+		edited, err = edited.applyMount(*e.Unmount, edited.unmounted)
+	}
+	return edited, err
+}
+
+func (m *Manifest) applyCommand(e Edit) (*Manifest, error) {
+	if len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Append) == 0 {
 		return m, nil
 	}
 	edited, err := Parse(m.edited(e), m.program)

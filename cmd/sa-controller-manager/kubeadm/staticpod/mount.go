@@ -1,0 +1,183 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpod
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Mount is a directory of the host that the container sees under the same path, read
+// only. The kubelet makes it if it is not there.
+type Mount struct{ Name, Path string }
+
+// Mounted tells whether the manifest has a volume and a mount of that name. One without
+// the other is an error.
+func (m *Manifest) Mounted(name string) (bool, error) {
+	found := 0
+	for _, list := range m.mountLists() {
+		if slices.ContainsFunc(items(list.node), func(item *yaml.Node) bool { return named(item, name) }) {
+			found++
+		}
+	}
+	if found == 1 {
+		return false, fmt.Errorf("%q is the name of a volume or of a mount, and not of both", name)
+	}
+	return found == 2, nil
+}
+
+// mountList is one of the two lists that a mount is in.
+type mountList struct {
+	key  string
+	node *yaml.Node
+	// text is an item of it, a line each.
+	text func(Mount) []string
+}
+
+// mountLists are in the order of kubeadm's manifests, which is alphabetical.
+func (m *Manifest) mountLists() []mountList {
+	spec := field(m.root, "spec")
+	container := field(spec, "containers").Content[0]
+	return []mountList{
+		{"volumeMounts", field(container, "volumeMounts"), func(mount Mount) []string {
+			return []string{"mountPath: " + mount.Path, "name: " + mount.Name, "readOnly: true"}
+		}},
+		{"volumes", field(spec, "volumes"), func(mount Mount) []string {
+			return []string{"hostPath:", "  path: " + mount.Path, "  type: DirectoryOrCreate", "name: " + mount.Name}
+		}},
+	}
+}
+
+// place is where an item of a block list begins, and how it is written there.
+type place struct {
+	at     int
+	bullet string
+}
+
+// placeOf finds an item, which must begin on a line of its own.
+func (m *Manifest) placeOf(item *yaml.Node) (place, error) {
+	start := lineStarts(m.data)[item.Line-1]
+	from := start + item.Column - 1
+	if item.Kind != yaml.MappingNode || item.Style&yaml.FlowStyle != 0 || from > len(m.data) || !bullet.Match(m.data[start:from]) {
+		return place{}, fmt.Errorf("line %d: an item of the list must be an object that begins on a line of its own, after a dash", item.Line)
+	}
+	return place{at: start, bullet: string(m.data[start:from])}, nil
+}
+
+// render is an item the way that it is written at a place.
+func (m *Manifest) render(p place, lines []string) []byte {
+	var text []byte
+	prefix := p.bullet
+	for _, line := range lines {
+		text = slices.Concat(text, []byte(prefix), []byte(line), m.lineEnd())
+		prefix = strings.Repeat(" ", len(p.bullet))
+	}
+	return text
+}
+
+// mounted puts the mount first in both lists: the place of a first item is known for
+// sure, whatever follows the last one.
+func (m *Manifest) mounted(mount Mount) ([]byte, error) {
+	data := slices.Clone(m.data)
+	for _, list := range backwards(m.mountLists()) {
+		found := items(list.node)
+		if len(found) == 0 {
+			return nil, fmt.Errorf("it has no list %s, to which one more could be added", list.key)
+		}
+		p, err := m.placeOf(found[0])
+		if err != nil {
+			return nil, err
+		}
+		data = slices.Insert(data, p.at, m.render(p, list.text(mount))...)
+	}
+	return data, nil
+}
+
+// unmounted is the reverse of mounted, wherever in the lists the items are by now.
+func (m *Manifest) unmounted(mount Mount) ([]byte, error) {
+	data := slices.Clone(m.data)
+	for _, list := range backwards(m.mountLists()) {
+		for _, item := range slices.Backward(items(list.node)) {
+			if !named(item, mount.Name) {
+				continue
+			}
+			p, err := m.placeOf(item)
+			if err != nil {
+				return nil, err
+			}
+			text := m.render(p, list.text(mount))
+			if !bytes.HasPrefix(m.data[p.at:], text) {
+				return nil, fmt.Errorf("line %d: the item %s is not as it was written; take it out by hand", item.Line, mount.Name)
+			}
+			data = slices.Delete(data, p.at, p.at+len(text))
+		}
+	}
+	return data, nil
+}
+
+// backwards are the lists from the end of the file on, so that positions stay right.
+func backwards(lists []mountList) []mountList {
+	slices.SortFunc(lists, func(a, b mountList) int { return lineOf(b.node) - lineOf(a.node) })
+	return lists
+}
+
+func lineOf(node *yaml.Node) int {
+	if node == nil {
+		return 0
+	}
+	return node.Line
+}
+
+func items(list *yaml.Node) []*yaml.Node {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return list.Content
+}
+
+func named(item *yaml.Node, name string) bool { return scalar(field(item, "name")) == name }
+
+// applyMount changes both lists, or nothing.
+func (m *Manifest) applyMount(mount Mount, change func(Mount) ([]byte, error)) (*Manifest, error) {
+	data, err := change(mount)
+	if err != nil {
+		return nil, err
+	}
+	edited, err := Parse(data, m.program)
+	if err != nil {
+		return nil, fmt.Errorf("the edited manifest would not be understood: %w", err)
+	}
+	if !same(m.root, edited.root, mount.Name) {
+		return nil, errors.New("something beside the mount would change")
+	}
+	return edited, nil
+}
+
+// same compares all but the items of that name in lists called volumes and volumeMounts.
+func same(a, b *yaml.Node, name string) bool {
+	if a.Kind != b.Kind || a.Tag != b.Tag || a.Value != b.Value || len(a.Content) != len(b.Content) {
+		return false
+	}
+	for i := range a.Content {
+		x, y := a.Content[i], b.Content[i]
+		if a.Kind == yaml.MappingNode && i%2 == 1 && (a.Content[i-1].Value == "volumes" || a.Content[i-1].Value == "volumeMounts") {
+			x, y = withoutNamed(x, name), withoutNamed(y, name)
+		}
+		if !same(x, y, name) {
+			return false
+		}
+	}
+	return true
+}
+
+func withoutNamed(list *yaml.Node, name string) *yaml.Node {
+	rest := *list
+	rest.Content = slices.DeleteFunc(slices.Clone(list.Content), func(item *yaml.Node) bool { return named(item, name) })
+	return &rest
+}

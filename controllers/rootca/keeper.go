@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +25,6 @@ import (
 
 const (
 	keeperQueue = "root_ca_overlap"
-
-	// lookAtRest is how often the state is compared with what it should be. It bounds
-	// how long a deleted or damaged one stays so, and costs one GET.
-	lookAtRest = 10 * time.Minute
 
 	// maxProvisional is how long what is published is left alone while the state cannot
 	// be read. An outage of the API is shorter; a permission that is missing would
@@ -114,13 +111,20 @@ func (k *Keeper) Offer(bundle *Bundle) {
 // else may have written the state meanwhile, so it is read anew.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.known, k.met, k.stored, k.began, k.first = state{}, false, false, time.Time{}, nil
+	informer, err := k.newInformer()
+	if err != nil {
+		return fmt.Errorf("watch configmap %s/%s: %w", StateNamespace, StateName, err)
+	}
 	k.leads.Store(true)
 	defer func() {
 		k.leads.Store(false)
 		k.provisionally()
 	}()
 	k.loop.Add(StateName)
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
 	k.loop.Run(ctx)
+	watching.Wait()
 	return nil
 }
 
@@ -146,15 +150,10 @@ func (k *Keeper) sync(ctx context.Context, _ string) error {
 	if err != nil {
 		k.complain(err)
 	}
-	k.loop.AddAfter(StateName, untilNext(decided, now))
-	return err
-}
-
-func untilNext(decided decision, now time.Time) time.Duration {
-	if decided.next.IsZero() {
-		return lookAtRest
+	if !decided.next.IsZero() {
+		k.loop.AddAfter(StateName, decided.next.Sub(now))
 	}
-	return min(lookAtRest, decided.next.Sub(now))
+	return err
 }
 
 // get is the state's ConfigMap as the API has it now, nil if there is none.

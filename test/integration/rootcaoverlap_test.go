@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/test/integration/faultproxy"
@@ -203,6 +204,34 @@ func TestRootCAIsNeverReadBack(t *testing.T) {
 			t.Errorf("%s of the state holds it", key)
 		}
 	}
+}
+
+// TestRootCAStateIsMendedByTheWatch covers a state that somebody deletes, or edits, while
+// the file does not change and nothing is in overlap.
+func TestRootCAStateIsMendedByTheWatch(t *testing.T) {
+	c := withOwnRootCAs(t)
+	m := c.manage(t, publisherAlone)
+	m.awaitIdle(t)
+	right := c.stateOfRootCA(t)
+	states := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	mended := func() error {
+		state, err := states.Get(t.Context(), rootCAState, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(right, state.Data); diff != "" {
+			return fmt.Errorf("state (-before +after):\n%s", diff)
+		}
+		return nil
+	}
+	if err := states.Delete(t.Context(), rootCAState, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "after it was deleted", mended)
+	if _, err := states.Patch(t.Context(), rootCAState, types.MergePatchType, []byte(`{"data":{"current.crt":"nonsense"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "after it was edited", mended)
 }
 
 // TestRootCAStateIsForbidden covers an identity that may not read the state: what is

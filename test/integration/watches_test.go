@@ -4,10 +4,13 @@
 package integration
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -19,6 +22,7 @@ func TestWhatIsWatched(t *testing.T) {
 	const (
 		onlyTokens  = "type=kubernetes.io/service-account-token"
 		onlyRootCAs = "metadata.name=kube-root-ca.crt"
+		onlyState   = "metadata.name=sa-controller-manager-root-ca"
 	)
 	type watches map[string][]string // resource to the field selectors of its watches
 	cases := map[string]struct {
@@ -29,28 +33,28 @@ func TestWhatIsWatched(t *testing.T) {
 		"Everything": {
 			reason: "one watch for each resource, however many controllers ask",
 			flags:  []string{"--token-secrets=auto"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs, onlyState}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
 		},
 		"InModeManual": {
-			want: watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want: watches{"namespaces": {""}, "configmaps": {onlyRootCAs, onlyState}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
 		},
 		"WithoutTheTokenController": {
 			reason: "nor the cleaner, no Secret is its business",
 			flags:  []string{"--controllers=*,-serviceaccount-token,-legacy-service-account-token-cleaner"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs, onlyState}, "serviceaccounts": {""}},
 		},
 		"WithoutASigningKey": {
 			reason: "as in kube-controller-manager, that turns the token controller off",
 			flags:  []string{"--service-account-private-key-file=", "--controllers=*,-legacy-service-account-token-cleaner"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs, onlyState}, "serviceaccounts": {""}},
 		},
 		"OnlyTheTokenController": {
 			flags: []string{"--controllers=serviceaccount-token-controller"},
-			want:  watches{"serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want:  watches{"serviceaccounts": {""}, "secrets": {onlyTokens}, "configmaps": {onlyState}},
 		},
 		"OnlyTheRootCAPublisher": {
 			flags: []string{"--controllers=root-ca-cert-publisher"},
-			want:  watches{"namespaces": {""}, "configmaps": {onlyRootCAs}},
+			want:  watches{"namespaces": {""}, "configmaps": {onlyRootCAs, onlyState}},
 		},
 		"NoController": {
 			flags: []string{"--controllers=-*"},
@@ -67,6 +71,12 @@ func TestWhatIsWatched(t *testing.T) {
 				c.createAndAwaitOne(t)
 				m.awaitIdle(t)
 			}
+			// What the leader alone watches begins after it is ready.
+			if err := proxy.Await(limited(t), faultproxy.On("watch", ""), func(all []faultproxy.Request) bool {
+				return len(all) >= len(slices.Concat(slices.Collect(maps.Values(tc.want))...))
+			}); err != nil {
+				t.Error(err)
+			}
 			got := watches{}
 			for _, request := range proxy.Requests(faultproxy.On("watch", "")) {
 				got[request.Resource] = append(got[request.Resource], request.Query.Get("fieldSelector"))
@@ -77,7 +87,8 @@ func TestWhatIsWatched(t *testing.T) {
 					t.Errorf("a watch is not in protobuf but in %q", request.Accept)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			sorted := cmpopts.SortSlices(strings.Compare)
+			if diff := cmp.Diff(tc.want, got, sorted); diff != "" {
 				t.Errorf("%s\nwatches (-want +got):\n%s", tc.reason, diff)
 			}
 			for _, request := range proxy.Requests(faultproxy.On("list", "").Or(faultproxy.On("get", "secrets"))) {

@@ -61,7 +61,7 @@ func controllerRules(n Needs) []Rule {
 		{Part: RootCA, Verbs: onlyIf(itself, "create"), Resource: configMaps},
 		{Part: RootCA, Verbs: onlyIf(itself, "update"), Resource: configMaps, Name: "kube-root-ca.crt"},
 		{Part: RootCA, Verbs: onlyIf(!itself, "create"), Resource: configMaps, Namespace: system},
-		{Part: RootCA, Verbs: verbs("get", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-root-ca"},
+		{Part: RootCA, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-root-ca"},
 
 		{Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch"), Resource: accounts},
 		{Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets},

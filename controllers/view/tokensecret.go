@@ -60,6 +60,11 @@ type TokenSecret struct {
 	// Token is nil while data.token is empty.
 	Token *Token
 
+	// TokenWriter and CAWriter are the field managers that wrote data.token and
+	// data["ca.crt"] last, "" if managedFields do not say. Whoever may write the Secret
+	// can make them say anything.
+	TokenWriter, CAWriter string
+
 	// Finding is "" or says in a few words what the data contradicts: the token's
 	// claims or the namespace the Secret's own metadata.
 	Finding string
@@ -130,8 +135,16 @@ func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
 	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
 		observed.Finding = "data.namespace does not name the namespace of the Secret"
 	}
+	observed.observeWriters(secret.ManagedFields)
 	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
 	return observed
+}
+
+func (s *TokenSecret) observeWriters(entries []metav1.ManagedFieldsEntry) {
+	writers := DataWriters(entries)
+	// A few names in as many Secrets as there are: each is in memory once.
+	s.TokenWriter = unique.Make(writers[corev1.ServiceAccountTokenKey].Manager).Value()
+	s.CAWriter = unique.Make(writers[corev1.ServiceAccountRootCAKey].Manager).Value()
 }
 
 func (s *TokenSecret) observeToken(data string) {

@@ -16,7 +16,7 @@ const FieldManager = "sa-controller-manager"
 
 // tokenControllers are the field managers whose entries in a ServiceAccount's
 // secrets list are token references: ours and kube-controller-manager's.
-var tokenControllers = []string{FieldManager, "kube-controller-manager"}
+var tokenControllers = []string{FieldManager, UpstreamFieldManager}
 
 // trimNamespace keeps a Namespace's name and phase.
 func trimNamespace(obj any) (any, error) {

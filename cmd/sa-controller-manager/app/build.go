@@ -145,4 +145,5 @@ func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) 
 		Workers:     int(o.Tokens.ConcurrentSyncs),
 	})
 	m.controllers = append(m.controllers, controller{ServiceAccountTokenController, legacy.Run})
+	m.buildRivalDetector()
 }

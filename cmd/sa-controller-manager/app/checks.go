@@ -28,6 +28,9 @@ func (m *manager) readyChecks() []Check {
 	if m.ring != nil && m.files.keysDir != nil {
 		checks = append(checks, Check{Name: "key-directory", Probe: m.keysDirProbe})
 	}
+	if m.rival != nil {
+		checks = append(checks, Check{Name: secondController, Probe: m.rivalProbe})
+	}
 	if m.webhook != nil {
 		checks = append(checks,
 			Check{Name: "webhook-certificate", Probe: func() (string, error) { return "", m.webhook.source.Ready() }},

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/controllers/freshness"
 	"sa-controller-manager/controllers/keyactivation"
 	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/rival"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/view"
@@ -53,6 +54,7 @@ type manager struct {
 	rootCA       *rootca.Source
 	rootCAKeeper *rootca.Keeper             // nil if no root CA is published
 	activator    *keyactivation.Activator   // nil without a signing key
+	rival        *rival.Detector            // nil without a signing key
 	accounts     *serviceaccount.Controller // nil if it is not enabled
 	webhook      *webhook                   // nil if it is turned off
 	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled

@@ -4,11 +4,9 @@
 package doctor
 
 import (
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/view"
@@ -27,26 +25,11 @@ type tokenSecret struct {
 }
 
 func observe(secret *corev1.Secret) tokenSecret {
-	kept := tokenSecret{TokenSecret: view.ObserveTokenSecret(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey]))}
-	for _, entry := range secret.ManagedFields {
-		if entry.Time != nil && ownsToken(entry) && entry.Time.After(kept.filledAt) {
-			kept.filledBy, kept.filledAt = entry.Manager, entry.Time.Time
-		}
+	token := view.DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey]
+	return tokenSecret{
+		TokenSecret: view.ObserveTokenSecret(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey])),
+		filledBy: token.Manager, filledAt: token.At,
 	}
-	return kept
-}
-
-// ownsToken tells whether the entry's manager wrote data.token. Names of fields are all
-// that managedFields have.
-func ownsToken(entry metav1.ManagedFieldsEntry) bool {
-	var owned struct {
-		Data map[string]json.RawMessage `json:"f:data"`
-	}
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
-		return false
-	}
-	_, owns := owned.Data["f:"+corev1.ServiceAccountTokenKey]
-	return owns
 }
 
 func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }

@@ -75,6 +75,30 @@ func TestWhoMayRead(t *testing.T) {
 	})
 }
 
+// TestOutcomeOfHealthChecksIsMeasured covers a process that nobody probes.
+func TestOutcomeOfHealthChecksIsMeasured(t *testing.T) {
+	c := sharedControlPlane(t)
+	m := c.manage(t, "--token-secrets=manual")
+	text, err := m.Get(t.Context(), "/metrics/slis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, err := devcluster.ParseMetrics(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for endpoint, checks := range map[string][]string{
+		"healthz": {"leader-election"}, "livez": {"leader-election"},
+		"readyz": {"permissions", "caches", "watches", "signing-key", "second-controller", "leader-election"},
+	} {
+		for _, check := range checks {
+			if value := measured.Sum("kubernetes_healthcheck", devcluster.Labels{"name": check, "type": endpoint}); value != 1 {
+				t.Errorf("kubernetes_healthcheck of %s in /%s is %v, want 1", check, endpoint, value)
+			}
+		}
+	}
+}
+
 // TestRefusalsAreThoseOfKubeControllerManager compares the answers of the two, word
 // for word, beside the same kube-apiserver.
 func TestRefusalsAreThoseOfKubeControllerManager(t *testing.T) {

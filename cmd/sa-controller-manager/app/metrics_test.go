@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,7 +30,7 @@ func TestMetricsOfLibraries(t *testing.T) {
 	useLibraries(t)
 	handler := newHandler(NewOptions(), nil, []Check{{Name: "caches", Probe: func() (string, error) { return "", nil }}})
 	served := ""
-	for _, path := range []string{"/readyz", "/metrics", "/metrics/slis"} {
+	for _, path := range []string{"/metrics", "/metrics/slis"} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 		served += answer.Body.String()
@@ -41,6 +42,26 @@ func TestMetricsOfLibraries(t *testing.T) {
 	for _, name := range names {
 		if !strings.Contains(served, "\n# TYPE "+name+" ") {
 			t.Errorf("%s is in docs/operations.md and not served", name)
+		}
+	}
+}
+
+// Alerts rely on the outcome of health checks, whoever else asks for them.
+func TestSLIsNeedNoOtherProbe(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	var outcome error
+	handler := newHandler(NewOptions(), nil, []Check{{Name: "slis-alone", Probe: func() (string, error) { return "", outcome }}})
+	for _, tc := range []struct {
+		outcome error
+		want    string
+	}{{broken, "0"}, {nil, "1"}, {broken, "0"}} {
+		outcome = tc.outcome
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics/slis", nil))
+		line := `kubernetes_healthcheck{name="slis-alone",type="readyz"} ` + tc.want + "\n"
+		if !strings.Contains(answer.Body.String(), line) {
+			t.Errorf("with the outcome %v there is no line %q", tc.outcome, line)
 		}
 	}
 }

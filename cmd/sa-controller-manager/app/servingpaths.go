@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/server/statusz"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
 // newHandler is the one place where paths are laid out: those of KCM, but for
@@ -24,16 +23,17 @@ func newHandler(o *Options, live, ready []Check) http.Handler {
 	mux := http.NewServeMux()
 	// A failed /livez is a broken process, as in every Kubernetes component; a
 	// failed /readyz is one that cannot serve yet.
-	for _, h := range []*healthHandler{
+	health := []*healthHandler{
 		{endpoint: "healthz", failureStatus: http.StatusInternalServerError, checks: live},
 		{endpoint: "livez", failureStatus: http.StatusInternalServerError, checks: live},
 		{endpoint: "readyz", failureStatus: http.StatusServiceUnavailable, checks: ready},
-	} {
+	}
+	for _, h := range health {
 		mux.Handle("/"+h.endpoint, h)
 		mux.Handle("/"+h.endpoint+"/{check}", h)
 	}
 	mux.Handle("GET /metrics", legacyregistry.Handler())
-	slis.SLIMetricsWithReset{}.Install(mux)
+	installSLIs(mux, health)
 	mux.Handle("GET /configz", configz(o))
 	flagz.Install(mux, programName, flagz.NamedFlagSetsReader{FlagSets: o.Flags()})
 	statusz.Install(mux, programName, statusz.NewRegistry(effectiveVersion(buildInfo().GitVersion),

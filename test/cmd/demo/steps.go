@@ -15,7 +15,7 @@ const (
 
 // steps is the story in order. A step may rely on those before it.
 func steps() []step {
-	return slices.Concat(tokenSteps(), podSteps())
+	return slices.Concat(tokenSteps(), podSteps(), doctorSteps())
 }
 
 // tokenSteps are about accounts and their token Secrets.
@@ -101,6 +101,22 @@ func podSteps() []step {
 			title:  "The webhook can be taken out at any time",
 			expect: "a Pod that nobody has changed",
 			run:    webhookIsTakenOut,
+		},
+	}
+}
+
+// doctorSteps are about what a stranger is told at night.
+func doctorSteps() []step {
+	return []step{
+		{
+			title:  "Three faults are planted, and doctor names them",
+			expect: "a finding with a mend for each, and no other",
+			run:    doctorNamesFaults,
+		},
+		{
+			title:  "They are mended, and doctor finds nothing",
+			expect: "exit code 0 and no finding",
+			run:    doctorFindsNothing,
 		},
 	}
 }

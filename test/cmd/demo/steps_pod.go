@@ -131,6 +131,7 @@ func webhookIsTakenOut(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
+	s.untouched = pod.Name
 	s.notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
 	return nil
 }

@@ -44,6 +44,8 @@ type story struct {
 
 	account *corev1.ServiceAccount // the namespace's default account
 	secret  *corev1.Secret         // the token Secret made for it
+
+	untouched string // the Pod that was created while the webhook was taken out
 }
 
 func newStory(out *printer, cluster *devcluster.Cluster, binary devcluster.Binary) (*story, error) {

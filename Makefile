@@ -102,6 +102,11 @@ run: control-plane kubectl build ## Keep a control plane and the binary up until
 	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
 
+.PHONY: idle
+idle: control-plane build ## Measure for minutes what the binary costs while nothing happens, beside kube-controller-manager; flags in FLAGS.
+	@go -C test build -buildvcs=false -o ../bin/idle ./cmd/idle
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/idle $(FLAGS)
+
 ##@ Test
 
 .PHONY: test

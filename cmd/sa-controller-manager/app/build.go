@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -31,6 +32,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	m := &manager{options: o, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)}
 	m.freshness = freshness.New(clock.RealClock{}, freshness.Limit)
 	config.Wrap(m.freshness.Wrap)
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} })
 	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
 		return nil, err
 	}

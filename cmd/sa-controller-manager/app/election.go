@@ -84,7 +84,7 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 				defer watchdog.SetLeaderElection(nil) // who waits cannot be late
 				defer context.AfterFunc(ctx, func() { stop(nil) })()
 				defer lock.fence(func() { lost.Store(true); stop(loop.ErrAtOnce) })()
-				worked <- work(working)
+				worked <- work(fenced(working, lock.overdue))
 				giveUp()
 			},
 			OnStoppedLeading: func() {},

@@ -82,4 +82,13 @@ func (l *fencedLock) isExpired() bool {
 	return l.expired
 }
 
+// overdue tells whether the deadline has passed, whether or not expire was called yet. The
+// time of day counts too: the other clock stands still while a machine is suspended.
+func (l *fencedLock) overdue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	return now.Sub(l.renewed) >= l.deadline || now.Round(0).Sub(l.renewed.Round(0)) >= l.deadline
+}
+
 func (l *fencedLock) left() time.Duration { return time.Until(l.renewed.Add(l.deadline)) }

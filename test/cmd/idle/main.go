@@ -83,9 +83,11 @@ func start(ctx context.Context, cluster *devcluster.Cluster, binary devcluster.B
 	if err != nil {
 		return nil, err
 	}
-	kcm, err := cluster.StartKubeControllerManager("--leader-elect=true", "--controllers="+
-		"serviceaccount-controller,serviceaccount-token-controller,"+
-		"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")
+	kcm, err := cluster.StartKubeControllerManager("--leader-elect=true",
+		"--authentication-kubeconfig="+cluster.Kubeconfig(), "--authorization-kubeconfig="+cluster.Kubeconfig(),
+		"--client-ca-file="+cluster.ClientCAFile(), "--controllers="+
+			"serviceaccount-controller,serviceaccount-token-controller,"+
+			"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")
 	if err != nil {
 		return nil, err
 	}

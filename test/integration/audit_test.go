@@ -1,0 +1,132 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// auditPolicy has kube-apiserver note who asks for what, and no body.
+const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}`
+
+// audited is a line of the audit log.
+type audited struct {
+	Verb, UserAgent string
+	User            struct{ Username string }
+	ObjectRef       struct{ Resource, Subresource, Namespace, Name string }
+}
+
+// what names the kind of request. Of ConfigMaps the name matters, and of accounts the
+// namespace.
+func (a audited) what() string {
+	object := a.ObjectRef
+	switch object.Resource {
+	case "configmaps":
+		return a.Verb + " configmaps " + object.Name
+	case "serviceaccounts":
+		if object.Namespace == metav1.NamespaceSystem && object.Name != "default" {
+			return strings.TrimSuffix(a.Verb+" serviceaccounts/"+object.Subresource, "/") + " in kube-system"
+		}
+	}
+	return strings.TrimSuffix(a.Verb+" "+object.Resource+"/"+object.Subresource, "/")
+}
+
+// writers are the users of all writes of managers in an audit log.
+func writers(t *testing.T, file string) map[string][]string {
+	t.Helper()
+	log, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]map[string]bool{}
+	for line := range strings.Lines(string(log)) {
+		var a audited
+		if json.Unmarshal([]byte(line), &a) != nil || !strings.HasPrefix(a.UserAgent, "sa-controller-manager/") {
+			continue // the last line may be half written
+		}
+		if slices.Contains([]string{"get", "list", "watch"}, a.Verb) {
+			continue
+		}
+		if found[a.what()] == nil {
+			found[a.what()] = map[string]bool{}
+		}
+		found[a.what()][a.User.Username] = true
+	}
+	users := map[string][]string{}
+	for what, names := range found {
+		users[what] = slices.Sorted(maps.Keys(names))
+	}
+	return users
+}
+
+// TestAuditLogNamesTheController has every write in kube-apiserver's audit log bear the
+// name of the controller's own account, and those of the process its own.
+func TestAuditLogNamesTheController(t *testing.T) {
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := ownControlPlane(t, devcluster.Options{APIServerFlags: map[string][]string{"audit-policy-file": {policy}, "audit-log-path": {log}}})
+	const process = "the-process"
+	kubeconfig, _, err := c.Identity(process, "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.manage(t, "--kubeconfig="+kubeconfig, "--use-service-account-credentials", "--token-secrets=auto", "--leader-elect=true")
+	namespace := c.namespace(t)
+	c.awaitOwn(t, namespace, "default")
+	c.createSecret(t, tokenSecret(namespace, "mine", "default"))
+	c.awaitFilled(t, namespace, "mine")
+	c.awaitRootCA(t, namespace, c.certificateAuthority(t))
+	if _, err := c.client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), rootCAName, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitRootCA(t, namespace, c.certificateAuthority(t))
+
+	const accounts = "system:serviceaccount:kube-system:"
+	want := map[string][]string{
+		"create serviceaccounts":                          {accounts + "service-account-controller"},
+		"create configmaps kube-root-ca.crt":              {accounts + "root-ca-cert-publisher"},
+		"update configmaps kube-root-ca.crt":              {accounts + "root-ca-cert-publisher"},
+		"create secrets":                                  {process},
+		"patch secrets":                                   {process},
+		"patch serviceaccounts":                           {process},
+		"create configmaps sa-controller-manager-root-ca": {process},
+		"create serviceaccounts in kube-system":           {process},
+		"create serviceaccounts/token in kube-system":     {process},
+		"create leases":                                   {process},
+		"update leases":                                   {process},
+		"create selfsubjectaccessreviews":                 {process},
+		"patch serviceaccounts in kube-system":            {process}, // they get token Secrets, too
+		"create selfsubjectreviews":                       {process},
+		"create tokenreviews":                             {process},
+	}
+	poll(t, "await the end of the audit log", func() error {
+		got := writers(t, log)
+		for optional := range got {
+			// By whom is asked who may read metrics, and what is said in Events.
+			if strings.HasSuffix(optional, "subjectaccessreviews") && want[optional] == nil || strings.HasSuffix(optional, "events") {
+				delete(got, optional)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("users of writes (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}

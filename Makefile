@@ -137,6 +137,10 @@ test-alerts: ## Test the alert rules with Prometheus' own engine; not in continu
 test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=2 -timeout=15m ./...
 
+.PHONY: test-slow
+test-slow: control-plane build ## Run the integration tests that have to wait for minutes.
+	SACM_SLOW_TESTS=1 SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=15m -run=TestStaleWatch ./integration
+
 ##@ Measure
 
 .PHONY: bench

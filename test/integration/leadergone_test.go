@@ -1,0 +1,137 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// changesObjects selects the requests that change objects, without those of the election and the
+// reviews that ask something.
+func changesObjects(r faultproxy.Request) bool {
+	switch r.Resource {
+	case "leases", "events", "tokenreviews", "selfsubjectaccessreviews", "subjectaccessreviews":
+		return false
+	}
+	return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch"
+}
+
+// fillMany has someone create token Secrets of an account, and returns once a tenth is
+// filled: then whoever fills them is in the middle of it. What it returns waits until
+// all are created.
+func (c *controlPlane) fillMany(t *testing.T, namespace, account string, total int) (created func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range total {
+			c.createStubbornly(t, tokenSecret(namespace, fmt.Sprintf("mine-%d", i), account))
+		}
+	}()
+	c.awaitSecrets(t, namespace, atLeastFilled(total/10))
+	return func() { <-done }
+}
+
+// shortLease has another one lead after three seconds.
+func shortLease(name string) []string {
+	return []string{
+		"--token-secrets=manual", "--leader-elect=true", "--leader-elect-resource-name=" + name,
+		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
+		"--concurrent-serviceaccount-token-syncs=2", // so that there is a middle
+	}
+}
+
+// TestKilledLeaderIsReplaced ends the leader in the middle of its work, as a power cut
+// would. The next one has to wait for the lease to run out, and does the rest.
+func TestKilledLeaderIsReplaced(t *testing.T) {
+	c := sharedControlPlane(t)
+	flags := shortLease("killed")
+	first := c.manage(t, flags...)
+	if err := first.AwaitLog(limited(t), leads); err != nil {
+		t.Fatal(err)
+	}
+	second := c.manage(t, flags...)
+	namespace := c.namespace(t)
+	account := c.createAccount(t, namespace, "someone")
+	const total = 300
+	created := c.fillMany(t, namespace, account.Name, total)
+	first.kill(t)
+	killed := time.Now()
+	created()
+	filled, _ := await.Secrets(t.Context(), c.client, namespace, atLeastFilled(0))
+	if done := countFilled(filled); done >= total {
+		t.Error("all were filled before the end: nothing is proved")
+	}
+	if err := second.AwaitLog(limited(t), leads); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(killed); took < time.Second {
+		t.Errorf("the second one leads after %v, while the lease was good for longer", took)
+	}
+	secrets := c.awaitSecrets(t, namespace, atLeastFilled(total))
+	c.accepted(t, c.awaitFilled(t, namespace, "mine-299"), account)
+	for _, secret := range secrets {
+		if keys := len(secret.Data); keys != 3 {
+			t.Errorf("secret %q has %d keys, want 3", secret.Name, keys)
+		}
+	}
+}
+
+func countFilled(secrets []*corev1.Secret) int {
+	filled := 0
+	for _, secret := range secrets {
+		if hasToken(secret) == nil {
+			filled++
+		}
+	}
+	return filled
+}
+
+// TestPausedLeaderWritesNothing has the leader stand still in the middle of its work, as
+// on a machine that is suspended, until another one leads. When it goes on it must not
+// finish what it had begun: no write begins after the renew deadline.
+func TestPausedLeaderWritesNothing(t *testing.T) {
+	c := sharedControlPlane(t)
+	flags := shortLease("paused")
+	proxy := c.proxy(t)
+	first := c.manageThrough(t, proxy, flags...)
+	if err := first.AwaitLog(limited(t), leads); err != nil {
+		t.Fatal(err)
+	}
+	second := c.manage(t, flags...)
+	namespace := c.namespace(t)
+	account := c.createAccount(t, namespace, "someone")
+	const total = 300
+	created := c.fillMany(t, namespace, account.Name, total)
+	if err := first.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Resume() })
+	created()
+	if err := second.AwaitLog(limited(t), leads); err != nil {
+		t.Fatal(err)
+	}
+	before := len(proxy.Requests(changesObjects))
+	if err := first.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.AwaitLog(limited(t), "Controllers have stopped, waiting to lead again"); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitSecrets(t, namespace, atLeastFilled(total))
+	c.accepted(t, c.awaitFilled(t, namespace, "mine-299"), account)
+	if before == 0 {
+		t.Error("the first one has written nothing before: nothing is proved")
+	}
+	for _, late := range proxy.Requests(changesObjects)[before:] {
+		t.Errorf("after the renew deadline: %v", late)
+	}
+}

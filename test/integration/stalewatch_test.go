@@ -1,0 +1,97 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// stalled passes watches on until the channel is closed. Then nothing comes any more,
+// and nothing ends: the connection is well, and its pings are answered.
+func stalled(from <-chan struct{}) faultproxy.Fault {
+	return func(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
+		response, err := forward.RoundTrip(request)
+		if err == nil {
+			response.Body = &stallingBody{ReadCloser: response.Body, ctx: request.Context(), from: from}
+		}
+		return response, err
+	}
+}
+
+type stallingBody struct {
+	io.ReadCloser
+
+	ctx  context.Context
+	from <-chan struct{}
+}
+
+func (b *stallingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	select {
+	case <-b.from:
+		<-b.ctx.Done()
+		return 0, b.ctx.Err()
+	default:
+		return n, err
+	}
+}
+
+// TestStaleWatchFailsReadiness takes four minutes, because a watch may be silent for
+// three: run it with SACM_SLOW_TESTS=1. What decides is tested in controllers/freshness.
+func TestStaleWatchFailsReadiness(t *testing.T) {
+	if os.Getenv("SACM_SLOW_TESTS") == "" {
+		t.Skip("it takes four minutes; make test-slow runs it")
+	}
+	c := ownControlPlane(t, devcluster.Options{})
+	proxy, stall := c.proxy(t), make(chan struct{})
+	proxy.Use(&faultproxy.Rule{Match: faultproxy.On("watch", ""), Fault: stalled(stall)})
+	m := c.manageThrough(t, proxy, "--token-secrets=manual")
+	namespace := c.namespace(t)
+	c.createAccount(t, namespace, "someone")
+
+	// A watch is known to get bookmarks once something has come after its first minute.
+	time.Sleep(55 * time.Second)
+	c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
+	c.awaitFilled(t, namespace, "mine")
+	m.awaitIdle(t)
+	close(stall)
+	began := time.Now()
+	status := func() answer { return ask(t, m.URL(), "/readyz?verbose", &rest.Config{}) }
+	var last answer
+	for time.Since(began) < 4*time.Minute && last.status != http.StatusServiceUnavailable {
+		time.Sleep(time.Second)
+		last = status()
+	}
+	if want := "[-]watches failed: nothing heard of "; last.status != http.StatusServiceUnavailable || !strings.Contains(last.body, want) {
+		t.Fatalf("after %v /readyz answers %d, want 503 with %q: %s", time.Since(began), last.status, want, last.body)
+	}
+	if took := time.Since(began); took < 170*time.Second {
+		t.Errorf("not ready after %v already, want three minutes", took)
+	}
+	if got := ask(t, m.URL(), "/livez", &rest.Config{}); got.status != http.StatusOK {
+		t.Errorf("/livez answers %d, want 200: a restart would not mend the network", got.status)
+	}
+
+	// Once watches pass again, a new one is as good as any.
+	proxy.Use()
+	proxy.CutWatches(faultproxy.Any)
+	poll(t, "await that it is ready again", func() error {
+		if now := status(); now.status != http.StatusOK {
+			return fmt.Errorf("%d: %s", now.status, now.body)
+		}
+		return nil
+	})
+}

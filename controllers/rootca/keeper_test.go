@@ -312,7 +312,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 				defer p.stop()
 				synctest.Wait()
 				p.offer("B")
-				synctest.Wait()
+				time.Sleep(lookAfterChange) // the look that our own write causes is over
 				tc.do(c)
 				time.Sleep(lookAfterChange)
 				check(t, "published", "BA", p.published())

@@ -4,12 +4,12 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +25,7 @@ func stalled(from <-chan struct{}) faultproxy.Fault {
 	return func(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
 		response, err := forward.RoundTrip(request)
 		if err == nil {
-			response.Body = &stallingBody{ReadCloser: response.Body, ctx: request.Context(), from: from}
+			response.Body = &stallingBody{ReadCloser: response.Body, from: from, closed: make(chan struct{})}
 		}
 		return response, err
 	}
@@ -34,16 +34,22 @@ func stalled(from <-chan struct{}) faultproxy.Fault {
 type stallingBody struct {
 	io.ReadCloser
 
-	ctx  context.Context
-	from <-chan struct{}
+	from   <-chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (b *stallingBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.ReadCloser.Close()
 }
 
 func (b *stallingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	select {
 	case <-b.from:
-		<-b.ctx.Done()
-		return 0, b.ctx.Err()
+		<-b.closed
+		return 0, io.ErrUnexpectedEOF
 	default:
 		return n, err
 	}

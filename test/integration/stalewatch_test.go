@@ -69,7 +69,10 @@ func TestStaleWatchFailsReadiness(t *testing.T) {
 	c.createAccount(t, namespace, "someone")
 
 	// A watch is known to get bookmarks once something has come after its first minute.
-	time.Sleep(55 * time.Second)
+	select {
+	case <-time.After(55 * time.Second):
+	case <-t.Context().Done():
+	}
 	c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
 	c.awaitFilled(t, namespace, "mine")
 	m.awaitIdle(t)
@@ -77,8 +80,10 @@ func TestStaleWatchFailsReadiness(t *testing.T) {
 	began := time.Now()
 	status := func() answer { return ask(t, m.URL(), "/readyz?verbose", &rest.Config{}) }
 	var last answer
-	for time.Since(began) < 4*time.Minute && last.status != http.StatusServiceUnavailable {
-		time.Sleep(time.Second)
+	looks := time.NewTicker(time.Second)
+	defer looks.Stop()
+	for last.status != http.StatusServiceUnavailable && time.Since(began) < 4*time.Minute {
+		<-looks.C
 		last = status()
 	}
 	if want := "[-]watches failed: nothing heard of "; last.status != http.StatusServiceUnavailable || !strings.Contains(last.body, want) {

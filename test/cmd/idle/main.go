@@ -25,6 +25,11 @@ import (
 const settling = 150 * time.Second
 
 func main() {
+	os.Exit(run())
+}
+
+// run is a function of its own so that what it defers happens before the exit.
+func run() int {
 	objects := flag.Int("objects", 500, "namespaces, each with an account and a filled token Secret")
 	window := flag.Duration("for", 5*time.Minute, "how long to measure")
 	flag.Parse()
@@ -32,8 +37,9 @@ func main() {
 	defer stop()
 	if err := measure(ctx, *objects, *window); err != nil {
 		fmt.Fprintln(os.Stderr, "idle:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func measure(ctx context.Context, objects int, window time.Duration) (err error) {

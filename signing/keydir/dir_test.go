@@ -158,8 +158,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 		}
 		return rotation.Publish(s, rotation.Key{ID: rsaID}, epoch, policy) // refused
 	})
-	var refusal *rotation.Refusal
-	if !errors.As(err, &refusal) {
+	if _, refused := errors.AsType[*rotation.Refusal](err); !refused {
 		t.Fatalf("the first writer was told %v", err)
 	}
 	publish(t, d, testkeys.P256()) // the lock is free again

@@ -55,7 +55,7 @@ func (f *followed) expect(t *testing.T, want string) {
 // restored waits until the directory holds again what is in use, which is told to nobody.
 func (f *followed) restored(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); f.Refused() != nil; time.Sleep(5 * time.Millisecond) { //nolint:forbidigo // nothing tells
+	for deadline := time.Now().Add(15 * time.Second); f.Refused() != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still refused: %v", f.Refused())
 		}

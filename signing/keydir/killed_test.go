@@ -227,8 +227,7 @@ func TestStepsTakeNoTime(t *testing.T) {
 	publish(t, d, testkeys.P256())
 	before := read(t, d).State
 	_, err := d.Publish(before.Generation, pair(t, testkeys.P521()), epoch.Add(time.Minute), policy)
-	var refusal *rotation.Refusal
-	if !errors.As(err, &refusal) {
+	if _, refused := errors.AsType[*rotation.Refusal](err); !refused {
 		t.Fatalf("a second key was published: %v", err)
 	}
 	if diff := cmp.Diff(before, read(t, d).State); diff != "" {

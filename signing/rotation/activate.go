@@ -28,8 +28,8 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 	}
 	now = stamp(now)
 	next := state.next()
-	next.activate(state.Rotation.To, now)
-	next.retire(state.Rotation.From, now, policy)
+	activate(next, state.Rotation.To, now)
+	retire(next, state.Rotation.From, now, policy)
 	next.Rotation.Phase, next.Rotation.ActivatedAt = Activated, now
 	return next, next.Validate()
 }
@@ -46,18 +46,19 @@ func Complete(state State, now time.Time, policy Policy) (State, error) {
 	}
 	now = stamp(now)
 	next := state.next()
-	next.retire(state.Rotation.From, now, policy)
+	retire(next, state.Rotation.From, now, policy)
 	next.Rotation.Phase, next.Rotation.EndedAt = Completed, now
 	return next, next.Validate()
 }
 
-func (s *State) activate(id string, now time.Time) {
+// activate changes a state that is not out yet; so does retire.
+func activate(s State, id string, now time.Time) {
 	key := &s.Keys[s.index(id)]
 	key.Role, key.ActivatedAt = Active, now
 	key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}
 }
 
-func (s *State) retire(id string, now time.Time, policy Policy) {
+func retire(s State, id string, now time.Time, policy Policy) {
 	key := &s.Keys[s.index(id)]
 	key.Role, key.RetiredAt = Retired, now
 	key.HoldUntil = stamp(now.Add(policy.HoldDown))

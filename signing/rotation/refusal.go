@@ -9,7 +9,7 @@ import (
 )
 
 // Refusal is a transition that was not made. The state is as it was.
-type Refusal struct {
+type Refusal struct { //nolint:errname // it is an answer to a person rather than a failure
 	// Reason is why.
 	Reason string
 	// Remedy is what to do instead.

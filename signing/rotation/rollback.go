@@ -40,8 +40,8 @@ func takeBack(state State, now time.Time, policy Policy) (State, error) {
 		return State{}, refuse(fmt.Sprintf("key %s, which signed before, has been pruned", state.Rotation.From), "start a rotation to a new key")
 	}
 	next := state.next()
-	next.activate(former.ID, now)
-	next.retire(state.Rotation.To, now, policy)
+	activate(next, former.ID, now)
+	retire(next, state.Rotation.To, now, policy)
 	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
 	return next, next.Validate()
 }

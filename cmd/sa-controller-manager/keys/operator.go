@@ -86,8 +86,7 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 		}
 		if err == nil {
 			_, err = o.Dir.Update(snapshot.State.Generation, func(rotation.State) (rotation.State, error) { return next, nil })
-			var stale *keydir.StaleError
-			if !errors.As(err, &stale) {
+			if _, stale := errors.AsType[*keydir.StaleError](err); !stale {
 				return err
 			}
 			continue // somebody was faster; see what they did
@@ -98,13 +97,13 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 	}
 }
 
-// notAccepted is a key of which kube-apiserver has not said that it takes it.
-type notAccepted struct {
+// notAcceptedError is a key of which kube-apiserver has not said that it takes it.
+type notAcceptedError struct {
 	id  string
 	err error
 }
 
-func (e *notAccepted) Error() string {
+func (e *notAcceptedError) Error() string {
 	if !keyactivation.IsRefusal(e.err) {
 		return fmt.Sprintf("it is not known whether key %s is accepted: %v", e.id, e.err)
 	}
@@ -112,7 +111,7 @@ func (e *notAccepted) Error() string {
 		"('keys list -o pem' prints it) and restart it, or wait if an external signer publishes it", e.id, e.err)
 }
 
-func (e *notAccepted) Unwrap() error { return e.err }
+func (e *notAcceptedError) Unwrap() error { return e.err }
 
 func (o *Operator) prove(ctx context.Context, snapshot *keydir.Snapshot, options ActivateOptions) error {
 	if options.SkipProof {
@@ -122,7 +121,7 @@ func (o *Operator) prove(ctx context.Context, snapshot *keydir.Snapshot, options
 		return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
 	}
 	if err := o.Cluster.Prove(ctx, snapshot.Next); err != nil {
-		return &notAccepted{id: snapshot.Next.ID(), err: err}
+		return &notAcceptedError{id: snapshot.Next.ID(), err: err}
 	}
 	return nil
 }
@@ -149,8 +148,10 @@ const lookAgain = 5 * time.Second
 // await lets some time pass if that may help, and tells whether to try again.
 func (o *Operator) await(ctx context.Context, reason error) bool {
 	var refusal *rotation.Refusal
-	var refused *notAccepted
-	left, pause, what := time.Duration(0), lookAgain, ""
+	var refused *notAcceptedError
+	var left time.Duration
+	var what string
+	pause := lookAgain
 	switch {
 	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
 		left = refusal.Until.Sub(o.Clock.Now())

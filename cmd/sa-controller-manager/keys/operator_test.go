@@ -375,8 +375,7 @@ func TestReadOnly(t *testing.T) {
 		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),
 		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(),
 	} {
-		var readOnly *keydir.ReadOnlyError
-		if !errors.As(err, &readOnly) {
+		if _, ok := errors.AsType[*keydir.ReadOnlyError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

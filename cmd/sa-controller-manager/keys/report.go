@@ -101,7 +101,7 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 		err := o.Cluster.Prove(ctx, private)
 		key.Accepted = acceptedWord(err)
 		if err != nil {
-			report.Findings = append(report.Findings, (&notAccepted{id: key.ID, err: err}).Error())
+			report.Findings = append(report.Findings, (&notAcceptedError{id: key.ID, err: err}).Error())
 		}
 	}
 	return nil

@@ -47,8 +47,8 @@ func FuzzDecode(f *testing.F) {
 		if twice, err := rotation.Encode(again); err != nil || !bytes.Equal(once, twice) {
 			t.Fatalf("reads otherwise than it was written (%v):\n%s\n%s", err, once, twice)
 		}
-		for _, m := range moves(world{state: state, now: epoch, made: 1000}) {
-			after, err := m.do(world{state: state, now: epoch.Add(time.Hour), made: 1000})
+		for _, m := range moves(world{state: state, policy: policy, now: epoch, made: 1000}) {
+			after, err := m.do(world{state: state, policy: policy, now: epoch.Add(time.Hour), made: 1000})
 			var refusal *rotation.Refusal
 			if err != nil && !errors.As(err, &refusal) {
 				t.Fatalf("%s: %v", m.name, err)

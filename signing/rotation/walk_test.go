@@ -22,10 +22,11 @@ const maxKeys = 4
 
 // world is a state at a time, and how the walk came there.
 type world struct {
-	state rotation.State
-	now   time.Time
-	made  int // keys so far, so that none comes twice
-	path  string
+	state  rotation.State
+	policy rotation.Policy
+	now    time.Time
+	made   int // keys so far, so that none comes twice
+	path   string
 }
 
 // move is one thing that can be done to a world.
@@ -43,7 +44,7 @@ func (w world) shape() string {
 	var b strings.Builder
 	for _, key := range w.state.Keys {
 		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.VerifyOnly, key.ActivatedAt.IsZero(),
-			w.now.Before(key.HoldUntil), w.now.Before(policy.PrunableAt(key)) && key.Role == rotation.Retired)
+			w.now.Before(key.HoldUntil), w.now.Before(w.policy.PrunableAt(key)) && key.Role == rotation.Retired)
 	}
 	if r := w.state.Rotation; r != nil {
 		index := func(id string) int {
@@ -56,17 +57,17 @@ func (w world) shape() string {
 
 func moves(w world) []move {
 	all := []move{
-		{name: "activate", do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, policy, false) }},
-		{name: "activate by force", force: true, do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, policy, true) }},
-		{name: "complete", do: func(w world) (rotation.State, error) { return rotation.Complete(w.state, w.now, policy) }},
-		{name: "roll back", do: func(w world) (rotation.State, error) { return rotation.Rollback(w.state, w.now, policy) }},
+		{name: "activate", do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, w.policy, false) }},
+		{name: "activate by force", force: true, do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, w.policy, true) }},
+		{name: "complete", do: func(w world) (rotation.State, error) { return rotation.Complete(w.state, w.now, w.policy) }},
+		{name: "roll back", do: func(w world) (rotation.State, error) { return rotation.Rollback(w.state, w.now, w.policy) }},
 		{name: "publish a known key", do: func(w world) (rotation.State, error) {
-			return rotation.Publish(w.state, w.state.Keys[0], w.now, policy)
+			return rotation.Publish(w.state, w.state.Keys[0], w.now, w.policy)
 		}},
 	}
 	if len(w.state.Keys) < maxKeys {
 		all = append(all, move{name: "publish", do: func(w world) (rotation.State, error) {
-			return rotation.Publish(w.state, newKey(w.made), w.now, policy)
+			return rotation.Publish(w.state, newKey(w.made), w.now, w.policy)
 		}})
 	}
 	for _, id := range append(ids(w.state), "nobody") {
@@ -75,7 +76,7 @@ func moves(w world) []move {
 				all = append(all, move{
 					name: fmt.Sprintf("prune %s %+v %t", id, usage, force), prune: id, usage: usage, force: force,
 					do: func(w world) (rotation.State, error) {
-						return rotation.Prune(w.state, id, usage, w.now, policy, force)
+						return rotation.Prune(w.state, id, usage, w.now, w.policy, force)
 					},
 				})
 			}
@@ -88,13 +89,22 @@ func moves(w world) []move {
 // transition in each, and holds the outcome against the rules of the package comment.
 func TestEveryReachableState(t *testing.T) {
 	t.Parallel()
+	impatient := policy
+	impatient.TokenLifetime = time.Minute // the hold-down outlives the tokens
+	for name, policy := range map[string]rotation.Policy{"long tokens": policy, "short tokens": impatient} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); walk(t, policy) })
+	}
+}
+
+func walk(t *testing.T, policy rotation.Policy) {
+	t.Helper()
 	imported := newKey(1)
 	imported.VerifyOnly = true
 	first, err := rotation.New(newKey(0), []rotation.Key{imported}, epoch, policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue := []world{{state: first, now: epoch, made: 2}}
+	queue := []world{{state: first, policy: policy, now: epoch, made: 2}}
 	seen := map[string]bool{queue[0].shape(): true}
 	phases := map[rotation.Phase]int{}
 	visit := func(w world) {
@@ -122,10 +132,10 @@ func TestEveryReachableState(t *testing.T) {
 				continue
 			}
 			checkStep(t, w, m, after)
-			visit(world{state: after, now: w.now, made: w.made + 1, path: w.path + ", " + m.name})
+			visit(world{state: after, policy: policy, now: w.now, made: w.made + 1, path: w.path + ", " + m.name})
 		}
-		for _, wait := range []time.Duration{policy.CacheAge, policy.HoldDown, policy.TokenLifetime} {
-			visit(world{state: w.state, now: w.now.Add(wait), made: w.made, path: w.path + ", " + wait.String()})
+		for _, wait := range []time.Duration{w.policy.CacheAge, w.policy.HoldDown, w.policy.TokenLifetime} {
+			visit(world{state: w.state, policy: policy, now: w.now.Add(wait), made: w.made, path: w.path + ", " + wait.String()})
 		}
 		if t.Failed() {
 			t.FailNow()
@@ -161,11 +171,11 @@ func checkStep(t *testing.T, w world, m move, after rotation.State) {
 			bad("the active key is gone")
 		case !stays && !slices.Contains(after.Leftovers, key.File):
 			bad("the file of key %s is forgotten", key.ID)
-		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != rotation.Usage{}):
+		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != rotation.Usage{}):
 			bad("key %s was pruned while it was needed", key.ID)
 		case stays && key.Role == rotation.Active && now.Role == rotation.Next:
 			bad("a key that signed is next again")
-		case stays && key.Role == rotation.Next && now.Role == rotation.Active && !m.force && w.now.Sub(key.PublishedAt) < policy.CacheAge:
+		case stays && key.Role == rotation.Next && now.Role == rotation.Active && !m.force && w.now.Sub(key.PublishedAt) < w.policy.CacheAge:
 			bad("a key signs that was published %s ago", w.now.Sub(key.PublishedAt))
 		case stays && key.Role == rotation.Active && now.Role == rotation.Retired && now.RetiredAt.Before(w.now):
 			bad("a key counts as retired before it was")
@@ -216,7 +226,7 @@ func mayEnd(t *testing.T, w world) {
 	if !w.state.InProgress() {
 		return
 	}
-	back, err := rotation.Rollback(w.state, w.now, policy)
+	back, err := rotation.Rollback(w.state, w.now, w.policy)
 	if err != nil {
 		t.Errorf("%s: cannot be rolled back: %v", w.path, err)
 		return

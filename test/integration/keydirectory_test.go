@@ -148,6 +148,31 @@ func (d keyDirectory) publicKeys(t *testing.T) string {
 	return path
 }
 
+// killWaiting runs "keys" with words that publish a key and wait, and kills it while it waits.
+func (d keyDirectory) killWaiting(t *testing.T, words ...string) {
+	t.Helper()
+	binary, err := shared.binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(limited(t), binary.Path, append(append([]string{"keys"}, words...), d.flag())...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "await a published key", func() error {
+		if state := read(t, filepath.Join(d.path, "ring.json")); !bytes.Contains(state, []byte(`"phase": "published"`)) {
+			return fmt.Errorf("the state is:\n%s", state)
+		}
+		return nil
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the command did not wait")
+	}
+}
+
 // TestRotateWithAKeyDirectory is a whole rotation from RSA to ECDSA, back, and again, with a kube-apiserver that must be
 // restarted once for each new key, and a manager that is never restarted.
 func TestRotateWithAKeyDirectory(t *testing.T) {
@@ -183,7 +208,7 @@ func TestRotateWithAKeyDirectory(t *testing.T) {
 	if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	d.must(t, "rotate", "activate")
+	d.must(t, "rotate", "activate", "--apiserver="+c.Config().Host)
 	m.awaitSigner(t, ecdsa)
 	m.awaitReadyDetail(t, ecdsa+" signs", "a rotation to key "+ecdsa+" is activated")
 	c.awaitEvent(t, aboutProcess("SigningKeyActivated"), ecdsa)
@@ -273,7 +298,11 @@ func TestKeyDirectoryIsReloaded(t *testing.T) {
 	first := c.signed(t, account, rsa)
 	m.awaitProbe(t, "accepted")
 
-	d.must(t, "rotate", "start", "--from-private-key-file="+shared.ecdsaKeyFile())
+	start := []string{"rotate", "start", "--from-private-key-file=" + shared.ecdsaKeyFile()}
+	d.killWaiting(t, append(start, "--wait")...)
+	if next := d.must(t, start...).role(t, "next"); next != ecdsa {
+		t.Errorf("key %s is next after a command was killed and run again, want %s", next, ecdsa)
+	}
 	d.refuses(t, "copies of the key set may be older than that: wait until", "rotate", "activate")
 	m.awaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": ecdsa, "state": "next"}, 1)
 	c.accepted(t, c.signed(t, account, rsa), account)

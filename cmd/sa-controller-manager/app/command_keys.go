@@ -45,6 +45,7 @@ type keysOptions struct {
 	connection ConnectionOptions
 	dir        string
 	issuer     string
+	apiServers []string
 	account    string
 	output     string
 	policy     rotation.Policy
@@ -70,6 +71,8 @@ func newKeysOptions(cmd *cobra.Command, client clientFunc) *keysOptions {
 	addConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringVar(&o.dir, keysDirFlag, o.dir, "Key `directory`, the manager's own.")
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
+	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
+		"`URL` of one more kube-apiserver that must accept a key, as in --master. Give it for each of several behind one address: each has read key files of its own.")
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token. A year unless kube-apiserver runs with --service-account-extend-token-expiration=false; then what its --service-account-max-token-expiration allows.")
@@ -98,6 +101,9 @@ func (o *keysOptions) validate(outputs ...string) []error {
 	if namespace, name, ok := strings.Cut(o.account, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		p.add("account", o.account, "must be a namespace and a name, such as kube-system/default")
 	}
+	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
+		p.add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
+	}
 	p.notNegative("cache-age", o.policy.CacheAge)
 	p.notNegative("hold-down", o.policy.HoldDown)
 	p.notNegative("longest-token-lifetime", o.policy.TokenLifetime)
@@ -115,16 +121,7 @@ func (p *problems) notNegative(flag string, d time.Duration) {
 func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}}
 	if terminalWidth(stderr) > 0 {
-		last := ""
-		operator.Progress = func(what string, left time.Duration) {
-			if what != last {
-				last = what
-				fmt.Fprintf(stderr, "Waiting: %s\n", what)
-			}
-			if left > 0 {
-				fmt.Fprintf(stderr, "\r\x1b[K%s left", left.Round(time.Second))
-			}
-		}
+		operator.Progress = waitingOn(stderr)
 	}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
@@ -135,7 +132,33 @@ func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	operator.Cluster = &keys.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
+	for _, url := range o.apiServers {
+		connection := o.connection
+		connection.Master = url
+		other, err := o.client(&connection)
+		if err != nil {
+			return nil, fmt.Errorf("--apiserver %q: %w", url, err)
+		}
+		operator.Cluster.Others = append(operator.Cluster.Others, keys.APIServer{URL: url, Client: other})
+	}
 	return operator, nil
+}
+
+// waitingOn says on a terminal what is waited for, once, and writes how long on one line again and again.
+func waitingOn(terminal io.Writer) func(what string, left time.Duration) {
+	last, open := "", false
+	return func(what string, left time.Duration) {
+		if open {
+			fmt.Fprint(terminal, "\r\x1b[K")
+		}
+		if what != last {
+			last = what
+			fmt.Fprintf(terminal, "Waiting: %s\n", what)
+		}
+		if open = left > 0; open {
+			fmt.Fprintf(terminal, "%s left ", left.Round(time.Second))
+		}
+	}
 }
 
 // show prints the ring. What is found to be wrong decides the exit code.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -98,6 +99,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"NoFile":      {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
 		"Certificate": {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=" + writeFile(t, "crt", certificatePEM(t))}, "Error: --from-private-key-file: "},
 		"Account":     {[]string{"list", "--service-account-keys-dir=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
+		"APIServer":   {[]string{"list", "--service-account-keys-dir=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
 		"Negative":    {[]string{"rotate", "start", "--service-account-keys-dir=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},
 		"ForceAll":    {[]string{"prune", "--service-account-keys-dir=x", "--force"}, "Error: --force true must come with --key-id"},
 		"NoKeyID":     {[]string{"prune", "--service-account-keys-dir=x", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
@@ -128,5 +130,18 @@ func TestOpenKeysDir(t *testing.T) {
 	ring := f.newRing()
 	if !f.sign() || ring.Active().ID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || len(ring.Keys().All()) != 2 {
 		t.Errorf("%v signs and %d keys verify", ring.Active(), len(ring.Keys().All()))
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	tell := waitingOn(&b)
+	tell("the cache age", 90*time.Second)
+	tell("the cache age", 85*time.Second)
+	tell("kube-apiserver", 0)
+	const want = "Waiting: the cache age\n1m30s left \r\x1b[K1m25s left \r\x1b[KWaiting: kube-apiserver\n"
+	if b.String() != want {
+		t.Errorf("printed %q, want %q", b.String(), want)
 	}
 }

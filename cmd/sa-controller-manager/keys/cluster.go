@@ -32,17 +32,33 @@ type Cluster struct {
 	Client kubernetes.Interface
 	// Issuer is the apiserver's --service-account-issuer, "" to have it looked up.
 	Issuer string
+	// Others are further kube-apiservers of the cluster, each of which has to accept a key too.
+	Others []APIServer
 	// Namespace and Account name a ServiceAccount to try tokens with.
 	Namespace, Account string
 }
 
-// Prove is nil once kube-apiserver has accepted a short token that is signed with key (package keyactivation).
+// APIServer is one of several.
+type APIServer struct {
+	URL    string
+	Client kubernetes.Interface
+}
+
+// Prove is nil once every kube-apiserver has accepted a short token that is signed with key (package keyactivation).
 func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
 	}
-	return keyactivation.Prove(ctx, c.Client, c.Issuer, account, key)
+	if err := keyactivation.Prove(ctx, c.Client, c.Issuer, account, key); err != nil {
+		return err
+	}
+	for _, other := range c.Others {
+		if err := keyactivation.Prove(ctx, other.Client, c.Issuer, account, key); err != nil {
+			return fmt.Errorf("%s: %w", other.URL, err)
+		}
+	}
+	return nil
 }
 
 // SigningKeyID is the ID of the key that kube-apiserver signs bound tokens with.

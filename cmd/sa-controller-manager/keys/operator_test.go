@@ -121,6 +121,18 @@ func TestActivateAsksFirst(t *testing.T) {
 	}
 }
 
+// TestEveryAPIServerIsAsked has a second one that does not know the key.
+func TestEveryAPIServerIsAsked(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	next := w.start(testkeys.P256())
+	w.accepts = append(w.accepts, next)
+	w.Cluster.Others = []APIServer{{URL: "https://second.example", Client: other.kube}}
+	refusedWith(t, w.Activate(t.Context(), ActivateOptions{Force: true}), "cannot sign yet: https://second.example: the apiserver refuses its tokens")
+	other.accepts = append(other.accepts, next)
+	w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
+}
+
 // TestWait lets the cache age pass, then kube-apiserver get to know the key.
 func TestWait(t *testing.T) {
 	t.Parallel()

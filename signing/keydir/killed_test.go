@@ -234,3 +234,29 @@ func TestStepsTakeNoTime(t *testing.T) {
 		t.Errorf("a refused transition changed the ring: -want +got:\n%s", diff)
 	}
 }
+
+// TestAnotherKeyAfterADeath wants nothing left of a key whose publication was killed, when the next run makes another one.
+func TestAnotherKeyAfterADeath(t *testing.T) {
+	t.Parallel()
+	for n := 0; ; n++ {
+		d := newRing(t)
+		var steps []string
+		d.disk = killedAt(n, &steps)
+		_, err := d.Publish(1, pair(t, testkeys.P256()), epoch, policy)
+		if err == nil {
+			return
+		}
+		d.disk = disk{flush: flushNothing}
+		snapshot := read(t, d)
+		if snapshot.State.Phase() == rotation.Published {
+			continue
+		}
+		_, err = d.Publish(snapshot.State.Generation, pair(t, testkeys.P521()), epoch, policy)
+		must(t, err)
+		for name := range files(t, d) {
+			if strings.Contains(name, p256ID) {
+				t.Errorf("killed ahead of %s: %s is left", steps[n], name)
+			}
+		}
+	}
+}

@@ -46,7 +46,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	for name, mode := range files(t, d) {
-		if mode != fileMode {
+		if mode != 0o600 {
 			t.Errorf("%s has mode %v", name, mode)
 		}
 	}

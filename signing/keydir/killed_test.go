@@ -192,7 +192,7 @@ func check(t *testing.T, d *Dir, when string) {
 		return
 	}
 	for name, mode := range files(t, d) {
-		if mode != fileMode {
+		if mode != 0o600 {
 			t.Errorf("%s: %s has mode %v", when, name, mode)
 		}
 	}

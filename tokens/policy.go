@@ -34,35 +34,36 @@ const (
 	legacyClaimPrefix = "kubernetes.io/serviceaccount/"
 )
 
-// Reason says in one word which rule of a Policy a payload breaks. It is fit for the label of a metric.
-type Reason string
-
+// The reasons of a Refusal: in one word, which rule of a Policy a payload breaks. They are fit for the label of a metric.
 const (
 	// ReasonMalformed says that the payload is not one JSON object in base64url, or reads differently to different readers.
-	ReasonMalformed Reason = "malformed"
+	ReasonMalformed = "malformed"
 	// ReasonIssuer says that the issuer is none of the cluster's.
-	ReasonIssuer Reason = "issuer"
+	ReasonIssuer = "issuer"
 	// ReasonSubject says that the subject is not a ServiceAccount, or not the one that the other claims are about.
-	ReasonSubject Reason = "subject"
+	ReasonSubject = "subject"
 	// ReasonAudience says that there is no audience. kube-apiserver takes such a token for a legacy one and admits it everywhere.
-	ReasonAudience Reason = "audience"
+	ReasonAudience = "audience"
 	// ReasonLifetime says that a date is missing or impossible, or that the token would outlive the limit.
-	ReasonLifetime Reason = "lifetime"
+	ReasonLifetime = "lifetime"
 	// ReasonLegacy says that the payload has claims of a legacy token. Those are made by the token controller alone.
-	ReasonLegacy Reason = "legacy"
+	ReasonLegacy = "legacy"
 )
 
 // Refusal is the error of Policy.Check. Its text names claims and what was expected of them, and nothing of the payload.
-type Refusal struct {
-	Reason Reason
-	text   string
-}
+type Refusal struct{ reason, text string }
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.text }
 
-func refuse(reason Reason, format string, args ...any) error {
-	return &Refusal{Reason: reason, text: fmt.Sprintf(format, args...)}
+// Reason is one of the reasons above.
+func (r *Refusal) Reason() string { return r.reason }
+
+// Malformed tells a payload that cannot be judged from one that is judged.
+func (r *Refusal) Malformed() bool { return r.reason == ReasonMalformed }
+
+func refuse(reason, format string, args ...any) error {
+	return &Refusal{reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
 // Policy says which payloads an external signer puts its signature to: those of bound tokens as kube-apiserver makes them for a

@@ -9,7 +9,7 @@
 //
 //  1. Listen takes the socket: a lock beside it says that no other process has it, a file left by one that died is replaced.
 //     It asks nothing of the API, because kube-apiserver itself waits for this socket at its start (60 s, then it exits).
-//  2. Run answers until its context ends. Sign takes what the claim policy of package tokens lets through and nothing else,
+//  2. Run answers until its context ends. Sign takes what Config.Check lets through (the claim policy of package tokens) and nothing else,
 //     FetchKeys gives the keys of a signing.KeySource, Metadata gives the longest lifetime of a token.
 //  3. Then no new call is taken, those under way are finished, and the socket file is removed. kube-apiserver waits meanwhile,
 //     with the keys it has: calls with tokens go on, only TokenRequests are held up.

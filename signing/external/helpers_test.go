@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,13 +50,18 @@ func socketPath(tb testing.TB) string {
 // configFor is a good configuration for this process.
 func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 	tb.Helper()
+	const longest = 24 * time.Hour
+	policy, err := tokens.NewPolicy([]string{signertest.Issuer}, longest, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return external.Config{
 		Path:               socketPath(tb),
 		AllowedUIDs:        []uint32{uint32(os.Getuid())},
 		Signer:             ring,
 		Keys:               ring,
-		Issuers:            []string{signertest.Issuer},
-		MaxTokenExpiration: 24 * time.Hour,
+		Check:              policy.Check,
+		MaxTokenExpiration: longest,
 		RefreshHint:        time.Minute,
 		QPS:                1000,
 	}

@@ -9,9 +9,16 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"sa-controller-manager/tokens"
 )
+
+// Refusal is an error of Config.Check that is told: its text holds nothing of the payload.
+type Refusal interface {
+	error
+	// Reason is one word, for the label of a metric.
+	Reason() string
+	// Malformed tells a payload that could not be judged from one that was.
+	Malformed() bool
+}
 
 // outcome is how a call ended, in the words of each of those who want to know.
 type outcome struct {
@@ -27,14 +34,14 @@ type outcome struct {
 // outcomeOf is the one place where errors of this process become answers. Only texts that are known to hold nothing of the
 // payload and no key material leave the process; of the rest the caller learns that there was an error.
 func outcomeOf(err error) outcome {
-	refusal, isRefusal := errors.AsType[*tokens.Refusal](err)
+	refusal, isRefusal := errors.AsType[Refusal](err)
 	switch {
 	case err == nil:
 		return outcome{label: "ok", code: codes.OK}
-	case isRefusal && refusal.Reason == tokens.ReasonMalformed:
-		return outcome{string(refusal.Reason), codes.InvalidArgument, refusal.Error(), true}
+	case isRefusal && refusal.Malformed():
+		return outcome{refusal.Reason(), codes.InvalidArgument, refusal.Error(), true}
 	case isRefusal:
-		return outcome{string(refusal.Reason), codes.PermissionDenied, refusal.Error(), true}
+		return outcome{refusal.Reason(), codes.PermissionDenied, refusal.Error(), true}
 	case errors.Is(err, errStranger):
 		return outcome{"stranger", codes.PermissionDenied, err.Error(), true}
 	case errors.Is(err, errTooMany):

@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/tokens"
 )
 
 const (
@@ -57,8 +56,8 @@ type Config struct {
 	Signer signing.Signer
 	// Keys are what verifies.
 	Keys signing.KeySource
-	// Issuers are those that kube-apiserver may issue for.
-	Issuers []string
+	// Check says which payloads may be signed; its error is a Refusal for all others. It must not block.
+	Check func(payload string) error
 	// MaxTokenExpiration is how long a token may live, MinTokenExpiration at least, in whole seconds.
 	MaxTokenExpiration time.Duration
 	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole seconds.
@@ -74,7 +73,6 @@ type Config struct {
 // Server is an external signer. It holds its socket from Listen until Run returns.
 type Server struct {
 	config   Config
-	policy   *tokens.Policy
 	socket   *socket
 	listener net.Listener
 	// trouble is what keeps kube-apiserver from connecting, nil if nothing does.
@@ -95,15 +93,11 @@ func Listen(config Config) (*Server, error) {
 	if config.RefreshHint < time.Second || config.QPS <= 0 {
 		return nil, errors.New("external signer: expected a refresh hint of at least 1s and a rate above 0")
 	}
-	policy, err := tokens.NewPolicy(config.Issuers, config.MaxTokenExpiration, config.Clock)
+	taken, listener, err := openSocket(config.Path)
 	if err != nil {
-		return nil, fmt.Errorf("external signer: %w", err)
-	}
-	s := &Server{config: config, policy: policy}
-	if s.socket, s.listener, err = openSocket(config.Path); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return &Server{config: config, socket: taken, listener: listener}, nil
 }
 
 // Run serves until ctx ends, lets calls under way finish, and removes the socket. An error means that serving ended by itself.
@@ -157,7 +151,7 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 	)
 	register(server, &service{
 		signer: s.config.Signer,
-		check:  s.policy.Check,
+		check:  s.config.Check,
 		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock},
 		rate:   rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
 		slots:  make(chan struct{}, runtime.GOMAXPROCS(0)),

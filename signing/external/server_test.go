@@ -61,9 +61,6 @@ func TestListenRefuses(t *testing.T) {
 		"short lifetime": {"kube-apiserver exits", func(_ *testing.T, c *external.Config) { c.MaxTokenExpiration = 10*time.Minute - 1 }, "at least 10m0s"},
 		"no refresh":     {"kube-apiserver refuses the keys", func(_ *testing.T, c *external.Config) { c.RefreshHint = 0 }, "refresh hint"},
 		"no rate":        {"nothing would be signed", func(_ *testing.T, c *external.Config) { c.QPS = 0 }, "rate above 0"},
-		"no issuer":      {"nothing would be signed", func(_ *testing.T, c *external.Config) { c.Issuers = nil }, "issuer is missing"},
-		"legacy issuer": {"would sign unexpiring tokens",
-			func(_ *testing.T, c *external.Config) { c.Issuers = []string{"kubernetes/serviceaccount"} }, "marks legacy tokens"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

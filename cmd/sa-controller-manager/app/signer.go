@@ -10,6 +10,7 @@ import (
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
+	"sa-controller-manager/tokens"
 )
 
 // listenAsSigner takes the socket of the external signer, or returns nil if there is to
@@ -18,12 +19,16 @@ func (o *Options) listenAsSigner(ring *signing.Keyring) (*external.Server, error
 	if o.ExternalSigner.Socket == "" {
 		return nil, nil
 	}
+	policy, err := tokens.NewPolicy(o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--service-account-issuer: %w", err)
+	}
 	server, err := external.Listen(external.Config{
 		Path:               o.ExternalSigner.Socket,
 		AllowedUIDs:        o.ExternalSigner.uids(),
 		Signer:             ring,
 		Keys:               ring,
-		Issuers:            o.Keys.Issuers,
+		Check:              policy.Check,
 		MaxTokenExpiration: o.ExternalSigner.MaxTokenExpiration,
 		RefreshHint:        o.ExternalSigner.RefreshHint,
 		QPS:                o.ExternalSigner.QPS,

@@ -198,7 +198,7 @@ func TestRefusals(t *testing.T) {
 			code:   codes.Internal, outcome: "error",
 		},
 		"the signer hangs": {
-			reason: "the caller's time is its bound", payload: signertest.Payload(0), timeout: 50 * time.Millisecond,
+			reason: "the caller's time is its bound", payload: signertest.Payload(0), timeout: 2 * time.Second,
 			change: func(c *external.Config) {
 				c.Signer = broken{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 			},
@@ -259,7 +259,7 @@ func TestNoKeys(t *testing.T) {
 	}
 }
 
-// TestRate wants more calls than the bound to wait for their turn, and one whose time would be up before that to be told so.
+// TestRate wants more calls than the bound to wait for their turn.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
@@ -275,13 +275,25 @@ func TestRate(t *testing.T) {
 	if took := time.Since(begun); took < 400*time.Millisecond {
 		t.Errorf("15 signatures took %v, want at least 0.5 s: 10 at once, the rest one every 0.1 s", took)
 	}
-	hurried, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
+}
+
+// TestNoTimeToWait wants a call whose time would be up before its turn to be told so at once, and keys to be had all the while.
+func TestNoTimeToWait(t *testing.T) {
+	t.Parallel()
+	config := configFor(t, newRing(t))
+	config.QPS = 0.001
+	serve(t, config)
+	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := client.Sign(hurried, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
-	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a call in a hurry: %v, want code ResourceExhausted", err)
+	if _, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)}); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := client.FetchKeys(hurried, &externaljwtv1.FetchKeysRequest{}); err != nil {
+	_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a second call: %v, want code ResourceExhausted", err)
+	}
+	if _, err := client.FetchKeys(ctx, &externaljwtv1.FetchKeysRequest{}); err != nil {
 		t.Errorf("FetchKeys waits for signatures: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ const (
 	watchPeriod = 5 * time.Second
 )
 
-// Config says what a Server needs. Every field but the last two is required.
+// Config says what a Server needs. Every field but the last three is required.
 type Config struct {
 	// Path is the socket, absolute, in a directory that is there.
 	Path string
@@ -64,6 +64,8 @@ type Config struct {
 	RefreshHint time.Duration
 	// QPS is how many signatures are made a second; those of one second may come at once.
 	QPS float32
+	// DataTimestamp is when Keys last changed. Nil stands for when that was first seen here.
+	DataTimestamp func() time.Time
 	// Metrics count calls. Nil counts nothing.
 	Metrics *Metrics
 	// Clock may be nil.
@@ -152,7 +154,7 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 	register(server, &service{
 		signer: s.config.Signer,
 		check:  s.config.Check,
-		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock},
+		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock, dated: s.config.DataTimestamp},
 		rate:   rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
 		slots:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}, terms{maxTokenExpiration: s.config.MaxTokenExpiration, refreshHint: s.config.RefreshHint})

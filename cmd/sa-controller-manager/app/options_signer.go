@@ -88,8 +88,9 @@ func (o *SignerOptions) Validate() []error {
 	if o.RefreshHint < time.Second || o.RefreshHint%time.Second != 0 {
 		p.add("external-signer-refresh-hint", o.RefreshHint, "must be a whole number of seconds, at least one")
 	}
-	if o.QPS <= 0 {
-		p.add("external-signer-qps", o.QPS, "must be greater than 0")
+	// pflag takes NaN and Inf for a number.
+	if !(o.QPS > 0) || o.QPS > math.MaxInt32 {
+		p.add("external-signer-qps", o.QPS, "must be a finite number greater than 0")
 	}
 	return p
 }

@@ -20,6 +20,9 @@
 // That is the life of a key in a file of its own. Packages rotation and keydir give keys a longer one, which outlives the
 // process: with a key directory, Keyring.Replace takes what the directory says, and nothing else changes the ring.
 //
+// MarshalJWKS and MarshalDiscovery tell the keys to relying parties in the form of kube-apiserver, and ParseJWKS reads such a
+// document of anybody.
+//
 // Concurrency: every exported type may be used by several goroutines. Keys and key sets are immutable; a Keyring swaps
 // immutable snapshots behind an atomic pointer, so that signing never waits for a reload.
 //

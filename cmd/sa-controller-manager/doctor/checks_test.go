@@ -55,7 +55,7 @@ func TestToken(t *testing.T) {
 		"NoReview": {reason: "not asked is not refused", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
 		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *Cluster, _ *fake.Clientset) {
 			c.Get = func(context.Context, string) ([]byte, error) { return []byte("{}"), nil }
-		}, wantErr: "the document holds none"},
+		}, wantErr: "the document holds no key"},
 	})
 }
 

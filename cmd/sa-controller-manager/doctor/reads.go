@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,14 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
+
+	"sa-controller-manager/signing"
 )
 
-const (
-	// pageSize bounds what is in memory at a time.
-	pageSize = 500
-
-	jwksPath = "/openid/v1/jwks"
-)
+// pageSize bounds what is in memory at a time.
+const pageSize = 500
 
 // reads remembers what several checks need. What failed is tried again by the next one.
 type reads struct {
@@ -79,32 +76,19 @@ func (c *Cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 	if c.read.keyIDs != nil {
 		return c.read.keyIDs, nil
 	}
-	body, err := c.Get(ctx, jwksPath)
+	body, err := c.Get(ctx, signing.JWKSPath)
 	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", jwksPath, err)
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
 	}
-	ids, err := parseKeyIDs(body)
+	keys, err := signing.ParseJWKS(body)
 	if err != nil {
-		return nil, err
-	}
-	c.read.keyIDs = ids
-	return ids, nil
-}
-
-// parseKeyIDs reads a JWKS (RFC 7517, section 5).
-func parseKeyIDs(body []byte) (sets.Set[string], error) {
-	var document struct {
-		Keys []struct {
-			ID string `json:"kid"`
-		} `json:"keys"`
-	}
-	if err := json.Unmarshal(body, &document); err != nil || len(document.Keys) == 0 {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: the document holds none", jwksPath)
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
 	}
 	ids := sets.New[string]()
-	for _, key := range document.Keys {
+	for _, key := range keys {
 		ids.Insert(key.ID)
 	}
+	c.read.keyIDs = ids
 	return ids, nil
 }
 

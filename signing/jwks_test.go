@@ -1,0 +1,232 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing_test
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/base64"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// goldenJWKS is a document of kube-apiserver's library, with the keys in it.
+func goldenJWKS(tb testing.TB) ([]byte, []signing.PublicKey) {
+	tb.Helper()
+	document, err := os.ReadFile("testdata/jwks/go-jose.json")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var keys []signing.PublicKey
+	for _, key := range [][]byte{
+		testkeys.RSA2048(), testkeys.RSA3072(), testkeys.RSA4096(), testkeys.P256(), testkeys.P256Other(), testkeys.P384(), testkeys.P521(),
+	} {
+		keys = append(keys, private(tb, key).Public())
+	}
+	return bytes.TrimSpace(document), keys
+}
+
+func TestMarshalJWKSIsUpstreams(t *testing.T) {
+	t.Parallel()
+	want, keys := goldenJWKS(t)
+	got, err := signing.MarshalJWKS(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestMarshalJWKSRefuses(t *testing.T) {
+	t.Parallel()
+	if got, err := signing.MarshalJWKS(nil); err == nil {
+		t.Errorf("no keys make %s", got)
+	}
+	if got, err := signing.MarshalJWKS([]signing.PublicKey{{ID: "x", Key: "not a key"}}); err == nil {
+		t.Errorf("a string makes %s", got)
+	}
+}
+
+func TestParseJWKSReadsUpstreams(t *testing.T) {
+	t.Parallel()
+	document, want := goldenJWKS(t)
+	got, err := signing.ParseJWKS(document)
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("%d keys and error %v, want %d", len(got), err, len(want))
+	}
+	for i, key := range got {
+		if key.ID != want[i].ID || key.Algorithm != want[i].Algorithm || key.Private || key.Problem != "" {
+			t.Errorf("key %d is %q, %s, private %t, problem %q", i, key.ID, key.Algorithm, key.Private, key.Problem)
+		}
+		if comparable, ok := key.Key.(interface {
+			Equal(other crypto.PublicKey) bool
+		}); !ok || !comparable.Equal(want[i].Key) {
+			t.Errorf("key %s is another one", key.ID)
+		}
+	}
+}
+
+// ecCoordinates are those of a key on P-256, encoded.
+func ecCoordinates(t *testing.T) (x, y string) {
+	t.Helper()
+	document, err := signing.MarshalJWKS([]signing.PublicKey{private(t, testkeys.P256()).Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := func(name string) string {
+		_, rest, _ := strings.Cut(string(document), `"`+name+`":"`)
+		value, _, _ := strings.Cut(rest, `"`)
+		return value
+	}
+	return member("x"), member("y")
+}
+
+func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
+	t.Parallel()
+	x, y := ecCoordinates(t)
+	modulus := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 256))
+	long := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 4096))
+	cases := map[string]struct {
+		reason, key string
+		want        signing.PublishedKey
+	}{
+		"only ID":         {"as some write in tests", `{"kid":"a"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key"}},
+		"Ed25519":         {"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`, signing.PublishedKey{ID: "a", Algorithm: "EdDSA", Problem: "neither an RSA nor an EC key"}},
+		"symmetric":       {"whoever reads it can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key", Private: true}},
+		"no object":       {"RFC 7517, section 5", `"CANARY"`, signing.PublishedKey{Problem: "not a JSON object of strings"}},
+		"number":          {"members are strings", `{"kid":7}`, signing.PublishedKey{Problem: "not a JSON object of strings"}},
+		"no modulus":      {"", `{"kty":"RSA","e":"AQAB"}`, signing.PublishedKey{Problem: "its member n is missing or not base64url"}},
+		"standard base64": {"another alphabet", `{"kty":"RSA","n":"++++","e":"AQAB"}`, signing.PublishedKey{Problem: "its member n is missing or not base64url"}},
+		"no exponent":     {"", `{"kty":"RSA","n":"` + modulus + `"}`, signing.PublishedKey{Problem: "its member e is missing or not base64url"}},
+		"short RSA":       {"too weak to sign with", `{"kty":"RSA","n":"` + modulus[:64] + `","e":"AQAB"}`, signing.PublishedKey{Problem: "found an RSA key of 384 bits; accepted is RSA of at least 2048 bits, or EC on P-256, P-384 or P-521"}},
+		"long RSA":        {"costs more than it is worth", `{"kty":"RSA","n":"` + long + `","e":"AQAB"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent that nobody uses"}},
+		"even exponent":   {"no RSA key", `{"kty":"RSA","n":"` + modulus + `","e":"BA"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent that nobody uses"}},
+		"exponent 1":      {"signs nothing", `{"kty":"RSA","n":"` + modulus + `","e":"AQ"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent that nobody uses"}},
+		"huge exponent":   {"crypto/rsa takes 31 bits", `{"kty":"RSA","n":"` + modulus + `","e":"_____w"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent that nobody uses"}},
+		"P-224":           {"no JWS algorithm", `{"kty":"EC","crv":"P-224","x":"AA","y":"AA"}`, signing.PublishedKey{Problem: "an EC key on a curve other than P-256, P-384 or P-521"}},
+		"not on curve":    {"an invalid curve attack", `{"kty":"EC","crv":"P-256","x":"` + y + `","y":"` + x + `"}`, signing.PublishedKey{Problem: "an EC key whose x and y are no point of its curve"}},
+		"short x":         {"leading zeros belong to it", `{"kty":"EC","crv":"P-256","x":"` + x[:20] + `","y":"` + y + `"}`, signing.PublishedKey{Problem: "an EC key whose x and y are no point of its curve"}},
+		"no y":            {"", `{"kty":"EC","crv":"P-256","x":"` + x + `"}`, signing.PublishedKey{Problem: "its member y is missing or not base64url"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := `{"kty":"EC","crv":"P-256","kid":"good","x":"` + x + `","y":"` + y + `"}`
+			keys, err := signing.ParseJWKS([]byte(`{"keys":[` + tc.key + `,` + good + `]}`))
+			if err != nil || len(keys) != 2 {
+				t.Fatalf("%s: %d keys, %v", tc.reason, len(keys), err)
+			}
+			if diff := cmp.Diff(tc.want, keys[0]); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+			if keys[1].ID != "good" || keys[1].Key == nil {
+				t.Errorf("%s: the other key is spoiled: %q", tc.reason, keys[1].Problem)
+			}
+		})
+	}
+}
+
+// TestParseJWKSPrivate is about a mistake that must be seen at once.
+func TestParseJWKSPrivate(t *testing.T) {
+	t.Parallel()
+	x, y := ecCoordinates(t)
+	keys, err := signing.ParseJWKS([]byte(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"` + x + `","y":"` + y + `","d":"CANARY"}]}`))
+	if err != nil || !keys[0].Private || keys[0].Key == nil {
+		t.Errorf("got %+v, %v, want a private key that is readable", keys, err)
+	}
+}
+
+func TestParseJWKSRefuses(t *testing.T) {
+	t.Parallel()
+	for name, document := range map[string]string{
+		"nothing": "", "HTML": "<html>CANARY</html>", "list": `["CANARY"]`, "null": "null", "no keys": `{"issuer":"CANARY"}`,
+		"no list": `{"keys":"CANARY"}`, "empty": `{"keys":[]}`, "null keys": `{"keys":null}`, "two": `{"keys":[{}]}{"keys":[{}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys, err := signing.ParseJWKS([]byte(document))
+			if err == nil || len(keys) > 0 {
+				t.Fatalf("got %v", keys)
+			}
+			if strings.Contains(err.Error(), "CANARY") {
+				t.Errorf("error %q quotes the document", err)
+			}
+		})
+	}
+}
+
+func TestMarshalDiscovery(t *testing.T) {
+	t.Parallel()
+	_, keys := goldenJWKS(t)
+	const rest = `"response_types_supported":["id_token"],"subject_types_supported":["public"],` +
+		`"id_token_signing_alg_values_supported":["ES256","ES384","ES512","RS256"]}`
+	cases := map[string]struct{ issuer, uri, want, wantErr string }{
+		"default URI":    {issuer: "https://example.com", want: `{"issuer":"https://example.com","jwks_uri":"https://example.com/openid/v1/jwks",` + rest},
+		"final slash":    {issuer: "https://example.com/", want: `{"issuer":"https://example.com/","jwks_uri":"https://example.com/openid/v1/jwks",` + rest},
+		"other place":    {issuer: "https://a/b", uri: "https://c/d?e", want: `{"issuer":"https://a/b","jwks_uri":"https://c/d?e",` + rest},
+		"no issuer":      {wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"plain HTTP":     {issuer: "http://example.com", wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"no host":        {issuer: "https:example", wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"query":          {issuer: "https://example.com?a", wantErr: "the issuer must have neither a query nor a fragment"},
+		"fragment":       {issuer: "https://example.com#a", wantErr: "the issuer must have neither a query nor a fragment"},
+		"plain HTTP URI": {issuer: "https://a", uri: "http://c", wantErr: "the URI of the JWKS must be an https URL, such as https://example.com"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := signing.MarshalDiscovery(tc.issuer, tc.uri, keys)
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if string(got) != tc.want || text != tc.wantErr {
+				t.Errorf("got %s, error %q; want %s, %q", got, text, tc.want, tc.wantErr)
+			}
+		})
+	}
+	if got, err := signing.MarshalDiscovery("https://a", "", nil); err == nil {
+		t.Errorf("no keys make %s", got)
+	}
+}
+
+// FuzzParseJWKS: whatever is read as a key is one that kube-apiserver's documents can hold, and comes back the same.
+func FuzzParseJWKS(f *testing.F) {
+	document, _ := goldenJWKS(f)
+	f.Add(document)
+	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"},{"kty":"oct","k":"AA"},7]}`))
+	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AA","e":"AQAB","d":"AA"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		keys, err := signing.ParseJWKS(data)
+		if err != nil {
+			return
+		}
+		for _, key := range keys {
+			if (key.Key == nil) == (key.Problem == "") {
+				t.Fatalf("key %v has the problem %q", key.Key, key.Problem)
+			}
+			if key.Key == nil {
+				continue
+			}
+			public, err := signing.NewPublicKey(key.Key)
+			if err != nil {
+				t.Fatalf("accepted a key that no token can be verified with: %v", err)
+			}
+			again, err := signing.MarshalJWKS([]signing.PublicKey{public})
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := signing.ParseJWKS(again)
+			if err != nil || len(back) != 1 || back[0].ID != public.ID || back[0].Key == nil {
+				t.Fatalf("%s comes back as %v, %v", again, back, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+)
+
+// PublishedKey is a key as a JWKS has it. Anybody may have written it: the ID may be another one than we would give the key.
+type PublishedKey struct {
+	ID        string // kid, "" if it has none
+	Algorithm string // alg, "" if it has none
+	// Key is nil if it is of a kind that no ServiceAccount token is signed with, or cannot be read. Problem then says so.
+	Key     crypto.PublicKey
+	Problem string
+	// Private: the document gives away a private or a symmetric key, for everybody to sign with.
+	Private bool
+}
+
+// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5). As that section says, a key that cannot be read does not spoil the
+// others: it comes back without its Key. The error is that the document is no JWKS or holds no key; it holds nothing of it.
+func ParseJWKS(document []byte) ([]PublishedKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(document, &set); err != nil {
+		return nil, errors.New("it is not a JWKS: not a JSON object with a list of keys")
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("the document holds no key: want a JSON object with a list of keys")
+	}
+	keys := make([]PublishedKey, 0, len(set.Keys))
+	for _, raw := range set.Keys {
+		keys = append(keys, parseJWK(raw))
+	}
+	return keys, nil
+}
+
+func parseJWK(raw json.RawMessage) PublishedKey {
+	var encoded struct {
+		jwk
+
+		D string `json:"d"` // private: RFC 7518, sections 6.2.2.1 and 6.3.2.1
+		K string `json:"k"` // symmetric: section 6.4.1
+	}
+	if err := json.Unmarshal(raw, &encoded); err != nil {
+		return PublishedKey{Problem: "not a JSON object of strings"}
+	}
+	published := PublishedKey{ID: encoded.ID, Algorithm: encoded.Algorithm, Private: encoded.D != "" || encoded.K != ""}
+	key, err := decodeJWK(encoded.jwk)
+	if err != nil {
+		published.Problem = err.Error()
+		return published
+	}
+	published.Key = key
+	return published
+}
+
+// decodeJWK accepts what AlgorithmFor does.
+func decodeJWK(encoded jwk) (crypto.PublicKey, error) {
+	var key crypto.PublicKey
+	var err error
+	switch encoded.Type {
+	case typeRSA:
+		key, err = decodeRSA(encoded)
+	case typeEC:
+		key, err = decodeEC(encoded)
+	default:
+		return nil, errors.New("neither an RSA nor an EC key")
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = AlgorithmFor(key)
+	return key, err
+}
+
+// maxModulus bounds what is computed with, in bytes: a key of 16384 bits.
+const maxModulus = 2048
+
+func decodeRSA(encoded jwk) (crypto.PublicKey, error) {
+	modulus, err := decodeInteger("n", encoded.Modulus)
+	if err != nil {
+		return nil, err
+	}
+	exponent, err := decodeInteger("e", encoded.Exponent)
+	if err != nil {
+		return nil, err
+	}
+	e := new(big.Int).SetBytes(exponent)
+	// Beyond that crypto/rsa refuses to verify.
+	if len(modulus) > maxModulus || e.BitLen() > 31 || e.Int64() < 3 || e.Bit(0) == 0 {
+		return nil, errors.New("an RSA key with a modulus or exponent that nobody uses")
+	}
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e.Int64())}, nil
+}
+
+func decodeEC(encoded jwk) (crypto.PublicKey, error) {
+	curve := curveNamed(encoded.Curve)
+	if curve == nil {
+		return nil, errors.New("an EC key on a curve other than P-256, P-384 or P-521")
+	}
+	x, err := decodeInteger("x", encoded.X)
+	if err != nil {
+		return nil, err
+	}
+	y, err := decodeInteger("y", encoded.Y)
+	if err != nil {
+		return nil, err
+	}
+	// It sees to the lengths too, and that the point is on the curve.
+	key, err := ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
+	if err != nil {
+		return nil, errors.New("an EC key whose x and y are no point of its curve")
+	}
+	return key, nil
+}
+
+func curveNamed(name string) elliptic.Curve {
+	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()} {
+		if curve.Params().Name == name {
+			return curve
+		}
+	}
+	return nil
+}
+
+func decodeInteger(name, text string) ([]byte, error) {
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(decoded) == 0 {
+		return nil, fmt.Errorf("its member %s is missing or not base64url", name)
+	}
+	return decoded, nil
+}

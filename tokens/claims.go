@@ -83,7 +83,7 @@ func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string
 		"aud":         request.Audiences,
 		"nbf":         now.Unix(),
 		"exp":         now.Add(request.Lifetime).Unix(),
-		"kubernetes.io": map[string]any{
+		claimKubernetes: map[string]any{
 			"namespace": request.Account.Namespace,
 			"serviceaccount": map[string]string{
 				"name": request.Account.Name,

@@ -35,18 +35,48 @@ func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 		return Token{}, err
 	}
 	candidates := candidateKeys(decoded.KeyID, keys.Keys())
-	if len(candidates) == 0 {
-		return Token{}, ErrUnknownKey
+	if _, err := signedWith(token, candidates); err != nil {
+		return Token{}, err
 	}
-	for _, key := range candidates {
-		if verified(token, key) {
-			if decoded.Issuer != LegacyIssuer {
-				return Token{}, fmt.Errorf("%w: claim %s is not %q", ErrNotLegacy, claimIssuer, LegacyIssuer)
-			}
-			return decoded, nil
+	if decoded.Issuer != LegacyIssuer {
+		return Token{}, fmt.Errorf("%w: claim %s is not %q", ErrNotLegacy, claimIssuer, LegacyIssuer)
+	}
+	return decoded, nil
+}
+
+// SignedWith returns the index of the key that made a token's signature. It finds and tries keys as VerifyLegacy does, but looks
+// at no claim. There may be several keys with one ID, as where documents of others are compared.
+//
+// The error is one of ErrMalformed, ErrUnknownKey and ErrBadSignature and holds nothing of the token.
+func SignedWith(token string, keys []signing.PublicKey) (int, error) {
+	decoded, err := Inspect(token)
+	if err != nil {
+		return 0, err
+	}
+	var candidates []signing.PublicKey
+	var indexes []int
+	for i, key := range keys {
+		if decoded.KeyID == "" || key.ID == decoded.KeyID {
+			candidates, indexes = append(candidates, key), append(indexes, i)
 		}
 	}
-	return Token{}, ErrBadSignature
+	found, err := signedWith(token, candidates)
+	if err != nil {
+		return 0, err
+	}
+	return indexes[found], nil
+}
+
+func signedWith(token string, candidates []signing.PublicKey) (int, error) {
+	if len(candidates) == 0 {
+		return 0, ErrUnknownKey
+	}
+	for i, key := range candidates {
+		if verified(token, key) {
+			return i, nil
+		}
+	}
+	return 0, ErrBadSignature
 }
 
 func candidateKeys(id string, keys *signing.KeySet) []signing.PublicKey {

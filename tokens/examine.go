@@ -1,0 +1,198 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Form tells the kinds of tokens apart.
+type Form string
+
+const (
+	// LegacyForm is that of a token Secret.
+	LegacyForm Form = "legacy"
+	// BoundForm is that of a TokenRequest.
+	BoundForm Form = "bound"
+	// OtherForm is of no ServiceAccount of Kubernetes.
+	OtherForm Form = "other"
+)
+
+// Object is something that a token is bound to: it is refused once that is gone.
+type Object struct{ Kind, Name, UID string }
+
+// Examination is all that a token says of itself, for the person who holds it. Nobody vouches for a word of it. It is nearly the
+// token: what is printed of it is decided by whoever prints.
+type Examination struct {
+	Token
+
+	Form    Form
+	Account Account // of either form
+	Bound   []Object
+
+	Audiences []string
+	TokenID   string
+	// Zero if the token does not say.
+	IssuedAt, NotBefore, Expires, WarnAfter time.Time
+
+	// Header and Claims are JSON objects; Signature is a segment.
+	Header, Claims json.RawMessage
+	Signature      string
+}
+
+// Examine decodes a token without verifying it, and refuses what Inspect refuses. The error is an ErrMalformed, says where, and
+// holds nothing of the token.
+func Examine(token string) (Examination, error) {
+	decoded, err := Inspect(token)
+	if err != nil {
+		return Examination{}, err
+	}
+	segments := strings.Split(token, ".")
+	e := Examination{Token: decoded, Form: OtherForm, Signature: segments[2]}
+	if e.Header, err = readable("header", segments[0]); err != nil {
+		return Examination{}, err
+	}
+	if e.Claims, err = readable("payload", segments[1]); err != nil {
+		return Examination{}, err
+	}
+	claims, _ := parseObject(e.Claims) // Inspect has done it before
+	if err := e.readTimes(claims); err != nil {
+		return Examination{}, err
+	}
+	if e.Audiences, err = readAudiences(claims["aud"]); err != nil {
+		return Examination{}, err
+	}
+	if !absent(claims[claimTokenID]) && json.Unmarshal(claims[claimTokenID], &e.TokenID) != nil {
+		return Examination{}, fmt.Errorf("%w: the claim jti is not a string", ErrMalformed)
+	}
+	if decoded.Issuer == LegacyIssuer {
+		e.Form = LegacyForm
+		e.Account = Account{Namespace: decoded.Namespace, Name: decoded.AccountName, UID: decoded.AccountUID}
+		return e, nil
+	}
+	return e, e.readBinding(claims[claimKubernetes])
+}
+
+// maxNesting is many times what a token needs. Indented, something deeper could fill a disk.
+const maxNesting = 32
+
+func readable(name, segment string) (json.RawMessage, error) {
+	text, err := decodeSegment(name, segment)
+	if err != nil {
+		return nil, err
+	}
+	depth := 0
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
+		part, err := decoder.Token()
+		if err != nil {
+			return text, nil // at its end: Inspect has seen that it is valid
+		}
+		switch part {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth > maxNesting {
+			return nil, fmt.Errorf("%w: the %s is nested more than %d levels deep", ErrMalformed, name, maxNesting)
+		}
+	}
+}
+
+// absent: go-jose, which kube-apiserver reads tokens with, takes null for no claim.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+func (e *Examination) readTimes(claims object) error {
+	for _, claim := range []struct {
+		name   string
+		target *time.Time
+	}{{claimIssuedAt, &e.IssuedAt}, {"nbf", &e.NotBefore}, {"exp", &e.Expires}} {
+		if absent(claims[claim.name]) {
+			continue
+		}
+		var ok bool
+		if *claim.target, ok = readTime(claims[claim.name]); !ok {
+			return fmt.Errorf("%w: the claim %s is not a time", ErrMalformed, claim.name)
+		}
+	}
+	return nil
+}
+
+// lastSecond is that of the year 9999, after which a time has no text form.
+const lastSecond = 253402300799
+
+// readTime reads a NumericDate (RFC 7519, section 2), rounded down to seconds as go-jose does it.
+func readTime(raw json.RawMessage) (time.Time, bool) {
+	var seconds float64
+	if json.Unmarshal(raw, &seconds) != nil || seconds < 0 || seconds > lastSecond {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(seconds), 0).UTC(), true
+}
+
+// readAudiences reads a string or a list of them (RFC 7519, section 4.1.3).
+func readAudiences(raw json.RawMessage) ([]string, error) {
+	if absent(raw) {
+		return nil, nil
+	}
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}, nil
+	}
+	var several []string
+	if json.Unmarshal(raw, &several) != nil {
+		return nil, fmt.Errorf("%w: the claim aud is neither a string nor a list of strings", ErrMalformed)
+	}
+	return several, nil
+}
+
+// claimKubernetes holds what makes a bound token one (k8s.io/kubernetes pkg/serviceaccount/claims.go).
+const claimKubernetes = "kubernetes.io"
+
+func (e *Examination) readBinding(raw json.RawMessage) error {
+	if absent(raw) {
+		return nil
+	}
+	type reference struct{ Name, UID string }
+	var private struct {
+		Namespace      string          `json:"namespace"`
+		ServiceAccount *reference      `json:"serviceaccount"`
+		Pod            *reference      `json:"pod"`
+		Secret         *reference      `json:"secret"`
+		Node           *reference      `json:"node"`
+		WarnAfter      json.RawMessage `json:"warnafter"`
+	}
+	if json.Unmarshal(raw, &private) != nil {
+		return fmt.Errorf("%w: the claim %s is not what kube-apiserver writes", ErrMalformed, claimKubernetes)
+	}
+	if !absent(private.WarnAfter) {
+		var ok bool
+		if e.WarnAfter, ok = readTime(private.WarnAfter); !ok {
+			return fmt.Errorf("%w: the claim %s.warnafter is not a time", ErrMalformed, claimKubernetes)
+		}
+	}
+	if private.ServiceAccount == nil {
+		return nil
+	}
+	e.Form = BoundForm
+	e.Account = Account{Namespace: private.Namespace, Name: private.ServiceAccount.Name, UID: private.ServiceAccount.UID}
+	// For a token of a Pod the node is there to be read and need not live.
+	node := private.Node
+	if private.Pod != nil {
+		node = nil
+	}
+	for _, bound := range []struct {
+		kind string
+		to   *reference
+	}{{"Pod", private.Pod}, {"Secret", private.Secret}, {"Node", node}} {
+		if bound.to != nil {
+			e.Bound = append(e.Bound, Object{Kind: bound.kind, Name: bound.to.Name, UID: bound.to.UID})
+		}
+	}
+	return nil
+}

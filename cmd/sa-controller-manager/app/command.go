@@ -122,7 +122,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	addChoiceCompletions(cmd)
 
-	cmd.AddCommand(newVersionCommand(), newWebhookCommand(connect), newDoctorCommand(connect), newPreflightCommand(connect), newKeysCommand(connect), newKubeadmCommand(), newDocsCommand())
+	cmd.AddCommand(newVersionCommand(), newWebhookCommand(connect), newDoctorCommand(connect), newPreflightCommand(connect), newKeysCommand(connect), newTokensCommand(connect), newKubeadmCommand(), newDocsCommand())
 	setHelp(cmd, sets)
 	return cmd
 }

@@ -33,6 +33,8 @@ A rotation:
   keys prune             a retired key that nothing needs is removed
   keys rollback          back to the former key, at any time before it is pruned
 
+What others verify tokens with, and whether that is right: keys jwks.
+
 Every command may be interrupted and run again. One that refuses says what to do.
 Where there are several control-plane nodes, rotate in one directory and copy it.
 
@@ -61,7 +63,7 @@ func newKeysCommand(client clientFunc) *cobra.Command {
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}
-	parent.AddCommand(newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client))
+	parent.AddCommand(newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client), newJWKSCommand(client))
 	return parent
 }
 

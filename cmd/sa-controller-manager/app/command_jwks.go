@@ -1,0 +1,175 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/signing"
+)
+
+const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
+relying parties outside of the cluster: the same bytes for each key as kube-apiserver's
+` + signing.JWKSPath + `. Only public halves are in it. With --discovery it is the OpenID
+Connect discovery document, to be published at the issuer's
+` + signing.DiscoveryPath + `.
+
+With --check nothing is printed to be published. What is published already is compared
+with the keys:
+
+  missing   a key is not published: relying parties refuse its tokens
+  extra     a key is published that is none of ours: its tokens are accepted
+  differs   another key or algorithm is published under a key's ID
+  leaked    the document holds the private half of a key: rotate at once
+
+A URL must be https. It is asked once, without credentials, and redirected thrice at most.
+
+Exit code: 0, with --check if all keys are the same; 2 if they are not; 1 if something
+could not be read. No permission is needed in a cluster, but for --check=cluster: to get
+` + signing.JWKSPath + `, which the ClusterRole system:service-account-issuer-discovery grants.`
+
+const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
+  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
+
+  # The document that leads to it.
+  sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub \
+    --discovery --issuer=https://issuer.example.com --jwks-uri=https://issuer.example.com/keys.json
+
+  # Is it published as it should be? By kube-apiserver?
+  sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
+    --check=https://issuer.example.com/keys.json
+  sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
+    --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
+
+// atCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
+// of this name can be given as ./cluster.
+const atCluster = "cluster"
+
+// jwksOptions are the flags of the command.
+type jwksOptions struct {
+	connection ConnectionOptions
+	keys       KeyOptions
+	discovery  bool
+	issuer     string
+	uri        string
+	check      string
+	caFile     string
+	timeout    time.Duration
+	output     string
+}
+
+func newJWKSCommand(client clientFunc) *cobra.Command {
+	o := &jwksOptions{timeout: 10 * time.Second, output: "table"}
+	cmd := &cobra.Command{
+		Use:     "jwks",
+		Short:   "Print the public keys for relying parties, or compare what is published with them",
+		Long:    jwksDescription,
+		Example: jwksExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := invalidFlags(cmd.CommandPath(), o.validate(cmd)); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	addRingFlags(cmd, &o.keys)
+	addConnectionFlags(cmd, &o.connection)
+	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
+	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer, "With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
+	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri, "With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
+	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, or \"cluster\" for kube-apiserver's.")
+	cmd.Flags().StringVar(&o.caFile, "ca-file", o.caFile, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "With --check, the format: \"table\", \"json\" or \"yaml\".")
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *jwksOptions) validate(cmd *cobra.Command) []error {
+	var p problems
+	p.oneOf("output", o.output, "table", "json", "yaml")
+	if cmd.Flags().Changed("output") && o.check == "" {
+		p.add("output", o.output, "is for --check; a JWKS is always JSON")
+	}
+	if o.discovery && o.check != "" {
+		p.add("discovery", o.discovery, "and --check exclude each other")
+	}
+	if o.discovery && o.issuer == "" {
+		p.add("issuer", o.issuer, "must be the URL of the issuer")
+	}
+	if !o.discovery && o.issuer != "" {
+		p.add("issuer", o.issuer, "is for --discovery")
+	}
+	if !o.discovery && o.uri != "" {
+		p.add("jwks-uri", o.uri, "is for --discovery")
+	}
+	p.positive("timeout", o.timeout)
+	return append(p, o.keys.Validate()...)
+}
+
+func (o *jwksOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
+	ring, err := o.keys.ring()
+	if err != nil {
+		return err
+	}
+	if len(ring) == 0 {
+		return errNoKeys
+	}
+	if o.check != "" {
+		return o.compare(ctx, client, ring, stdout, stderr)
+	}
+	var document []byte
+	if o.discovery {
+		document, err = signing.MarshalDiscovery(o.issuer, o.uri, keyview.Public(ring))
+	} else {
+		document, err = signing.MarshalJWKS(keyview.Public(ring))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s\n", document)
+	return err
+}
+
+func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []keyview.Key, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %s", o.timeout))
+	defer cancel()
+	published, err := readPublished(ctx, client, &o.connection, o.check, o.caFile)
+	if err != nil {
+		return err
+	}
+	lines := keyview.Compare(ring, published)
+	if err := keyview.Print(stdout, lines, o.output); err != nil {
+		return err
+	}
+	if keyview.Drifted(lines) {
+		fmt.Fprintln(stderr, "What is published is not what the keys are.")
+		return errFindings
+	}
+	return nil
+}
+
+// readPublished reads the JWKS at a place that --check or --jwks names.
+func readPublished(ctx context.Context, client clientFunc, connection *ConnectionOptions, place, caFile string) ([]signing.PublishedKey, error) {
+	if place == atCluster {
+		connected, err := client(connection)
+		if err != nil {
+			return nil, err
+		}
+		return clusterKeys(ctx, connected)
+	}
+	roots, err := readRoots("ca-file", caFile)
+	if err != nil {
+		return nil, err
+	}
+	return keyview.Read(ctx, place, roots)
+}

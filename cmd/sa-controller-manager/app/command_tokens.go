@@ -1,0 +1,57 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newTokensCommand is the parent of what shows tokens. It needs no running manager.
+func newTokensCommand(client clientFunc) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "tokens",
+		Short: "Look into a token, or list the long-lived ones of a cluster and what is wrong with them",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := refuseTokens(cmd, args); err != nil {
+				return err
+			}
+			return noArguments(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Cobra's own default, which it sets only where it words the error.
+		SuggestionsMinimumDistance: 2,
+	}
+	parent.AddCommand(newInspectCommand(client))
+	return parent
+}
+
+// refuseTokens keeps people from a habit, and never repeats what was given: it is in the
+// list of processes and in the shell's history already, and must not get into a log too.
+func refuseTokens(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if !resemblesToken(arg) {
+			continue
+		}
+		return &usageError{command: cmd.CommandPath(), err: errors.New(
+			"this looks like a token as an argument, where everybody on the machine can read it and the shell remembers it; " +
+				"give it on standard input or in a file, and think of it as known to others now")}
+	}
+	return nil
+}
+
+// longestPath is more than a path may have on Linux (PATH_MAX), whatever it names.
+const longestPath = 4096
+
+func resemblesToken(arg string) bool {
+	if _, err := os.Lstat(arg); err == nil {
+		return false
+	}
+	// eyJ is how every JSON object begins in base64.
+	return len(arg) >= longestPath || strings.HasPrefix(arg, "eyJ") || strings.HasPrefix(strings.ToLower(arg), "bearer") ||
+		len(arg) > 60 && strings.Count(arg, ".") == 2 && !strings.Contains(arg, "/")
+}

@@ -1,0 +1,238 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/cmd/sa-controller-manager/inspect"
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/signing"
+)
+
+const inspectDescription = `Say what a ServiceAccount token is: whose, of which form, for how long and for whom, which
+key signed it, and whether it is valid or why not. The token comes from a file or from
+standard input, with or without "Bearer " in front; never from an argument, because
+arguments are in the list of processes and in the shell's history.
+
+Keys come from files, from a JWKS, or with --cluster from kube-apiserver, which is then
+also asked what it thinks of the token (TokenReview); its word counts most. It notes in
+the label kubernetes.io/legacy-token-last-used of a token Secret that the token was used
+today. Nothing else is changed, and nothing is sent anywhere without --cluster.
+
+Header and claims are printed, the signature is not: nothing of what is printed opens
+anything. --show-signature prints it too.
+
+Permissions, for --cluster only: create tokenreviews, get ` + signing.JWKSPath + ` and
+` + signing.DiscoveryPath + `.
+
+Exit code: 0 if it is valid, 2 if it is not, and 1 if that could not be found out.`
+
+const inspectExamples = `  # The token of a Secret, against kubeadm's key.
+  kubectl -n shop get secret robot -o jsonpath='{.data.token}' | base64 -d |
+    sa-controller-manager tokens inspect --service-account-key-file=/etc/kubernetes/pki/sa.pub
+
+  # The token of the Pod that this runs in, against a published JWKS.
+  sa-controller-manager tokens inspect /var/run/secrets/kubernetes.io/serviceaccount/token \
+    --jwks=https://issuer.example.com/keys.json --service-account-issuer=https://issuer.example.com
+
+  # What does the cluster itself say?
+  kubectl create token default | sa-controller-manager tokens inspect --cluster --kubeconfig=admin.conf -o json`
+
+// inspectOptions are the flags of the command.
+type inspectOptions struct {
+	connection    ConnectionOptions
+	keys          KeyOptions
+	issuers       []string
+	jwks          string
+	caFile        string
+	cluster       bool
+	timeout       time.Duration
+	showSignature bool
+	output        string
+}
+
+func newInspectCommand(client clientFunc) *cobra.Command {
+	o := &inspectOptions{timeout: 10 * time.Second, output: "text"}
+	cmd := &cobra.Command{
+		Use:     "inspect [FILE|-]",
+		Short:   "Say what a token is, which key signed it, and whether it is valid or why not",
+		Long:    inspectDescription,
+		Example: inspectExamples,
+		Args:    oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+				return err
+			}
+			token, err := readToken(cmd, args)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), client, token, cmd.OutOrStdout())
+		},
+	}
+	addRingFlags(cmd, &o.keys)
+	addConnectionFlags(cmd, &o.connection)
+	cmd.Flags().StringArrayVar(&o.issuers, "service-account-issuer", o.issuers, "`Issuer` of bound tokens, as kube-apiserver has it. May be given several times. Without it, and without --cluster, it is not compared.")
+	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for kube-apiserver's, at this `place`.")
+	cmd.Flags().StringVar(&o.caFile, "ca-file", o.caFile, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --jwks and --cluster may take together.")
+	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature too. With it, what is printed is the token.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"text\", \"json\" or \"yaml\".")
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// oneFile takes the name of a file or none, and repeats no argument.
+func oneFile(cmd *cobra.Command, args []string) error {
+	if err := refuseTokens(cmd, args); err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("%q takes one file at most, got %d arguments", cmd.CommandPath(), len(args))}
+	}
+	return nil
+}
+
+func (o *inspectOptions) validate() []error {
+	var p problems
+	p.oneOf("output", o.output, "text", "json", "yaml")
+	for _, issuer := range o.issuers {
+		if issuer == "" {
+			p.add("service-account-issuer", issuer, "must be an issuer; leave the flag out if there is none")
+		}
+	}
+	p.positive("timeout", o.timeout)
+	return append(p, o.keys.Validate()...)
+}
+
+func (o *inspectOptions) run(ctx context.Context, client clientFunc, token string, stdout io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %s", o.timeout))
+	defer cancel()
+	known, err := o.known(ctx, client, token)
+	if err != nil {
+		return err
+	}
+	report := inspect.Judge(token, known)
+	if o.showSignature {
+		report.ShowSignature()
+	}
+	if err := report.Print(stdout, o.output); err != nil {
+		return err
+	}
+	switch report.Verdict {
+	case inspect.Valid:
+		return nil
+	case inspect.Invalid:
+		return errFindings
+	default:
+		return errReported
+	}
+}
+
+// known gathers what the flags know of.
+func (o *inspectOptions) known(ctx context.Context, client clientFunc, token string) (inspect.Known, error) {
+	known := inspect.Known{Now: time.Now(), Issuers: o.issuers}
+	var err error
+	if known.Keys, err = o.keys.ring(); err != nil {
+		return known, err
+	}
+	if o.jwks != "" {
+		published, err := readPublished(ctx, client, &o.connection, o.jwks, o.caFile)
+		if err != nil {
+			return known, err
+		}
+		known.Keys = append(known.Keys, keyview.Usable(published, "--jwks="+withoutQuery(o.jwks))...)
+	}
+	if !o.cluster {
+		return known, nil
+	}
+	connected, err := client(&o.connection)
+	if err != nil {
+		return known, err
+	}
+	return known, askCluster(ctx, connected, token, &known)
+}
+
+// withoutQuery is a URL as far as it gives access to nothing.
+func withoutQuery(place string) string {
+	before, _, _ := strings.Cut(place, "?")
+	return before
+}
+
+// askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as it reviews the token.
+func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *inspect.Known) error {
+	var err error
+	if known.Review, err = inspect.Ask(ctx, client, token); err != nil {
+		return err
+	}
+	if published, err := clusterKeys(ctx, client); err == nil {
+		known.Keys = append(known.Keys, keyview.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
+	}
+	if len(known.Issuers) > 0 {
+		return nil
+	}
+	document, err := getter(client)(ctx, signing.DiscoveryPath)
+	if err != nil {
+		return nil
+	}
+	if issuer, err := inspect.ParseIssuer(document); err == nil {
+		known.Issuers = []string{issuer}
+	}
+	return nil
+}
+
+// maxInput is more than any token, in bytes. What is longer is refused by its length, and by nothing else.
+const maxInput = 128 << 10
+
+// readToken reads the token from the file or standard input. White space around it, and what HTTP puts in front, is no part
+// of it. Errors hold nothing of it.
+func readToken(cmd *cobra.Command, args []string) (string, error) {
+	name, input := "standard input", cmd.InOrStdin()
+	if len(args) == 1 && args[0] != "-" && args[0] != "" {
+		file, err := os.Open(args[0])
+		if err != nil {
+			return "", fmt.Errorf("read the token: %w", err)
+		}
+		defer file.Close()
+		name, input = args[0], file
+	} else if terminalWidth(cmd.ErrOrStderr()) > 0 && isTerminal(input) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "Paste the token, then press Ctrl-D on a line of its own.")
+	}
+	data, err := io.ReadAll(io.LimitReader(input, maxInput+1))
+	if err != nil {
+		return "", fmt.Errorf("read the token from %s: %w", name, err)
+	}
+	if len(data) > maxInput {
+		return "", fmt.Errorf("read the token from %s: it is larger than %d bytes", name, maxInput)
+	}
+	token := strings.TrimSpace(string(data))
+	if scheme, rest, found := strings.Cut(token, " "); found && strings.EqualFold(scheme, "bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	if token == "" {
+		return "", errors.New("read the token from " + name + ": there is nothing")
+	}
+	return token, nil
+}
+
+func isTerminal(input io.Reader) bool {
+	file, ok := input.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -41,7 +41,7 @@ func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (name
 			return nil, fmt.Errorf("list pods of namespace %q: %w", namespace, err)
 		}
 		for i := range page.Items {
-			visitSecrets(&page.Items[i].Spec, mounted.add)
+			VisitSecrets(&page.Items[i].Spec, mounted.add)
 		}
 		if page.Continue == "" {
 			return mounted, nil
@@ -50,9 +50,9 @@ func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (name
 	}
 }
 
-// visitSecrets calls found with the name of every Secret that a Pod refers to; some
+// VisitSecrets calls found with the name of every Secret that a Pod refers to; some
 // may be empty (upstream: VisitPodSecretNames in pkg/api/v1/pod).
-func visitSecrets(pod *corev1.PodSpec, found func(string)) {
+func VisitSecrets(pod *corev1.PodSpec, found func(string)) {
 	for _, pull := range pod.ImagePullSecrets {
 		found(pull.Name)
 	}

@@ -35,7 +35,7 @@ func TestEverySecretOfAPodIsVisited(t *testing.T) {
 		pod.Volumes = append(pod.Volumes, volume)
 	}
 	found := []string{}
-	visitSecrets(&pod, func(name string) { found = append(found, name) })
+	VisitSecrets(&pod, func(name string) { found = append(found, name) })
 	slices.Sort(found)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Compact(found)); diff != "" {

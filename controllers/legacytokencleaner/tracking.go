@@ -13,12 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kube-apiserver notes here since which day it writes the last-used labels
-// (pkg/controlplane/controller/legacytokentracking).
-const (
-	trackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
-	trackingKey       = "since"
-)
+// TrackingConfigMap, in kube-system, is where kube-apiserver notes since which day it
+// writes the last-used labels (pkg/controlplane/controller/legacytokentracking).
+const TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
+
+const trackingKey = "since"
 
 // idleness is why a round does nothing. Its text is a value of a metric's label.
 type idleness string
@@ -35,12 +34,12 @@ func idlenesses() []idleness { return []idleness{trackingAbsent, trackingInvalid
 // idle asks whether use has been tracked for long enough. That the ConfigMap is not
 // there, or says no date, is an answer and no error: kube-apiserver mends both.
 func (c *Controller) idle(ctx context.Context, when horizon) (idleness, error) {
-	tracking, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trackingConfigMap, metav1.GetOptions{})
+	tracking, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, TrackingConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return trackingAbsent, nil
 	}
 	if err != nil {
-		return working, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w", metav1.NamespaceSystem, trackingConfigMap, err)
+		return working, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w", metav1.NamespaceSystem, TrackingConfigMap, err)
 	}
 	return when.judge(tracking), nil
 }

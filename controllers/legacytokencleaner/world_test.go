@@ -270,7 +270,7 @@ func terminating(secret *corev1.Secret) {
 // tracking is the ConfigMap that kube-apiserver writes.
 func tracking(since string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: trackingConfigMap},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: TrackingConfigMap},
 		Data:       map[string]string{trackingKey: since},
 	}
 }

@@ -26,7 +26,7 @@ func newTokensCommand(client clientFunc) *cobra.Command {
 		// Cobra's own default, which it sets only where it words the error.
 		SuggestionsMinimumDistance: 2,
 	}
-	parent.AddCommand(newInspectCommand(client))
+	parent.AddCommand(newInspectCommand(client), newAuditCommand(client))
 	return parent
 }
 

@@ -1,0 +1,298 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/cmd/sa-controller-manager/audit"
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/controllers/legacytokencleaner"
+	"sa-controller-manager/signing"
+)
+
+const auditDescription = `List the long-lived tokens of a cluster, those in token Secrets, with their account, age,
+key and last use, the Pods that use them, and what speaks against each:
+
+%s
+The state of a key is active, next or retired if the flags say which keys there are; with
+--service-account-key-file alone it is known. Without such flags it is published, or
+unknown, according to kube-apiserver's JWKS.
+
+How far an account reaches is for kube-apiserver to say, whatever it authorizes with: three
+SubjectAccessReviews for most accounts. --reach=false leaves them out. Nothing is changed.
+
+Rows are printed as they are found; with --sort-by at the end. No token is printed or
+kept: a hundred thousand Secrets need no more memory than a page of them.
+
+Permissions: list Secrets, ServiceAccounts and Pods in all namespaces, or with -n in that
+one; create subjectaccessreviews; get ` + signing.JWKSPath + ` and the ConfigMap
+kube-system/` + legacytokencleaner.TrackingConfigMap + `.
+
+Exit code: 2 if a token has a finding of --fail-on, 1 if the list could not be made, else 0.`
+
+const auditExamples = `  # All of them, with kubeadm's key, on the node.
+  sa-controller-manager tokens audit --kubeconfig=/etc/kubernetes/admin.conf \
+    --service-account-private-key-file=/etc/kubernetes/pki/sa.key
+
+  # What is dangerous first, and why.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
+
+  # Every week in CI: nobody may hold a token for ever that opens everything.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf --fail-on=cluster-admin,secrets-reader
+
+  # What still holds a rotated key, for a program. The beginning of a key ID is enough.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf --key-id=32BLaqOW -o json
+
+  # Candidates for deletion in one namespace: half a year without use, and in no Pod.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf -n shop --unused-for=4380h --finding=unmounted`
+
+// defaultUnused is the period of the legacy token cleaner.
+const defaultUnused = 365 * 24 * time.Hour
+
+// auditOptions are the flags of the command.
+type auditOptions struct {
+	connection ConnectionOptions
+	keys       KeyOptions
+	filter     audit.Filter
+	states     []string
+	findings   []string
+	failOn     []string
+	sortBy     string
+	reach      bool
+	output     string
+}
+
+func newAuditCommand(client clientFunc) *cobra.Command {
+	o := &auditOptions{sortBy: "namespace", reach: true, output: "table"}
+	cmd := &cobra.Command{
+		Use:     "audit",
+		Short:   "List the long-lived tokens of a cluster, and what speaks against each",
+		Long:    fmt.Sprintf(auditDescription, auditFindings()),
+		Example: auditExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addFlags(cmd)
+	for name, choices := range map[string][]string{
+		"output": {"table", "wide", "json", "yaml"}, "sort-by": audit.Orders(), "state": audit.States(),
+		"finding": audit.Names(), "fail-on": append(audit.Names(), anyFinding),
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+// auditFindings is the list in the help.
+func auditFindings() string {
+	var b strings.Builder
+	for _, finding := range audit.Findings() {
+		fmt.Fprintf(&b, "  %-16s%s\n", finding.Name, finding.About)
+	}
+	return b.String()
+}
+
+// anyFinding stands for all of them.
+const anyFinding = "any"
+
+func (o *auditOptions) addFlags(cmd *cobra.Command) {
+	addRingFlags(cmd, &o.keys)
+	addConnectionFlags(cmd, &o.connection)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "Look into this `namespace` only.")
+	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "Look at Secrets with these `labels` only, as in kubectl.")
+	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only what was created at least that long ago.")
+	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0, "Show only what nobody has used for that long. It is also what counts as unused.")
+	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of this key, or of those whose `ID` begins so.")
+	flags.StringSliceVar(&o.states, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(audit.States(), ", ")+".")
+	flags.StringSliceVar(&o.findings, "finding", nil, "Show only tokens with one of these `findings`.")
+	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
+	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(audit.Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
+	flags.BoolVar(&o.reach, "reach", o.reach, "Have kube-apiserver say how far each account reaches.")
+	flags.StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"wide\", \"json\" or \"yaml\".")
+}
+
+func (o *auditOptions) validate() []error {
+	var p problems
+	p.oneOf("output", o.output, "table", "wide", "json", "yaml")
+	p.oneOf("sort-by", o.sortBy, audit.Orders()...)
+	for _, state := range o.states {
+		p.oneOf("state", state, audit.States()...)
+	}
+	for _, finding := range o.findings {
+		p.oneOf("finding", finding, audit.Names()...)
+	}
+	for _, finding := range o.failOn {
+		p.oneOf("fail-on", finding, append(audit.Names(), anyFinding)...)
+	}
+	if !o.reach {
+		p.reachless("finding", o.findings)
+		p.reachless("fail-on", o.failOn)
+	}
+	if _, err := labels.Parse(o.filter.Selector); err != nil {
+		p.add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
+	}
+	if o.filter.OlderThan < 0 {
+		p.add("older-than", o.filter.OlderThan, "must not be negative")
+	}
+	if o.filter.UnusedFor < 0 {
+		p.add("unused-for", o.filter.UnusedFor, "must not be negative")
+	}
+	return append(p, o.keys.Validate()...)
+}
+
+// reachless refuses findings that need --reach.
+func (p *problems) reachless(flag string, findings []string) {
+	if slices.Contains(findings, string(audit.ClusterAdmin)) || slices.Contains(findings, string(audit.SecretsReader)) {
+		p.add(flag, strings.Join(findings, ","), "cannot be told with --reach=false")
+	}
+}
+
+func (o *auditOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
+	auditor, err := o.auditor(ctx, client, stderr)
+	if err != nil {
+		return err
+	}
+	printer := audit.NewPrinter(stdout, o.output, auditor.Rules.Now)
+	var kept []audit.Row
+	emit := printer.Rows
+	if o.sortBy != "namespace" {
+		emit = func(rows []audit.Row) error {
+			kept = append(kept, rows...)
+			return nil
+		}
+	}
+	summary, err := auditor.Run(ctx, emit)
+	if err != nil {
+		return err
+	}
+	if len(kept) > 0 {
+		audit.Sort(kept, o.sortBy)
+		if err := printer.Rows(kept); err != nil {
+			return err
+		}
+	}
+	if err := printer.End(summary); err != nil {
+		return err
+	}
+	return o.outcome(summary, stderr)
+}
+
+// auditor reads what every row is judged by.
+func (o *auditOptions) auditor(ctx context.Context, client clientFunc, stderr io.Writer) (*audit.Auditor, error) {
+	ring, err := o.keys.ring()
+	if err != nil {
+		return nil, err
+	}
+	auditor := &audit.Auditor{Filter: o.filter, Reach: o.reach, Rules: audit.Rules{Now: time.Now(), UnusedFor: o.filter.UnusedFor}}
+	if auditor.Rules.UnusedFor == 0 {
+		auditor.Rules.UnusedFor = defaultUnused
+	}
+	for _, state := range o.states {
+		auditor.Filter.States = append(auditor.Filter.States, audit.State(state))
+	}
+	for _, finding := range o.findings {
+		auditor.Filter.Findings = append(auditor.Filter.Findings, audit.Finding(finding))
+	}
+	if auditor.Client, err = client(&o.connection); err != nil {
+		return nil, err
+	}
+	if auditor.Keys, err = o.judgingKeys(ctx, auditor.Client, ring, stderr); err != nil {
+		return nil, err
+	}
+	if terminalWidth(stderr) > 0 {
+		auditor.Progress = func(looked int) { fmt.Fprintf(stderr, "\r%d token Secrets ... ", looked) }
+	}
+	return auditor, readTracking(ctx, auditor.Client, &auditor.Rules, stderr)
+}
+
+// judgingKeys are those of the flags or else kube-apiserver's. It need not publish them.
+func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []keyview.Key, stderr io.Writer) (*audit.Keys, error) {
+	if len(ring) > 0 {
+		return audit.NewKeys(ring), nil
+	}
+	published, err := clusterKeys(ctx, client)
+	if err == nil {
+		return audit.NewKeys(keyview.Usable(published, signing.JWKSPath)), nil
+	}
+	asked := append(slices.Clone(o.failOn), o.findings...)
+	if slices.Contains(asked, string(audit.UnknownKey)) || slices.Contains(asked, string(audit.RetiredKey)) || !answered(err) {
+		return nil, fmt.Errorf("%w; %w", err, errNoKeys)
+	}
+	fmt.Fprintf(stderr, "The keys of tokens are not judged: %v; %v.\n", err, errNoKeys)
+	return nil, nil
+}
+
+// answered tells whether kube-apiserver gave an answer, though not the one that was wanted.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err))
+}
+
+// readTracking finds out since when kube-apiserver notes who uses tokens.
+func readTracking(ctx context.Context, client kubernetes.Interface, rules *audit.Rules, stderr io.Writer) error {
+	tracking, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, legacytokencleaner.TrackingConfigMap, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		fmt.Fprintln(stderr, "Since when the use of tokens is noted may not be read: tokens that were never used count from when they were made.")
+		return nil
+	case apierrors.IsNotFound(err):
+		rules.Untracked = true
+	case err != nil:
+		return fmt.Errorf("look up since when the use of tokens is noted: %w", err)
+	default:
+		since, ok := audit.ParseTracking(tracking)
+		rules.TrackedSince, rules.Untracked = since, !ok
+	}
+	if rules.Untracked {
+		fmt.Fprintln(stderr, "kube-apiserver does not note who uses tokens: which are unused cannot be told.")
+	}
+	return nil
+}
+
+// outcome sums up in one line and decides the exit code.
+func (o *auditOptions) outcome(summary audit.Summary, stderr io.Writer) error {
+	var counts []string
+	failed := false
+	for _, name := range audit.Names() {
+		count := summary.Findings[audit.Finding(name)]
+		if count == 0 {
+			continue
+		}
+		counts = append(counts, fmt.Sprintf("%s %d", name, count))
+		failed = failed || slices.Contains(o.failOn, name) || slices.Contains(o.failOn, anyFinding)
+	}
+	line := fmt.Sprintf("%d token Secrets", summary.Looked)
+	if summary.Shown != summary.Looked {
+		line += fmt.Sprintf(", %d shown", summary.Shown)
+	}
+	if len(counts) > 0 {
+		line += "; findings: " + strings.Join(counts, ", ")
+	}
+	if terminalWidth(stderr) > 0 {
+		fmt.Fprint(stderr, "\r")
+	}
+	fmt.Fprintln(stderr, line+".")
+	if failed {
+		return errFindings
+	}
+	return nil
+}

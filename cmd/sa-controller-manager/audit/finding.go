@@ -1,0 +1,61 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+// Finding is a reason to look at a token. Its text is what --fail-on takes.
+type Finding string
+
+const (
+	// ClusterAdmin: the account may do everything everywhere.
+	ClusterAdmin Finding = "cluster-admin"
+	// SecretsReader: the account reads the Secrets of all namespaces, and so has the tokens of all others.
+	SecretsReader Finding = "secrets-reader"
+	// BadToken: what the Secret holds is no token of its account and Secret, or its signature is wrong.
+	BadToken Finding = "bad-token"
+	// UnknownKey: no key that was given verifies it.
+	UnknownKey Finding = "unknown-key"
+	// RetiredKey: its key signs no more.
+	RetiredKey Finding = "retired-key"
+	// Orphan: its account does not exist, or is another one now.
+	Orphan Finding = "orphan"
+	// Invalidated: the cleaner has switched it off.
+	Invalidated Finding = "invalid"
+	// Unused: nobody has used it for long.
+	Unused Finding = "unused"
+	// Unmounted: no Pod names the Secret. Somebody outside may hold the token.
+	Unmounted Finding = "unmounted"
+	// Unreferenced: the account's secrets do not list it. A user has made it, mostly.
+	Unreferenced Finding = "unreferenced"
+)
+
+// Findings are all of them, the worst first, each with what it means.
+func Findings() []struct {
+	Name  Finding
+	About string
+} {
+	return []struct {
+		Name  Finding
+		About string
+	}{
+		{ClusterAdmin, "the account may do everything, in all namespaces"},
+		{SecretsReader, "the account reads the Secrets of all namespaces"},
+		{BadToken, "it is no token of this Secret, or its signature is wrong"},
+		{UnknownKey, "no key that is known has signed it"},
+		{RetiredKey, "the key that signed it signs no more"},
+		{Orphan, "its account does not exist, or is another one now"},
+		{Invalidated, "the cleaner has marked it as invalid"},
+		{Unused, "nobody has used it for a year, or --unused-for"},
+		{Unmounted, "no Pod names the Secret: who holds the token is elsewhere"},
+		{Unreferenced, "the account's secrets do not list it"},
+	}
+}
+
+// Names are those of all findings.
+func Names() []string {
+	var names []string
+	for _, finding := range Findings() {
+		names = append(names, string(finding.Name))
+	}
+	return names
+}

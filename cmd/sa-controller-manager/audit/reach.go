@@ -1,0 +1,70 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/tokens"
+)
+
+// Reach is how far an account reaches over the whole cluster.
+type Reach string
+
+const (
+	// Everything: any verb on any resource.
+	Everything Reach = "everything"
+	// AllSecrets: it reads the Secrets of all namespaces.
+	AllSecrets Reach = "all-secrets"
+	// Less: neither.
+	Less Reach = "less"
+)
+
+type reach struct {
+	reach Reach
+	by    string
+}
+
+// reachOf has kube-apiserver judge, whatever it authorizes with. Reading is to list, to get by name or to watch: each one gives
+// the content. Who may do none of these may not do everything either, so that most accounts cost three requests.
+func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Account) (reach, error) {
+	for _, verb := range []string{"list", "get", "watch"} {
+		allowed, by, err := may(ctx, client, account, authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "secrets"})
+		if err != nil {
+			return reach{}, err
+		}
+		if !allowed {
+			continue
+		}
+		everything, byAll, err := may(ctx, client, account, authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Version: "*", Resource: "*"})
+		if err != nil {
+			return reach{}, err
+		}
+		if everything {
+			return reach{Everything, byAll}, nil
+		}
+		return reach{AllSecrets, by}, nil
+	}
+	return reach{reach: Less}, nil
+}
+
+// may asks whether an account has a permission in all namespaces. It is in the groups that its token puts it into.
+func may(ctx context.Context, client kubernetes.Interface, account tokens.Account, attributes authorizationv1.ResourceAttributes) (allowed bool, by string, err error) {
+	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: account.Subject(), UID: account.UID,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated"},
+			ResourceAttributes: &attributes,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, "", fmt.Errorf("ask what service account %s/%s may do (--reach=false leaves it out): %w", account.Namespace, account.Name, err)
+	}
+	return review.Status.Allowed, review.Status.Reason, nil
+}

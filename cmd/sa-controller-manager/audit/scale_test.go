@@ -1,0 +1,104 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"io"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing/testkeys"
+)
+
+// liveHeap is what is in use, in bytes.
+func liveHeap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// large is a cluster of many token Secrets, 100 in each namespace, with a real RSA token.
+func large(tb testing.TB, secrets int) *server {
+	tb.Helper()
+	return &server{namespaces: secrets / 100, perSpace: 100, token: string(tokenSecret(tb, "x", testkeys.RSA2048()).Data["token"])}
+}
+
+// watch lists everything as a table, and returns the live heap after the first pages and the most of it later.
+func watch(tb testing.TB, world *server) (summary Summary, early, most int64) {
+	tb.Helper()
+	auditor := &Auditor{Client: world.start(tb), Keys: testKeys(tb), Rules: Rules{Now: now, UnusedFor: time.Hour}, Reach: true}
+	pages := 0
+	auditor.Progress = func(int) {
+		if pages++; pages%10 != 0 {
+			return
+		}
+		if heap := liveHeap(); early == 0 {
+			early = heap
+		} else {
+			most = max(most, heap)
+		}
+	}
+	summary, err := auditor.Run(tb.Context(), NewPrinter(io.Discard, "wide", now).Rows)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return summary, early, most
+}
+
+// TestMemoryIsThatOfAPage sees that the heap does not grow with the number of Secrets, of 2.5 KB each. All of them in memory
+// would be 100 MB.
+func TestMemoryIsThatOfAPage(t *testing.T) {
+	world := large(t, 40_000)
+	summary, early, most := watch(t, world)
+	t.Logf("live heap: %d KiB after 10 pages, at most %d KiB later", early>>10, most>>10)
+	if summary.Looked != 40_000 || summary.Shown != 40_000 || summary.Findings[UnknownKey] != 40_000 || summary.Findings[Unmounted] != 39_600 {
+		t.Errorf("summary %+v", summary)
+	}
+	if grown := most - early; grown > 4<<20 {
+		t.Errorf("the live heap grew by %d KiB over the list, want at most 4 MiB", grown>>10)
+	}
+	if most > 64<<20 {
+		t.Errorf("the live heap was %d KiB, want at most 64 MiB", most>>10)
+	}
+	want := map[string]int{"secrets": 80, "pods": 400, "serviceaccounts": 400, "subjectaccessreviews": 1200}
+	if diff := cmp.Diff(want, world.requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if most := world.most.Load(); most > parallel {
+		t.Errorf("%d requests at a time, want %d at most", most, parallel)
+	}
+}
+
+// BenchmarkHundredThousand says what a large cluster costs.
+func BenchmarkHundredThousand(b *testing.B) {
+	for b.Loop() {
+		summary, _, most := watch(b, large(b, 100_000))
+		b.ReportMetric(float64(most), "live-B")
+		b.ReportMetric(float64(summary.Looked), "secrets")
+	}
+}
+
+// TestRowsAreSmall: sorting keeps them all.
+func TestRowsAreSmall(t *testing.T) {
+	world := large(t, 10_000)
+	auditor := &Auditor{Client: world.start(t), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: time.Hour}, Reach: true}
+	var kept []Row
+	before := liveHeap()
+	if _, err := auditor.Run(t.Context(), func(rows []Row) error {
+		kept = append(kept, rows...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	grown := liveHeap() - before
+	Sort(kept, "findings")
+	t.Logf("%d bytes for each of %d rows", grown/int64(len(kept)), len(kept))
+	if each := grown / int64(len(kept)); each > 1200 {
+		t.Errorf("a row takes %d bytes, want at most 1200", each)
+	}
+}

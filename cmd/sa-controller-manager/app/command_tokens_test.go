@@ -196,7 +196,36 @@ func TestJWKS(t *testing.T) {
 			}
 		})
 	}
-	if got := command(t, "keys", "jwks"); got.code != 1 || got.stderr != "Error: want keys: give --service-account-private-key-file or --service-account-key-file\n" {
+	if got := command(t, "keys", "jwks"); got.code != 1 || got.stderr != "Error: want keys: give --service-account-keys-dir, --service-account-private-key-file or --service-account-key-file\n" {
 		t.Errorf("without keys: %+v", got)
+	}
+}
+
+// TestKeysOfADirectory have the states that they have there.
+func TestKeysOfADirectory(t *testing.T) {
+	t.Parallel()
+	dir := "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys")
+	old := "--service-account-key-file=" + tempFile(t, "old.pem", testkeys.P384())
+	steps := [][]string{
+		{"keys", "init", dir, "--from-private-key-file=" + tempFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", dir},
+	}
+	for _, args := range steps {
+		if got := command(t, args...); got.code != 0 {
+			t.Fatalf("%q: %+v", args, got)
+		}
+	}
+	got := command(t, "keys", "jwks", dir, old, "--check="+tempFile(t, "keys.json", jwksOf(t, testkeys.P256())))
+	lines := strings.Split(got.stdout, "\n")
+	if got.code != 2 || len(lines) != 5 {
+		t.Fatalf("%+v", got)
+	}
+	for i, want := range []string{"active    same", "next      missing", "retired   missing"} {
+		if !strings.Contains(lines[i+1], want) {
+			t.Errorf("line %q, want %q", lines[i+1], want)
+		}
+	}
+	out, err := inspectInput(t, legacyToken(t), dir)
+	if err != nil || !strings.Contains(out, "(ES256), active, of --service-account-keys-dir") {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }

@@ -1,0 +1,260 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// auditReport is what the command prints for programs.
+type auditReport struct {
+	Tokens []struct {
+		Name, Account, KeyState, Reach, ReachBy, Problem string
+		Pods, Findings                                   []string
+		Referenced                                       bool
+	}
+	Summary struct{ Looked, Shown int }
+}
+
+func (p printed) audit(t *testing.T) auditReport {
+	t.Helper()
+	var report auditReport
+	if err := json.Unmarshal([]byte(p.stdout), &report); err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, p.stdout, p.stderr)
+	}
+	return report
+}
+
+// grant lets subjects do what the rules say in all namespaces, until the test ends.
+func (c *controlPlane) grant(t *testing.T, name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	rbac, meta := c.client.RbacV1(), metav1.ObjectMeta{Name: name}
+	_, err1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	_, err2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitGrant(t, subject, rules[0])
+	t.Cleanup(func() {
+		ctx, options := cleanupContext(t), metav1.DeleteOptions{}
+		if err := errors.Join(rbac.ClusterRoleBindings().Delete(ctx, name, options), rbac.ClusterRoles().Delete(ctx, name, options)); err != nil {
+			t.Errorf("delete the roles of %s: %v", name, err)
+		}
+	})
+}
+
+// awaitGrant: kube-apiserver learns of roles through watches, and nothing announces when.
+func (c *controlPlane) awaitGrant(t *testing.T, subject rbacv1.Subject, rule rbacv1.PolicyRule) {
+	t.Helper()
+	user := subject.Name
+	if subject.Kind == rbacv1.ServiceAccountKind {
+		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
+	}}
+	poll(t, "await that "+user+" has a new role", func() error {
+		got, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err == nil && !got.Status.Allowed {
+			err = errors.New("it may not do what the role allows")
+		}
+		return err
+	})
+}
+
+func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// auditor is a person with the permissions that the help states, and no other.
+func (c *controlPlane) auditor(t *testing.T, name string, without ...string) (kubeconfig string) {
+	t.Helper()
+	kubeconfig, _, err := c.Identity(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []rbacv1.PolicyRule{
+		rule("", "secrets", "list"), rule("", "serviceaccounts", "list"), rule("", "pods", "list"),
+		rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kube-apiserver-legacy-service-account-token-tracking"}, Verbs: []string{"get"}},
+		{NonResourceURLs: []string{"/openid/v1/jwks"}, Verbs: []string{"get"}},
+	}
+	var granted []rbacv1.PolicyRule
+	for _, rule := range rules {
+		if !strings.Contains(strings.Join(without, " "), strings.Join(append(rule.Resources, rule.NonResourceURLs...), " ")) {
+			granted = append(granted, rule)
+		}
+	}
+	c.grant(t, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, granted...)
+	return kubeconfig
+}
+
+// auditWorld is a namespace with a token Secret for each finding.
+func (c *controlPlane) auditWorld(t *testing.T) (namespace string) {
+	t.Helper()
+	namespace = c.namespace(t)
+	stranger := filepath.Join(t.TempDir(), "stranger.key")
+	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+		t.Fatal(err)
+	}
+	active, retired, unknown := c.issuer(t, c.SigningKeyFile()), c.issuer(t, shared.ecdsaKeyFile()), c.issuer(t, stranger)
+	account := func(name string, rules ...rbacv1.PolicyRule) *corev1.ServiceAccount {
+		made := c.createAccount(t, namespace, name, referencing(name+"-token"))
+		if len(rules) > 0 {
+			c.grant(t, namespace+":"+name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, rules...)
+		}
+		return made
+	}
+	c.fill(t, active, account("plain"), "plain-token")
+	c.fill(t, active, account("admin", rule("*", "*", "*")), "admin-token")
+	c.fill(t, active, account("getter", rule("", "secrets", "get")), "getter-token")
+	c.fill(t, active, account("watcher", rule("*", "*", "watch")), "watcher-token")
+	c.fill(t, active, account("local", rule("", "configmaps", "*")), "local-token", withLabel("kubernetes.io/legacy-token-invalid-since", "2026-01-01"))
+	c.fill(t, retired, account("old"), "old-token", withLabel("kubernetes.io/legacy-token-last-used", "2020-01-01"))
+	c.fill(t, unknown, account("lost"), "lost-token")
+	c.fill(t, active, account("gone"), "gone-token")
+	c.deleteAccount(t, namespace, "gone")
+	for _, pod := range []string{"one", "two"} {
+		if _, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: pod},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "i"}},
+				Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "plain-token"}}}},
+			},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		zero := int64(0)
+		if err := c.client.CoreV1().Pods(namespace).DeleteCollection(cleanupContext(t), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return namespace
+}
+
+// TestAudit has every finding named, with no more permissions than the help states.
+func TestAudit(t *testing.T) {
+	c := sharedControlPlane(t)
+	namespace := c.auditWorld(t)
+	audit := []string{"tokens", "audit", "--kubeconfig=" + c.auditor(t, namespace+"-auditor"), "-n", namespace}
+	keys := []string{"--service-account-private-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + shared.ecdsaKeyFile()}
+	report := command(t, "", append(append(audit, keys...), "-o=json", "--unused-for=8760h0m0s")...).want(t, 0).audit(t)
+	if len(report.Tokens) != 1 || report.Tokens[0].Name != "old-token" || report.Summary.Looked != 8 {
+		t.Errorf("--unused-for shows %+v", report)
+	}
+
+	report = command(t, "", append(append(audit, keys...), "-o=json")...).want(t, 0).audit(t)
+	got := map[string]string{}
+	for _, token := range report.Tokens {
+		got[token.Name] = fmt.Sprintf("%s %s %s %s", token.KeyState, token.Reach, token.Findings, token.Pods)
+		if token.Reach == "everything" && !strings.Contains(token.ReachBy, `ClusterRoleBinding "`+namespace+":admin") {
+			t.Errorf("%s reaches everything by %q", token.Name, token.ReachBy)
+		}
+	}
+	want := map[string]string{
+		"plain-token":   "active less [] [one two]",
+		"admin-token":   "active everything [cluster-admin unmounted] []",
+		"getter-token":  "active all-secrets [secrets-reader unmounted] []",
+		"watcher-token": "active all-secrets [secrets-reader unmounted] []",
+		"local-token":   "active less [invalid unmounted] []",
+		"old-token":     "retired less [retired-key unused unmounted] []",
+		"lost-token":    "unknown less [unknown-key unmounted] []",
+		"gone-token":    "active  [orphan unmounted unreferenced] []",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	// Without keys kube-apiserver's count, and it has both.
+	table := command(t, "", append(audit, "--sort-by=findings")...).want(t, 0)
+	lines := strings.Split(table.stdout, "\n")
+	if !strings.Contains(lines[1], "admin-token") || strings.Count(table.stdout, "published") != 7 || strings.Count(table.stdout, "unknown ") != 1 {
+		t.Errorf("the table begins with %q:\n%s", lines[1], table.stdout)
+	}
+	t.Logf("\n%s", command(t, "", append(append(audit, keys...), "-o=wide")...).stdout)
+	for fail, code := range map[string]int{"cluster-admin": 2, "unknown-key,orphan": 2, "bad-token": 0, "any": 2, "retired-key": 0} {
+		command(t, "", append(audit, "--fail-on="+fail)...).want(t, code)
+	}
+	command(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).want(t, 0).says(t, "gone-token", "8 token Secrets, 1 shown; findings: orphan 1,")
+}
+
+// TestAuditSaysWhichPermissionIsMissing, and goes without what it need not have.
+func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
+	c := sharedControlPlane(t)
+	namespace := c.namespace(t)
+	c.fill(t, c.issuer(t, c.SigningKeyFile()), c.createAccount(t, namespace, "robot"), "robot-token")
+	cases := map[string]struct {
+		code  int
+		texts []string
+		flags []string
+	}{
+		"secrets":              {1, []string{"list token Secrets: ", "forbidden"}, nil},
+		"pods":                 {1, []string{"list Pods of namespace " + namespace, "forbidden"}, nil},
+		"serviceaccounts":      {1, []string{"list ServiceAccounts of namespace " + namespace, "forbidden"}, nil},
+		"subjectaccessreviews": {1, []string{"--reach=false leaves it out", "forbidden"}, nil},
+		"without reach":        {0, []string{"robot-token"}, []string{"--reach=false"}},
+		"/openid/v1/jwks":      {0, []string{"untold", "The keys of tokens are not judged"}, nil},
+		"configmaps":           {0, []string{"robot-token", "may not be read"}, nil},
+	}
+	for without, tc := range cases {
+		name := "lacks-" + randomName()
+		removed := without
+		if tc.flags != nil {
+			removed = "subjectaccessreviews"
+		}
+		kubeconfig := c.auditor(t, name, removed)
+		command(t, "", append([]string{"tokens", "audit", "--kubeconfig=" + kubeconfig, "-n", namespace}, tc.flags...)...).want(t, tc.code).says(t, tc.texts...)
+	}
+}
+
+// TestAuditOfTwoThousand says how long it takes and how much memory.
+func TestAuditOfTwoThousand(t *testing.T) {
+	const namespaces, each = 20, 100
+	c := sharedControlPlane(t)
+	issuer := c.issuer(t, c.SigningKeyFile())
+	var names []string
+	for range namespaces {
+		names = append(names, c.namespace(t))
+	}
+	var working sync.WaitGroup
+	for _, namespace := range names {
+		working.Go(func() {
+			for i := range each {
+				name := fmt.Sprintf("robot-%03d", i)
+				c.fill(t, issuer, c.createAccount(t, namespace, name), name, withLabel("test", "many"))
+			}
+		})
+	}
+	working.Wait()
+	audit := []string{"tokens", "audit", "--kubeconfig=" + c.Kubeconfig(), "-l", "test=many"}
+	for _, further := range [][]string{nil, {"--sort-by=age"}, {"--reach=false"}} {
+		got := command(t, "", append(audit, further...)...).want(t, 0).says(t, "2000 token Secrets; findings: ")
+		if lines := strings.Count(got.stdout, "\n"); lines != namespaces*each+1 {
+			t.Errorf("%q: %d lines, want 2001", further, lines)
+		}
+		t.Logf("%q: %s, at most %d MiB resident", further, got.took.Round(time.Millisecond), got.maxRSS>>10)
+		if got.maxRSS > 300<<10 {
+			t.Errorf("%q: %d MiB resident, want at most 300", further, got.maxRSS>>10)
+		}
+	}
+}

@@ -16,18 +16,21 @@ func newTokensCommand(client clientFunc) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "tokens",
 		Short: "Look into a token, or list the long-lived ones of a cluster and what is wrong with them",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := refuseTokens(cmd, args); err != nil {
-				return err
-			}
-			return noArguments(cmd, args)
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  noTokens,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// Cobra's own default, which it sets only where it words the error.
 		SuggestionsMinimumDistance: 2,
 	}
 	parent.AddCommand(newInspectCommand(client), newAuditCommand(client))
 	return parent
+}
+
+// noTokens is noArguments where a token is what people may try.
+func noTokens(cmd *cobra.Command, args []string) error {
+	if err := refuseTokens(cmd, args); err != nil {
+		return err
+	}
+	return noArguments(cmd, args)
 }
 
 // refuseTokens keeps people from a habit, and never repeats what was given: it is in the

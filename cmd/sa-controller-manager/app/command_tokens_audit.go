@@ -83,7 +83,7 @@ func newAuditCommand(client clientFunc) *cobra.Command {
 		Short:   "List the long-lived tokens of a cluster, and what speaks against each",
 		Long:    fmt.Sprintf(auditDescription, auditFindings()),
 		Example: auditExamples,
-		Args:    noArguments,
+		Args:    noTokens,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err

@@ -48,7 +48,9 @@ func TestRow(t *testing.T) {
 	t.Parallel()
 	robot := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}
 	used := users{first: []string{"user"}, count: 1}
-	secret := func(key []byte, changes ...func(*corev1.Secret)) *corev1.Secret { return tokenSecret(t, "a", key, changes...) }
+	secret := func(key []byte, changes ...func(*corev1.Secret)) *corev1.Secret {
+		return tokenSecret(t, "a", key, changes...)
+	}
 	cases := map[string]struct {
 		reason  string
 		secret  *corev1.Secret

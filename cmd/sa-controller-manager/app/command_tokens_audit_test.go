@@ -1,0 +1,137 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/signing/testkeys"
+)
+
+// auditCluster has a token of an administrator that nobody uses, and one that is in order.
+func auditCluster(t *testing.T) clientFunc {
+	t.Helper()
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Now()}
+	}
+	secret := func(name, account, token string) *corev1.Secret {
+		object := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(token)}}
+		object.Annotations = map[string]string{corev1.ServiceAccountNameKey: account, corev1.ServiceAccountUIDKey: "1"}
+		return object
+	}
+	account := func(name string) *corev1.ServiceAccount {
+		object := &corev1.ServiceAccount{ObjectMeta: meta(name), Secrets: []corev1.ObjectReference{{Name: name + "-token"}}}
+		object.UID = "1"
+		return object
+	}
+	pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: "robot-token"},
+	}}}}}
+	client := fake.NewClientset(secret("robot-token", "robot", legacyToken(t)), secret("zeus-token", "zeus", "CANARY"), account("robot"), account("zeus"), pod,
+		&corev1.Secret{ObjectMeta: meta("other"), Type: corev1.SecretTypeOpaque})
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review, _ := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		answer := review.DeepCopy()
+		answer.Status.Allowed = review.Spec.User == "system:serviceaccount:shop:zeus"
+		return true, answer, nil
+	})
+	return func(*ConnectionOptions) (kubernetes.Interface, error) { return client, nil }
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	key := "--service-account-private-key-file=" + tempFile(t, "sa.key", testkeys.P256())
+	const untracked = "kube-apiserver does not note who uses tokens: which are unused cannot be told.\n"
+	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
+	cases := map[string]struct {
+		args   []string
+		err    error
+		rows   []string // how lines begin, or what they hold
+		stderr string
+	}{
+		"all":           {nil, nil, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
+		"sorted":        {[]string{"--sort-by=findings"}, nil, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found},
+		"fails":         {[]string{"--fail-on=unused,cluster-admin"}, errFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails on any":  {[]string{"--fail-on=any"}, errFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails not":     {[]string{"--fail-on=orphan"}, nil, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"hidden":        {[]string{"--fail-on=cluster-admin", "--state=active"}, nil, []string{"NAMESPACE", "shop        robot-token"}, untracked + "2 token Secrets, 1 shown.\n"},
+		"without reach": {[]string{"--reach=false"}, nil, []string{"NAMESPACE", "shop", "shop"}, untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n"},
+		"nothing":       {[]string{"-n=empty"}, nil, nil, untracked + "0 token Secrets.\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stdout, stderr bytes.Buffer
+			cmd := newTokensCommand(auditCluster(t))
+			cmd.SetOut(&stdout)
+			cmd.SetErr(&stderr)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs(append([]string{"audit", key}, tc.args...))
+			err := cmd.ExecuteContext(t.Context())
+			if !errors.Is(err, tc.err) || stderr.String() != tc.stderr {
+				t.Errorf("error %v and %q, want %v and %q", err, stderr.String(), tc.err, tc.stderr)
+			}
+			lines := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
+			if len(tc.rows) == 0 {
+				if stdout.Len() > 0 {
+					t.Errorf("printed %q, want nothing", stdout.String())
+				}
+				return
+			}
+			if len(lines) != len(tc.rows) {
+				t.Fatalf("printed %d lines, want %d:\n%s", len(lines), len(tc.rows), stdout.String())
+			}
+			for i, want := range tc.rows {
+				if !strings.HasPrefix(lines[i], want) {
+					t.Errorf("line %q, want %q", lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestAuditCommandLine(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\"\n"},
+		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},
+		"state":       {[]string{"--state=active,odd"}, "Error: --state \"odd\" must be one of \"next\", "},
+		"finding":     {[]string{"--finding=odd"}, "Error: --finding \"odd\" must be one of \"cluster-admin\", "},
+		"fail on":     {[]string{"--fail-on=all"}, "Error: --fail-on \"all\" must be one of \"cluster-admin\", "},
+		"reach":       {[]string{"--reach=false", "--fail-on=cluster-admin"}, "Error: --fail-on \"cluster-admin\" cannot be told with --reach=false\n"},
+		"reach shown": {[]string{"--reach=false", "--finding=secrets-reader"}, "Error: --finding \"secrets-reader\" cannot be told with --reach=false\n"},
+		"selector":    {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
+		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
+		"use":         {[]string{"--unused-for=-1s"}, "Error: --unused-for -1s must not be negative\n"},
+		"key":         {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
+		"argument":    {[]string{"shop"}, "Error: \"sa-controller-manager tokens audit\" does not take any arguments, got [\"shop\"]\n"},
+		"nobody":      {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, append([]string{"tokens", "audit"}, tc.args...)...)
+			if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) {
+				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
+			}
+		})
+	}
+	if got := command(t, "tokens", "audit", legacyToken(t)); got.code != 1 || strings.Contains(got.stderr, "eyJ") {
+		t.Errorf("a token as an argument: %+v", got)
+	}
+}

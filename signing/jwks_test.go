@@ -66,9 +66,9 @@ func TestParseJWKSReadsUpstreams(t *testing.T) {
 		if key.ID != want[i].ID || key.Algorithm != want[i].Algorithm || key.Private || key.Problem != "" {
 			t.Errorf("key %d is %q, %s, private %t, problem %q", i, key.ID, key.Algorithm, key.Private, key.Problem)
 		}
-		if comparable, ok := key.Key.(interface {
+		if equatable, ok := key.Key.(interface {
 			Equal(other crypto.PublicKey) bool
-		}); !ok || !comparable.Equal(want[i].Key) {
+		}); !ok || !equatable.Equal(want[i].Key) {
 			t.Errorf("key %s is another one", key.ID)
 		}
 	}

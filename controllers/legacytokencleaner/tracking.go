@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrackingConfigMap, in kube-system, is where kube-apiserver notes since which day it
+// TrackingConfigMap is where kube-apiserver notes, in kube-system, since which day it
 // writes the last-used labels (pkg/controlplane/controller/legacytokentracking).
 const TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
 

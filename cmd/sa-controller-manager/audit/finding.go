@@ -7,25 +7,25 @@ package audit
 type Finding string
 
 const (
-	// ClusterAdmin: the account may do everything everywhere.
+	// ClusterAdmin means: the account may do everything everywhere.
 	ClusterAdmin Finding = "cluster-admin"
-	// SecretsReader: the account reads the Secrets of all namespaces, and so has the tokens of all others.
+	// SecretsReader means: the account reads the Secrets of all namespaces, and so has the tokens of all others.
 	SecretsReader Finding = "secrets-reader"
-	// BadToken: what the Secret holds is no token of its account and Secret, or its signature is wrong.
+	// BadToken means: what the Secret holds is no token of its account and Secret, or its signature is wrong.
 	BadToken Finding = "bad-token"
-	// UnknownKey: no key that was given verifies it.
+	// UnknownKey means: no key that was given verifies it.
 	UnknownKey Finding = "unknown-key"
-	// RetiredKey: its key signs no more.
+	// RetiredKey means: its key signs no more.
 	RetiredKey Finding = "retired-key"
-	// Orphan: its account does not exist, or is another one now.
+	// Orphan means: its account does not exist, or is another one now.
 	Orphan Finding = "orphan"
-	// Invalidated: the cleaner has switched it off.
+	// Invalidated means: the cleaner has switched it off.
 	Invalidated Finding = "invalid"
-	// Unused: nobody has used it for long.
+	// Unused means: nobody has used it for long.
 	Unused Finding = "unused"
-	// Unmounted: no Pod names the Secret. Somebody outside may hold the token.
+	// Unmounted means: no Pod names the Secret. Somebody outside may hold the token.
 	Unmounted Finding = "unmounted"
-	// Unreferenced: the account's secrets do not list it. A user has made it, mostly.
+	// Unreferenced means: the account's secrets do not list it. A user has made it, mostly.
 	Unreferenced Finding = "unreferenced"
 )
 

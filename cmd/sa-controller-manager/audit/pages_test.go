@@ -46,7 +46,7 @@ func TestPages(t *testing.T) {
 		"goes on earlier": {"what was seen is not seen again, were it so", expireOnce(500, ""), 5, ""},
 		"begins again":    {"the answer does not say where", expireOnce(1000, ""), 6, ""},
 		"at once":         {"", expireOnce(0, ""), 4, ""},
-		"for ever":        {"it ends", func(offset int) *metav1.Status { return gone("") }, 6, "list token Secrets: the list expires again and again: too late"},
+		"for ever":        {"it ends", func(int) *metav1.Status { return gone("") }, 6, "list token Secrets: the list expires again and again: too late"},
 		"other error": {"", func(int) *metav1.Status {
 			return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "no"}
 		}, 1, "list token Secrets: no"},

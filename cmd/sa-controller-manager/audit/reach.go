@@ -18,11 +18,11 @@ import (
 type Reach string
 
 const (
-	// Everything: any verb on any resource.
+	// Everything means: any verb on any resource.
 	Everything Reach = "everything"
-	// AllSecrets: it reads the Secrets of all namespaces.
+	// AllSecrets means: it reads the Secrets of all namespaces.
 	AllSecrets Reach = "all-secrets"
-	// Less: neither.
+	// Less means: neither.
 	Less Reach = "less"
 )
 

@@ -133,7 +133,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (*server) answer(w http.ResponseWriter, object any) { _ = json.NewEncoder(w).Encode(object) }
+func (*server) answer(w http.ResponseWriter, object any) {
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		panic(http.ErrAbortHandler) // the client has gone
+	}
+}
 
 func (s *server) secrets(w http.ResponseWriter, r *http.Request) {
 	offset, _ := strconv.Atoi(r.URL.Query().Get("continue"))

@@ -31,11 +31,11 @@ type Known struct {
 type Verdict string
 
 const (
-	// Valid: nothing speaks against the token.
+	// Valid means: nothing speaks against the token.
 	Valid Verdict = "valid"
-	// Invalid: something does.
+	// Invalid means: something does.
 	Invalid Verdict = "invalid"
-	// Untold: it could not be found out, for want of keys.
+	// Untold means: it could not be found out, for want of keys.
 	Untold Verdict = "unknown"
 )
 

@@ -25,10 +25,10 @@ func (r *Report) Print(w io.Writer, output string) error {
 	var err error
 	switch output {
 	case "json":
-		text, err = json.MarshalIndent(r, "", "  ")
+		text, err = json.MarshalIndent(r, "", "  ") //nolint:gosec // G117: the name of a Secret
 		text = append(text, '\n')
 	case "yaml":
-		text, err = yaml.Marshal(r)
+		text, err = yaml.Marshal(r) //nolint:gosec // G117: the name of a Secret
 	default:
 		text = r.text()
 	}

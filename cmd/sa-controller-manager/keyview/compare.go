@@ -14,15 +14,15 @@ import (
 type Result string
 
 const (
-	// Same: published as it is in the ring.
+	// Same means: published as it is in the ring.
 	Same Result = "same"
-	// Missing: in the ring and not published. Relying parties refuse its tokens.
+	// Missing means: in the ring and not published. Relying parties refuse its tokens.
 	Missing Result = "missing"
-	// Extra: published and not in the ring. Relying parties accept tokens of a key that is not ours.
+	// Extra means: published and not in the ring. Relying parties accept tokens of a key that is not ours.
 	Extra Result = "extra"
-	// Differs: published otherwise than it is.
+	// Differs means: published otherwise than it is.
 	Differs Result = "differs"
-	// Leaked: the document gives the private half away.
+	// Leaked means: the document gives the private half away.
 	Leaked Result = "leaked"
 )
 

@@ -63,7 +63,7 @@ func loadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read keys: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // read only: nothing can be lost
 	document, err := limited(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of %s: %w", path, err)

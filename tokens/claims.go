@@ -80,7 +80,7 @@ func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string
 		claimSubject:  request.Account.Subject(),
 		claimIssuedAt: now.Unix(),
 		claimTokenID:  tokenID,
-		"aud":         request.Audiences,
+		claimAudience: request.Audiences,
 		"nbf":         now.Unix(),
 		"exp":         now.Add(request.Lifetime).Unix(),
 		claimKubernetes: map[string]any{

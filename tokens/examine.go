@@ -64,7 +64,7 @@ func Examine(token string) (Examination, error) {
 	if err := e.readTimes(claims); err != nil {
 		return Examination{}, err
 	}
-	if e.Audiences, err = readAudiences(claims["aud"]); err != nil {
+	if e.Audiences, err = readAudiences(claims[claimAudience]); err != nil {
 		return Examination{}, err
 	}
 	if !absent(claims[claimTokenID]) && json.Unmarshal(claims[claimTokenID], &e.TokenID) != nil {
@@ -111,7 +111,7 @@ func (e *Examination) readTimes(claims object) error {
 	for _, claim := range []struct {
 		name   string
 		target *time.Time
-	}{{claimIssuedAt, &e.IssuedAt}, {"nbf", &e.NotBefore}, {"exp", &e.Expires}} {
+	}{{claimIssuedAt, &e.IssuedAt}, {claimNotBefore, &e.NotBefore}, {claimExpiry, &e.Expires}} {
 		if absent(claims[claim.name]) {
 			continue
 		}
@@ -122,9 +122,6 @@ func (e *Examination) readTimes(claims object) error {
 	}
 	return nil
 }
-
-// lastSecond is that of the year 9999, after which a time has no text form.
-const lastSecond = 253402300799
 
 // readTime reads a NumericDate (RFC 7519, section 2), rounded down to seconds as go-jose does it.
 func readTime(raw json.RawMessage) (time.Time, bool) {
@@ -150,9 +147,6 @@ func readAudiences(raw json.RawMessage) ([]string, error) {
 	}
 	return several, nil
 }
-
-// claimKubernetes holds what makes a bound token one (k8s.io/kubernetes pkg/serviceaccount/claims.go).
-const claimKubernetes = "kubernetes.io"
 
 func (e *Examination) readBinding(raw json.RawMessage) error {
 	if absent(raw) {

@@ -21,7 +21,7 @@ import (
 // two could put it there at all.
 const clockLeeway = 10 * time.Second
 
-// lastSecond is the end of the year 9999, in seconds since the epoch. Beyond it nobody agrees on what a date means.
+// lastSecond is the end of the year 9999, in seconds since the epoch. Beyond it nobody agrees on what a date means, and it has no text form.
 const lastSecond = 253402300799
 
 // The claims of a bound token, as k8s.io/kubernetes pkg/serviceaccount/claims.go has them.

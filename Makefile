@@ -141,6 +141,17 @@ test-integration: control-plane kubectl build-race ## Run the integration tests 
 test-slow: control-plane build ## Run the integration tests that have to wait for minutes.
 	SACM_SLOW_TESTS=1 SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=15m -run=TestStaleWatch ./integration
 
+# Two more kube-apiservers to compile take too long for continuous integration.
+.PHONY: test-skew
+test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.34, v1.35 and v1.36, two of which are built first; not in continuous integration.
+	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@SACM_BINARY=$(CURDIR)/bin/$(product) test/skew.sh $(or $(control_plane),$(KUBEBUILDER_ASSETS))
+
+.PHONY: test-upgrade
+test-upgrade: control-plane build ## Go from the newest release, or the commit UPGRADE_FROM, to this version and back, while Pods are created.
+	@former=$$(test/upgrade.sh) && \
+		SACM_FORMER_BINARY=$$former SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=10m -v -run='Upgrade|Newer' ./replicas
+
 ##@ Measure
 
 .PHONY: bench
@@ -255,7 +266,7 @@ update-lint: ## Mend what golangci-lint can mend by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules.
-	for module in . test test/differential test/conformance test/tools test/peers; do go -C $$module mod tidy; done
+	for module in . test test/differential test/conformance test/tools test/peers test/peers/v1.34 test/peers/v1.35; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md anew from the binary.

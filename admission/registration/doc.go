@@ -13,6 +13,11 @@
 // and let the probe pass. The proof holds while the caBundle has a certificate in
 // common with the one that was proved.
 //
+// Where each kube-apiserver calls the replica on its own host (Spec.PerHost), what nobody
+// calls yet binds only once there is a replica beside each of them. They are known by
+// their identity Leases, and replicas by their answers to a roll call: see Attendance.
+// What is bound stays bound, also when a host joins that has none.
+//
 // Break-glass wins. The annotation sa-controller-manager/registration=off on either
 // object stops all writing until it is gone, whoever set it. It is looked for in the
 // API itself before each write. An object that is deleted with it comes back without
@@ -24,7 +29,7 @@
 // Somebody who undoes each write does not get a race: after a few repairs at once,
 // there is one in ten seconds.
 //
-// A Registrar runs on the leader. It watches the two objects by name, decides in plan
-// without a client and writes with the resourceVersion that it has decided on. Status,
-// Check and Published may be called from any goroutine.
+// An Attendance runs on every replica, a Registrar on the leader. It watches the two
+// objects by name, decides in plan without a client and writes with the resourceVersion
+// that it has decided on. Status, Check and Published may be called from any goroutine.
 package registration

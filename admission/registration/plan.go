@@ -5,6 +5,7 @@ package registration
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -58,6 +59,7 @@ type observation struct {
 	caBundle []byte
 	ready    bool
 	proven   bool
+	roll     roll
 	probeID  string
 	now      time.Time
 }
@@ -68,6 +70,8 @@ type decision struct {
 	writes []write
 	// probe means that all is in place for the proof.
 	probe bool
+	// call means to ask which hosts have a replica.
+	call bool
 	// after is when time alone will have changed the decision, zero for never.
 	after time.Duration
 }
@@ -98,12 +102,46 @@ func plan(o observation) decision {
 	}
 	wanted := o.wanted()
 	if o.right(mutating, wanted) && o.right(validating, wanted) {
-		return decision{status: Status{Registered, o.spec.Endpoint("")}}
+		return o.registered()
 	}
-	if o.proven {
-		return o.bind(wanted)
+	if !o.proven {
+		return o.prove(wanted)
 	}
-	return o.prove(wanted)
+	if !o.bound() {
+		if d, held := o.roll.hold(o.now); held {
+			return d
+		}
+	}
+	return o.bind(wanted)
+}
+
+// bound tells whether kube-apiserver calls the webhook already, however wrong what it was
+// told may be. Then no host is waited for: it is repaired and never taken back, because
+// Pods that are refused on one host are a lesser harm than Pods without a token on all.
+func (o observation) bound() bool {
+	return slices.ContainsFunc(slices.Concat(o.found[mutating].entries, o.found[validating].entries), func(e entry) bool {
+		return e.Name != probeName
+	})
+}
+
+// registered says which hosts have come without a replica. Each leader asks once; who
+// comes later finds the question and answers it.
+func (o observation) registered() decision {
+	d := decision{status: Status{Registered, o.spec.Endpoint("")}}
+	if !o.roll.matters() || o.roll.call.foreign != "" {
+		return d
+	}
+	if d.call = o.roll.round == ""; d.call {
+		d.after = answerTime
+		return d
+	}
+	if missing := o.roll.missing(); len(missing) > 0 {
+		d.after = missingGrace / 6
+		if o.now.Sub(o.roll.called) >= answerTime {
+			d.status.Detail += "; " + bare(missing)
+		}
+	}
+	return d
 }
 
 func (o observation) wanted() (wanted [kinds][]entry) {

@@ -46,6 +46,9 @@ type Config struct {
 	// Arrived tells whether a probe came to this process (Answerer.Arrived). Nil takes
 	// any replica's answer for proof.
 	Arrived func(probeID string) bool
+	// Attendance tells which hosts have a replica. Nil binds without asking, as does a Spec
+	// that is not PerHost. It belongs to this Registrar alone.
+	Attendance *Attendance
 	// ProbeNamespace is where the probe Pod is created with dryRun; kube-system if empty.
 	ProbeNamespace string
 	// Warn reports a deleted configuration and a failed proof, as Events. It may be nil.
@@ -53,6 +56,7 @@ type Config struct {
 	// Changed is told each state that the registration comes to, in order. It must not
 	// block. It may be nil.
 	Changed func(State)
+	Metrics *Metrics
 	Clock   clock.WithTicker // nil means the real one
 }
 
@@ -69,9 +73,13 @@ type Registrar struct {
 	// Only the goroutine of Run uses what follows.
 	queue     workqueue.TypedRateLimitingInterface[string]
 	recreated [kinds]time.Time
-	proven    *proof // nil before
-	failed    int    // looks in a row
-	told      string // the last failure that was reported
+	proven    *proof                    // nil before
+	failed    int                       // looks in a row
+	told      string                    // the last failure that was reported
+	leases    cache.SharedIndexInformer // of kube-apiservers; nil if no host is asked for
+	round     string
+	called    time.Time
+	absence   absence
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -90,6 +98,9 @@ func New(config Config) *Registrar {
 		woken:   make(chan struct{}, 1),
 	}
 	r.status.Store(&Status{State: Idle})
+	if config.Attendance != nil {
+		config.Attendance.changed = r.Wake
+	}
 	return r
 }
 
@@ -154,6 +165,10 @@ func (r *Registrar) Run(ctx context.Context) error {
 		synced[k] = handler.HasSyncedChecker().Done()
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
+	if err := r.watchHosts(ctx, &running); err != nil {
+		return err
+	}
+	defer r.forgetHosts()
 	for _, done := range synced {
 		select {
 		case <-ctx.Done():
@@ -209,7 +224,7 @@ func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
 	now, caBundle := r.config.Clock.Now(), r.config.CABundle()
 	o := observation{
 		spec: r.config.Spec, caBundle: caBundle, ready: len(caBundle) > 0 || r.config.SystemRoots,
-		proven: r.proven.covers(caBundle), probeID: r.probeID, now: now,
+		proven: r.proven.covers(caBundle), roll: r.roll(now), probeID: r.probeID, now: now,
 	}
 	for k, one := range last {
 		o.found[k] = one.object.found()
@@ -218,6 +233,12 @@ func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
 	r.published.observe(slices.Concat(o.found[mutating].entries, o.found[validating].entries), now)
 	decided := plan(o)
 	r.show(ctx, decided.status)
+	r.noteMissing(ctx, o)
+	if decided.call {
+		if err := r.callRoll(ctx); err != nil {
+			return 0, err
+		}
+	}
 	if decided.probe {
 		return 0, r.probe(ctx, caBundle)
 	}

@@ -32,7 +32,8 @@ func TestWhatIsWatched(t *testing.T) {
 		c.watched(t, proxy, watches{
 			"namespaces":                      {""},
 			"serviceaccounts":                 {""},
-			"configmaps":                      {"metadata.name=kube-root-ca.crt"},
+			"configmaps":                      {"metadata.name=kube-root-ca.crt", "metadata.name=sa-controller-manager-hosts"},
+			"leases":                          {""}, // those of kube-apiservers, by their label
 			"secrets":                         {onlyCA, onlyTokens},
 			"mutatingwebhookconfigurations":   {onlyOurs},
 			"validatingwebhookconfigurations": {onlyOurs},

@@ -54,6 +54,9 @@ type WebhookOptions struct {
 	FailurePolicy    string
 	Timeout          time.Duration
 	AllowBroadRules  bool
+	// AwaitHosts keeps the webhook from binding before each kube-apiserver has a replica
+	// on its own host.
+	AwaitHosts bool
 	// ExcludedNamespaces are those that the API server does not call the webhook for.
 	ExcludedNamespaces []string
 
@@ -72,6 +75,7 @@ func newWebhookOptions() WebhookOptions {
 		ServiceNamespace: metav1.NamespaceSystem,
 		FailurePolicy:    string(admissionregistrationv1.Fail),
 		Timeout:          10 * time.Second,
+		AwaitHosts:       true,
 		MaxInFlight:      400,
 		DrainDelay:       2 * time.Second,
 	}
@@ -99,6 +103,7 @@ func (o *WebhookOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it for loopback URLs only.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "Who registers the webhook with the API server. \"none\": not this process. \"url\", \"service\": the leader keeps the two webhook configurations right, which name it by URL or by Service.")
 	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host in the URL with --webhook-registration=url.")
+	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: nothing binds until a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system. Hosts that come later are reported. With one kube-apiserver or without such Leases it changes nothing.")
 	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Service with --webhook-registration=service.")
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "What the API server does with a request when the webhook does not answer: \"Fail\" or \"Ignore\".")

@@ -53,6 +53,7 @@ func (m *manager) needs() (preflight.Needs, error) {
 	needs.ServingCA = o.Webhook.CertFile == ""
 	needs.Exclude = len(o.Webhook.ExcludedNamespaces) > 0
 	needs.Register = o.Webhook.Registration != RegistrationNone
+	needs.Hosts = o.Webhook.awaitsHosts()
 	return m.pluginNeeds(needs)
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -88,8 +89,36 @@ func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain,
 		// proves as much: it is under the same caBundle.
 		config.Arrived = nil
 	}
+	if err := w.attend(m, o, &config); err != nil {
+		return err
+	}
 	w.registrar = registration.New(config)
 	return nil
+}
+
+// attend has this replica answer for its host, if kube-apiservers call the replica on
+// their own one.
+func (w *webhook) attend(m *manager, o *WebhookOptions, config *registration.Config) error {
+	if !o.awaitsHosts() {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this host: %w", err)
+	}
+	config.Metrics = registration.NewMetrics(legacyregistry.MustRegister)
+	config.Attendance = registration.NewAttendance(registration.AttendanceConfig{
+		Client: m.clients.main, Host: host, Spec: config.Spec,
+		Ready: func() error { return errors.Join(w.source.Ready(), m.cachesReady()) },
+	})
+	w.followers = append(w.followers, config.Attendance.Run)
+	return nil
+}
+
+// awaitsHosts tells whether it matters which hosts have a replica.
+func (o *WebhookOptions) awaitsHosts() bool {
+	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
+	return o.AwaitHosts && spec.PerHost()
 }
 
 // listen opens the port.
@@ -147,6 +176,7 @@ func (m *manager) ownObjects() []registration.Object {
 	return []registration.Object{
 		{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
 		{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
+		{Resource: "configmaps", Namespace: registration.RollCallNamespace, Name: registration.RollCallName},
 		{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
 	}
 }

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,11 @@ func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
 		return Answer{}, err
 	}
 	answer := Answer{Findings: badRegistration(registered), Note: "not registered"}
+	lonely, err := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
+	if err != nil {
+		return answer, err
+	}
+	answer.Findings = append(answer.Findings, badHosts(lonely, bothBound(registered))...)
 	tried, err := tryPod(ctx, c, bothBound(registered))
 	if bothBound(registered) {
 		answer.Note = "kube-apiserver calls it"
@@ -69,6 +75,18 @@ func anyExists(registered []registration.Inspected) bool {
 		}
 	}
 	return false
+}
+
+// badHosts finds kube-apiservers that call a replica on their own host where there is none.
+func badHosts(hosts []string, bound bool) []Finding {
+	if len(hosts) == 0 {
+		return nil
+	}
+	problem := "no replica has answered on " + strings.Join(hosts, ", ") + ", and kube-apiserver there has nobody to call: the webhook does not bind before it has"
+	if bound {
+		problem = "no replica has answered on " + strings.Join(hosts, ", ") + ", and kube-apiserver there refuses Pods"
+	}
+	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; if Pods cannot wait: sa-controller-manager webhook unregister")}
 }
 
 // tryPod has a Pod created with dryRun, and looks at what comes back.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,37 @@ func registered(entry string, bundle []byte) []runtime.Object {
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: entry, ClientConfig: client}}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: entry, ClientConfig: client}}},
 	}
+}
+
+// perHost is what is registered with --webhook-registration=url.
+func perHost(entry string) []runtime.Object {
+	objects := registered(entry, nil)
+	objects[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[0].ClientConfig.URL = new("https://127.0.0.1:10262/mutate")
+	return objects
+}
+
+// hosts are identity Leases of kube-apiservers.
+func hosts(names ...string) []runtime.Object {
+	var leases []runtime.Object
+	for _, name := range names {
+		leases = append(leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "apiserver-" + name,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: name},
+		}})
+	}
+	return leases
+}
+
+// rollCall is one to which these hosts have answered.
+func rollCall(answered ...string) *corev1.ConfigMap {
+	call := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: registration.RollCallNamespace, Name: registration.RollCallName},
+		Data:       map[string]string{"schema-version": "1", "round": "r"},
+	}
+	for _, host := range answered {
+		call.Data["host."+host] = "r"
+	}
+	return call
 }
 
 // admits answers the creation of Pods: with an error, or with what is said to be there.
@@ -52,16 +84,24 @@ func TestWebhook(t *testing.T) {
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
 	off := registered(entry, nil)
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
+	const host = "no replica has answered on cp-2, and kube-apiserver there "
+	lonely := append(perHost(entry), hosts("cp-1", "cp-2")...)
+	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
-		"Called":   {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
-		"InTree":   {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
-		"Nobody":   {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"NoToken":  {reason: "half of it", change: admits(nil, true, false, false), want: []string{"a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"Uncalled": {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"kube-apiserver admits Pods without calling the webhook, or reaches somebody else there, though it is registered"}},
-		"Refused":  {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"a Pod in namespace kube-system is refused: " + denied.Error()}},
-		"Off":      {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
-		"Half":     {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
+		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
+		"HostWithoutReplica":   {objects: append(lonely, rollCall("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostAwaited":          {objects: append(unbound, rollCall("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
+		"HostsWithReplicas":    {objects: append(lonely, rollCall("cp-1", "cp-2")), change: admits(nil, true, true, true)},
+		"NobodyAsked":          {reason: "--webhook-await-hosts=false", objects: lonely, change: admits(nil, true, true, true)},
+		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), rollCall("cp-1")), change: admits(nil, true, true, true)},
+		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
+		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"Uncalled":             {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"kube-apiserver admits Pods without calling the webhook, or reaches somebody else there, though it is registered"}},
+		"Refused":              {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"a Pod in namespace kube-system is refused: " + denied.Error()}},
+		"Off":                  {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+		"Half":                 {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
 		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{
 			"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
 			"the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",

@@ -97,10 +97,17 @@ func ready(pod *corev1.Pod) bool {
 func (c *Config) managerWorks(o *observed) look {
 	manifest := c.ownManifest(o)
 	return func(ctx context.Context) error {
-		if err := c.managerReady(ctx, manifest); err != nil || !registers(manifest) {
+		err := c.managerReady(ctx, manifest)
+		if !registers(manifest) || err != nil && !strings.Contains(err.Error(), registration.AwaitsHosts) {
 			return err
 		}
-		return c.bound(ctx)
+		if err == nil {
+			err = c.bound(ctx)
+		}
+		if err == nil || errors.As(err, new(hopeless)) {
+			return err
+		}
+		return c.orAwaitsOthers(ctx, err)
 	}
 }
 

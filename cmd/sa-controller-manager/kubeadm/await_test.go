@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,7 +110,14 @@ func TestMayRegister(t *testing.T) {
 	t.Parallel()
 	url := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url]\n")
 	none := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-registration=none]\n")
+	anyway := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-await-hosts=false]\n")
 	here := mirror(apiServer, "n", true)
+	lease := func(host string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "apiserver-" + host,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+		}}
+	}
 	for name, tc := range map[string]struct {
 		manifest []byte
 		pods     []runtime.Object
@@ -116,6 +125,9 @@ func TestMayRegister(t *testing.T) {
 	}{
 		"OneNode":                   {url, []runtime.Object{here}, ""},
 		"AnotherNode":               {url, []runtime.Object{here, mirror(apiServer, "m", true)}, "kube-apiserver runs on m too"},
+		"AnotherNodeIsAwaited":      {url, []runtime.Object{here, mirror(apiServer, "m", true), lease("n"), lease("m")}, ""},
+		"OneWithoutLease":           {url, []runtime.Object{here, mirror(apiServer, "m", true), lease("n")}, "kube-apiserver runs on m too"},
+		"NotToBeAwaited":            {anyway, []runtime.Object{here, mirror(apiServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too"},
 		"AnotherNodeWithUs":         {url, []runtime.Object{here, mirror(apiServer, "m", true), mirror(manager, "m", true)}, ""},
 		"AnotherNodeWithUsNotReady": {url, []runtime.Object{here, mirror(apiServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too"},
 		"TwoOtherNodes":             {url, []runtime.Object{mirror(apiServer, "z", true), mirror(apiServer, "m", true), mirror(manager, "m", true), mirror(apiServer, "a", true)}, "runs on a, z too"},
@@ -187,6 +199,63 @@ func TestManagerWorks(t *testing.T) {
 			says(t, name, err, tc.want)
 			if errors.As(err, new(hopeless)) != tc.hopeless {
 				t.Errorf("hopeless: %t", !tc.hopeless)
+			}
+		})
+	}
+}
+
+// A process that is well and waits for its neighbours has come, as far as this node goes.
+func TestManagerAwaitsOthers(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity := func(host string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "apiserver-" + host,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+		}}
+	}
+	const url = "https://127.0.0.1:10262/mutate"
+	probe := admissionregistrationv1.MutatingWebhook{
+		Name: "probe.sa-controller-manager.webhook", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(url)},
+	}
+	waits := "[-]webhook-registration failed: waiting: " + registration.AwaitsHosts
+	for name, tc := range map[string]struct {
+		body     string // of /readyz, "" if it is ready
+		answered []string
+		want     string
+	}{
+		"Leader":        {waits, []string{host}, ""},
+		"NotLeader":     {"", []string{host}, ""},
+		"SomethingElse": {"[-]caches failed", []string{host}, "[-]caches failed"},
+		"NotHere":       {waits, nil, registration.AwaitsHosts},
+		"Everywhere":    {"", []string{host, "cp-2"}, "binds no webhook yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if tc.body != "" {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+				fmt.Fprintln(w, tc.body)
+			}))
+			t.Cleanup(server.Close)
+			call := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: registration.RollCallNamespace, Name: registration.RollCallName},
+				Data:       map[string]string{"schema-version": "1", "round": "r"},
+			}
+			for _, host := range tc.answered {
+				call.Data["host."+host] = "r"
+			}
+			var out bytes.Buffer
+			c := Config{Node: "n", Out: &out, Client: fake.NewClientset(mirror(manager, "n", true), call, identity(host), identity("cp-2"),
+				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
+			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=url]\n", server.Listener.Addr().(*net.TCPAddr).Port)
+			says(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
+			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
+				t.Errorf("printed: %q", &out)
 			}
 		})
 	}

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +42,8 @@ func (c *Config) mirrors(ctx context.Context, component string) (map[string]*cor
 }
 
 // mayRegister looks whether all other control-plane nodes run our process already. One
-// that does not register anything may be the first.
+// that does not register anything may be the first, and one that waits for the others
+// before it binds.
 func (c *Config) mayRegister(o *observed) look {
 	return func(ctx context.Context) error {
 		if !registers(c.ownManifest(o)) {
@@ -54,12 +57,44 @@ func (c *Config) mayRegister(o *observed) look {
 		if err != nil {
 			return err
 		}
-		if lonely := lonelyNodes(servers, c.Node, managers); len(lonely) > 0 {
+		lonely := lonelyNodes(servers, c.Node, managers)
+		if len(lonely) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
+			// Only those that have an identity Lease are waited for.
+			hosts, err := registration.LiveHosts(ctx, c.Client, c.now())
+			if err != nil || len(hosts) >= len(servers) {
+				return err
+			}
+		}
+		if len(lonely) > 0 {
 			return hopeless{fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none",
 				strings.Join(lonely, ", "))}
 		}
 		return nil
 	}
+}
+
+// orAwaitsOthers is nil if what is missing is not on this node: our process is well, and
+// binds the webhook once its neighbours on other nodes answer. Otherwise it is why.
+func (c *Config) orAwaitsOthers(ctx context.Context, why error) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.now())
+	if err != nil || len(missing) == 0 || slices.Contains(missing, host) {
+		return errors.Join(why, err)
+	}
+	fmt.Fprintf(c.Out, "The webhook binds once sa-controller-manager runs with --webhook-registration=url on %s too: kubeadm takeover --steps=%s there, then kubeadm takeover once more on each node.\n",
+		strings.Join(missing, ", "), StepManager)
+	return nil
+}
+
+// now is the time of Clock, which tests may leave out.
+func (c *Config) now() time.Time {
+	if c.Clock == nil {
+		return time.Now()
+	}
+	return c.Clock.Now()
 }
 
 // lonelyNodes are the nodes beside this one that have the first and lack the second, ready.

@@ -42,6 +42,8 @@ type Needs struct {
 	ServingCA bool
 	// Register is --webhook-registration=url or service.
 	Register bool
+	// Hosts is --webhook-await-hosts, where it matters.
+	Hosts bool
 	// Exclude is that --webhook-excluded-namespaces is given.
 	Exclude bool
 	// AccountPlugin is the admission plugin ServiceAccount.
@@ -68,6 +70,7 @@ func Everything() Needs {
 		DiscoverIssuer:     true,
 		ServingCA:          true,
 		Register:           true,
+		Hosts:              true,
 		Exclude:            true,
 		AccountPlugin:      true,
 		SecretMode:         true,

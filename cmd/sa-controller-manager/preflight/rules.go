@@ -82,6 +82,9 @@ func webhookRules(n Needs) []Rule {
 		{Part: Webhook, Verbs: onlyIf(n.ServingCA, "create"), Resource: secrets, Namespace: system},
 		{Part: Webhook, Verbs: onlyIf(n.ServingCA, "list", "watch", "update", "delete"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca"},
 		{Part: Webhook, Verbs: onlyIf(n.Register, "create"), Resource: pods, Namespace: system},
+		{Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch"), Group: leasesGroup, Resource: "leases", Namespace: system},
+		{Part: Webhook, Verbs: onlyIf(n.Hosts, "create"), Resource: configMaps, Namespace: system},
+		{Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts"},
 	}
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		rules = append(rules,

@@ -23,6 +23,8 @@ type Cluster struct {
 	options Options
 	dir     string
 	janitor *janitor
+	host    *host // nil for this machine
+	joined  bool  // etcd is another Cluster's
 
 	etcdPort, etcdPeerPort, apiServerPort int
 
@@ -90,11 +92,13 @@ func (c *Cluster) Stop() error {
 	}
 	// Nothing of the control plane is kept, so it need not end in order.
 	for _, p := range []*process{c.apiServer, c.etcd} {
-		if p != nil {
+		if p != nil && !(c.joined && p == c.etcd) {
 			_, err := p.kill()
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, c.host.close())
+	c.host = nil
 	if c.janitor != nil {
 		errs = append(errs, c.janitor.clean())
 		c.janitor = nil

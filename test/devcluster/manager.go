@@ -69,7 +69,12 @@ func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee
 		"--leader-elect=false",
 		"-v=2",
 	}, flags...)
-	if m.process, err = startProcess(name, path, c.dir, args, tee); err != nil {
+	if c.host != nil {
+		if err := c.host.forward(port, nil, c.host); err != nil {
+			return nil, err
+		}
+	}
+	if m.process, err = c.host.start(name, path, c.dir, args, tee); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

@@ -29,9 +29,14 @@ type process struct {
 	done chan struct{} // closed once the process is gone and cmd.ProcessState is set
 }
 
-// startProcess starts path. What it prints goes to its log and, unless nil, to
-// tee as well.
+// startProcess starts path on this machine.
 func startProcess(name, path, dir string, args []string, tee io.Writer) (*process, error) {
+	return (*host)(nil).start(name, path, dir, args, tee)
+}
+
+// start starts path on the host. What it prints goes to its log and, unless nil, to
+// tee as well.
+func (h *host) start(name, path, dir string, args []string, tee io.Writer) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(path, args...), log: newOutputLog(), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout = io.Writer(p.log)
@@ -50,9 +55,10 @@ func startProcess(name, path, dir string, args []string, tee io.Writer) (*proces
 	started := make(chan error)
 	go func() {
 		// The kernel delivers Pdeathsig when the *thread* that forked ends, so that
-		// thread has to live as long as the child does.
+		// thread has to live as long as the child does. That of a host does.
 		runtime.LockOSThread()
-		err := p.cmd.Start()
+		var err error
+		h.do(func() { err = p.cmd.Start() })
 		started <- err
 		if err != nil {
 			return

@@ -1,0 +1,247 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// patience bounds every wait. Only a test that fails uses it up.
+const patience = 90 * time.Second
+
+const configurationName = "00-sa-controller-manager"
+
+func TestMain(m *testing.M) {
+	// A race-enabled binary sleeps a second at its end by default. Its races are read
+	// from its log.
+	if os.Getenv("GORACE") == "" {
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// cluster is a host with kube-apiserver.
+type cluster struct {
+	*devcluster.Cluster
+
+	client kubernetes.Interface
+	port   int // of the webhook, on each host
+}
+
+// start starts a control plane with the given values of kube-apiserver's flag
+// --disable-admission-plugins.
+func start(t *testing.T, disabled ...string) *cluster {
+	t.Helper()
+	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{
+		"disable-admission-plugins": disabled,
+		"enable-aggregator-routing": {"true"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops(t, started)
+	ports, err := devcluster.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{Cluster: started, client: client(t, started), port: ports[0]}
+	// A control plane without KCM has none, and Pods are created at once.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// join adds a host, or skips the test for want of rights.
+func (c *cluster) join(t *testing.T, host string) *cluster {
+	t.Helper()
+	joined, err := c.Join(t.Context(), host)
+	if errors.Is(err, os.ErrPermission) {
+		t.Skipf("only root can make hosts: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops(t, joined)
+	return &cluster{Cluster: joined, client: client(t, joined), port: c.port}
+}
+
+func stops(t *testing.T, c *devcluster.Cluster) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func client(t *testing.T, c *devcluster.Cluster) kubernetes.Interface {
+	t.Helper()
+	client, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// manager is a replica.
+type manager struct{ *devcluster.Manager }
+
+// manage starts a replica on the host of c that registers itself by URL and takes part in
+// the election.
+func (c *cluster) manage(t *testing.T, binary devcluster.Binary, flags ...string) *manager {
+	t.Helper()
+	started, err := binary.StartManager(c.Cluster, append([]string{
+		"--webhook-registration=url", "--webhook-port=" + strconv.Itoa(c.port), "--leader-elect=true", "--token-secrets=manual",
+	}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &manager{started}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines of the manager's log:\n%s", m.LogTail(40))
+		}
+	})
+	return m
+}
+
+func (m *manager) awaitReady(t *testing.T) {
+	t.Helper()
+	if err := m.Ready(limited(t)); err != nil {
+		t.Fatalf("await the manager: %v", err)
+	}
+}
+
+// errorLine is how klog begins a line of severity Error or Fatal.
+var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
+
+// expected is what client-go logs as an error in a replica that loses a race for the Lease,
+// and in any that loses its kube-apiserver.
+var expected = regexp.MustCompile(`leaderelection\.go:|election\.go:|connection refused|connection reset|EOF|http2: client connection lost`)
+
+// stop ends a replica in order.
+func (m *manager) stop(t *testing.T) {
+	t.Helper()
+	exit, err := m.Stop()
+	if err != nil || exit.Code != 0 {
+		t.Errorf("end the manager: code %d, %v", exit.Code, err)
+	}
+	for _, line := range errorLine.FindAllString(m.Logs(), -1) {
+		if !expected.MatchString(line) {
+			t.Errorf("the manager logged an error: %s", line)
+		}
+	}
+}
+
+// readyz is what it says about its readiness, whatever that is.
+func (m *manager) readyz(ctx context.Context) string {
+	said, err := m.Get(ctx, "/readyz?verbose")
+	if err != nil {
+		return err.Error()
+	}
+	return said
+}
+
+// awaitReadyz returns once text is in what the manager says.
+func (m *manager) awaitReadyz(t *testing.T, text string) {
+	t.Helper()
+	poll(t, "await readiness", func(ctx context.Context) error {
+		if said := m.readyz(ctx); !strings.Contains(said, text) {
+			return fmt.Errorf("want %q in: %s", text, said)
+		}
+		return nil
+	})
+}
+
+func (m *manager) metric(ctx context.Context, name string) (float64, error) {
+	metrics, err := m.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return metrics.Sum(name, nil), nil
+}
+
+// limited bounds a wait.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("patience is at its end"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// poll asks until ok is satisfied. It is for what nothing announces.
+func poll(t *testing.T, what string, ok func(context.Context) error) {
+	t.Helper()
+	ctx := limited(t)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	var last error // the one of the end says nothing
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: %v: %v", what, context.Cause(ctx), last)
+		}
+	}
+}
+
+func currentBinary(t *testing.T) devcluster.Binary {
+	t.Helper()
+	binary, err := devcluster.FindBinary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// bound tells whether kube-apiserver calls the webhook for more than probes.
+func (c *cluster) bound(ctx context.Context) (bool, error) {
+	mutating, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	for _, webhook := range mutating.Webhooks {
+		if len(webhook.MatchConditions) != 1 || webhook.MatchConditions[0].Name != "only-the-probe" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (c *cluster) awaitBound(t *testing.T) {
+	t.Helper()
+	poll(t, "await a webhook that is bound", func(ctx context.Context) error {
+		bound, err := c.bound(ctx)
+		if err == nil && !bound {
+			err = errors.New("it is not bound")
+		}
+		return err
+	})
+}

@@ -99,7 +99,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 }
 
 func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
-	name := ownPrefix(account.Name) + c.NewSuffix()
+	name := OwnName(account.Name, c.NewSuffix())
 	plan := secretPlan{token: true, ca: c.RootCA.Current() != nil, namespace: true}
 	data, err := c.data(ctx, name, account, plan)
 	if err != nil {
@@ -119,6 +119,10 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 		Data: data,
 	}, nil
 }
+
+// OwnName is the name of a Secret that is created for an account. suffix is random,
+// lower case, and of five characters.
+func OwnName(account, suffix string) string { return ownPrefix(account) + suffix }
 
 // ownPrefix is the name of an auto-created Secret without its random end, cut
 // where the whole would be longer than a name may be.

@@ -102,6 +102,22 @@ func TestSyncAccountAuto(t *testing.T) {
 			live:    account(referencing("app-token-old", "app-token-young")),
 			want:    []string{"get serviceaccounts app"},
 		},
+		"SuccessorWaitsToBeReferenced": {
+			reason:  "package keyrotation does that once it is filled",
+			account: account(referencing("app-token-old")),
+			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old")},
+		},
+		"SuccessorOfOneThatIsGone": {
+			reason:  "it is as good as any other",
+			account: account(),
+			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"))},
+			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-new"},
+		},
+		"SuccessorOfOneThatIsInvalid": {
+			account: account(referencing("app-token-old")),
+			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old", invalidSince)},
+			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-new"},
+		},
 		"UnmarkedIsNotOurs": {
 			reason:  "only what bears our marker is adopted or deleted",
 			account: account(),

@@ -12,15 +12,58 @@ import (
 // Own is the token Secret that Auto counts as the account's own, of the Secrets
 // that name the account; nil if there is none, whereupon Auto makes one. The
 // legacy token cleaner leaves this one alone: otherwise it and Auto would delete
-// and make Secrets for ever.
+// and make Secrets for ever. One that was re-issued gives way to its successor, or
+// the old one would stay for ever and the new one go.
 func Own(account *corev1.ServiceAccount, secrets []*view.TokenSecret) *view.TokenSecret {
+	replaced := replacedBy(account, secrets)
 	var own *view.TokenSecret
 	for _, secret := range secrets {
-		if serves(account, secret) && view.References(account, secret.Name) && (own == nil || preferred(secret, own)) {
+		if !inService(account, secret) || replaced.successor(secret) != nil {
+			continue
+		}
+		if own == nil || preferred(secret, own) {
 			own = secret
 		}
 	}
 	return own
+}
+
+// Successor is the Secret of the account that has taken the place of secret, nil if
+// there is none: a live, valid, referenced one that says that it replaces secret. One
+// whose annotation forbids that, and one that a user made, is not replaced whatever
+// others say.
+func Successor(account *corev1.ServiceAccount, secrets []*view.TokenSecret, secret *view.TokenSecret) *view.TokenSecret {
+	return replacedBy(account, secrets).successor(secret)
+}
+
+// replacements are the Secrets in service that replace another one, by that one.
+type replacements map[view.Predecessor]*view.TokenSecret
+
+func replacedBy(account *corev1.ServiceAccount, secrets []*view.TokenSecret) replacements {
+	var replaced replacements
+	for _, secret := range secrets {
+		if secret.Predecessor == (view.Predecessor{}) || !inService(account, secret) {
+			continue
+		}
+		if replaced == nil {
+			replaced = replacements{}
+		}
+		replaced[secret.Predecessor] = secret
+	}
+	return replaced
+}
+
+func (r replacements) successor(secret *view.TokenSecret) *view.TokenSecret {
+	successor := r[view.Predecessor{Name: secret.Name, UID: secret.UID}]
+	if successor == nil || secret.ReissueMode() != view.ReissueSideBySide || !successor.Replaces(secret) {
+		return nil
+	}
+	return successor
+}
+
+// inService tells whether the Secret can give the account a token and is referenced.
+func inService(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
+	return serves(account, secret) && view.References(account, secret.Name)
 }
 
 // serves tells whether the Secret can give the account a token.

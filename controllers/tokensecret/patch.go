@@ -35,6 +35,8 @@ func (p secretPatch) encode() ([]byte, error) { return json.Marshal(p) }
 type accountPatch struct {
 	Metadata patchMetadata `json:"metadata"`
 	Secrets  []entryPatch  `json:"secrets"`
+	// Order is that of the list afterwards, by name.
+	Order []entryPatch `json:"$setElementOrder/secrets,omitempty"`
 }
 
 type entryPatch struct {
@@ -43,11 +45,23 @@ type entryPatch struct {
 }
 
 func addReference(account *corev1.ServiceAccount, secret string) ([]byte, error) {
-	return json.Marshal(accountPatch{accountPrecondition(account), []entryPatch{{Name: secret}}})
+	return json.Marshal(accountPatch{Metadata: accountPrecondition(account), Secrets: []entryPatch{{Name: secret}}})
+}
+
+// ReferenceFirst is a strategic merge patch that puts secret at the head of the list
+// of exactly this version of account. All other entries stay, in their order.
+func ReferenceFirst(account *corev1.ServiceAccount, secret string) ([]byte, error) {
+	order := []entryPatch{{Name: secret}}
+	for _, ref := range account.Secrets {
+		if ref.Name != secret {
+			order = append(order, entryPatch{Name: ref.Name})
+		}
+	}
+	return json.Marshal(accountPatch{Metadata: accountPrecondition(account), Secrets: []entryPatch{{Name: secret}}, Order: order})
 }
 
 func removeReference(account *corev1.ServiceAccount, secret string) ([]byte, error) {
-	return json.Marshal(accountPatch{accountPrecondition(account), []entryPatch{{Directive: "delete", Name: secret}}})
+	return json.Marshal(accountPatch{Metadata: accountPrecondition(account), Secrets: []entryPatch{{Directive: "delete", Name: secret}}})
 }
 
 func accountPrecondition(account *corev1.ServiceAccount) patchMetadata {

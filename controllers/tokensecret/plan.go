@@ -117,7 +117,7 @@ func planAccount(account *corev1.ServiceAccount, secrets []*view.TokenSecret) ac
 	plan := accountPlan{satisfied: Own(account, secrets) != nil}
 	var unreferenced []*view.TokenSecret
 	for _, secret := range secrets {
-		if serves(account, secret) && secret.AutoCreated() && !view.References(account, secret.Name) {
+		if serves(account, secret) && secret.AutoCreated() && !view.References(account, secret.Name) && !replacesOneOf(secrets, secret) {
 			unreferenced = append(unreferenced, secret)
 		}
 	}
@@ -131,6 +131,14 @@ func planAccount(account *corev1.ServiceAccount, secrets []*view.TokenSecret) ac
 		plan.create = true
 	}
 	return plan
+}
+
+// replacesOneOf tells whether the Secret is there to replace another one that still is
+// of use. Package keyrotation references it once it is filled.
+func replacesOneOf(secrets []*view.TokenSecret, secret *view.TokenSecret) bool {
+	return slices.ContainsFunc(secrets, func(other *view.TokenSecret) bool {
+		return !other.Terminating() && !other.InvalidSince() && secret.Replaces(other)
+	})
 }
 
 func oldestFirst(a, b *view.TokenSecret) int {

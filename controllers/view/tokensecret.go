@@ -53,6 +53,13 @@ type TokenSecret struct {
 	// Keep: the legacy token cleaner is to leave the Secret alone.
 	Keep bool
 
+	// Reissue is the annotation, whatever it says; ReissueMode interprets it.
+	Reissue string
+	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
+	Predecessor Predecessor
+	// CreatedByTokenController is what managedFields say.
+	CreatedByTokenController bool
+
 	Immutable    bool
 	HasCA        bool
 	CAHash       [sha256.Size]byte
@@ -123,9 +130,12 @@ func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
 		},
 		AccountUID:   types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]),
 		Keep:         wantsKeeping(secret.Annotations),
+		Reissue:      secret.Annotations[ReissueAnnotation],
+		Predecessor:  parsePredecessor(secret.Annotations[ReplacesAnnotation]),
 		Immutable:    secret.Immutable != nil && *secret.Immutable,
 		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
 	}
+	observed.CreatedByTokenController = createdByTokenController(secret)
 	if name := secret.Annotations[corev1.ServiceAccountNameKey]; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		observed.AccountName = name
 	}

@@ -1,0 +1,132 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// ReissueAnnotation says how a token Secret is re-issued once the key that has
+	// signed its token is retired. Its values are those of ReissueMode that a person
+	// can choose.
+	ReissueAnnotation = "sa-controller-manager/reissue"
+
+	// ReplacesAnnotation names, as name/UID, the token Secret that this one was made
+	// to replace.
+	ReplacesAnnotation = "sa-controller-manager/replaces"
+)
+
+// ReissueMode is how a token Secret is re-issued.
+type ReissueMode string
+
+const (
+	// ReissueSideBySide makes a new Secret and leaves the old one to those who use it.
+	ReissueSideBySide ReissueMode = "side-by-side"
+	// ReissueInPlace overwrites the token, which revokes the old one at once.
+	ReissueInPlace ReissueMode = "in-place"
+	// ReissueNever leaves the Secret as it is.
+	ReissueNever ReissueMode = "never"
+
+	// ReissueUserMade is the mode of a Secret that no token controller made and that
+	// bears no annotation: nothing is done.
+	ReissueUserMade ReissueMode = "user-made"
+	// ReissueUnknown is the mode of a Secret whose annotation has another value:
+	// nothing is done.
+	ReissueUnknown ReissueMode = "unknown"
+)
+
+// Predecessor is the Secret that another one was made to replace.
+type Predecessor struct {
+	Name string
+	UID  types.UID
+}
+
+// String is the annotation's value.
+func (p Predecessor) String() string { return p.Name + "/" + string(p.UID) }
+
+// parsePredecessor is the zero value if text names no Secret.
+func parsePredecessor(text string) Predecessor {
+	name, uid, ok := strings.Cut(text, "/")
+	if !ok || name == "" || uid == "" {
+		return Predecessor{}
+	}
+	return Predecessor{Name: name, UID: types.UID(uid)}
+}
+
+// Replaces tells whether s was made to replace other. A Secret that was made again
+// under other's name is not meant.
+func (s *TokenSecret) Replaces(other *TokenSecret) bool {
+	return s.Predecessor == Predecessor{Name: other.Name, UID: other.UID} &&
+		s.Namespace == other.Namespace && s.AccountName == other.AccountName
+}
+
+// ReissueMode is what the annotation says or, without it, what follows from who made
+// the Secret.
+func (s *TokenSecret) ReissueMode() ReissueMode {
+	switch mode := ReissueMode(s.Reissue); mode {
+	case ReissueSideBySide, ReissueInPlace, ReissueNever:
+		return mode
+	case "":
+		if s.MadeByTokenController() {
+			return ReissueSideBySide
+		}
+		return ReissueUserMade
+	default:
+		return ReissueUnknown
+	}
+}
+
+// MadeByTokenController tells whether a token controller created the Secret and not a
+// person: it bears our marker, managedFields say so, or it is named as only they
+// name. That an account references it proves nothing, since people write such
+// references by hand; nor does a filled token, since theirs are filled as well.
+func (s *TokenSecret) MadeByTokenController() bool {
+	return s.AutoCreated() || s.CreatedByTokenController || hasGeneratedName(s.Name, s.AccountName)
+}
+
+// generatedBase is the longest base of a name that kube-apiserver's generator takes
+// (maxGeneratedNameLength in k8s.io/apiserver/pkg/storage/names); kube-controller-manager
+// used that generator until 1.23.
+const generatedBase = 58
+
+// generatedSuffix is what rand.String makes (k8s.io/apimachinery/pkg/util/rand). It has
+// no vowels, so hardly any word is taken for one.
+var generatedSuffix = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+
+func hasGeneratedName(secret, account string) bool {
+	if account == "" {
+		return false
+	}
+	base := account + "-token-"
+	for _, prefix := range []string{base, base[:min(len(base), generatedBase)]} {
+		if suffix, ok := strings.CutPrefix(secret, prefix); ok && generatedSuffix.MatchString(suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// createdByTokenController tells whether managedFields attribute the type of the
+// Secret to a token controller. It cannot be changed, so its owner is who created the
+// Secret; data.token says only who filled it.
+func createdByTokenController(secret *corev1.Secret) bool {
+	return slices.ContainsFunc(secret.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return slices.Contains(tokenControllers, entry.Manager) && ownsType(entry)
+	})
+}
+
+func ownsType(entry metav1.ManagedFieldsEntry) bool {
+	var owned struct {
+		Type json.RawMessage `json:"f:type"`
+	}
+	return entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) == nil && owned.Type != nil
+}

@@ -18,6 +18,13 @@ const FieldManager = "sa-controller-manager"
 // secrets list are token references: ours and kube-controller-manager's.
 var tokenControllers = []string{FieldManager, UpstreamFieldManager}
 
+// KeyRingName is the ConfigMap in kube-system in which the leader publishes what its key
+// ring is, without any key.
+const KeyRingName = "sa-controller-manager-key-ring"
+
+// keepObject keeps everything of an object that is small and alone of its kind.
+func keepObject(obj any) (any, error) { return obj, nil }
+
 // trimNamespace keeps a Namespace's name and phase.
 func trimNamespace(obj any) (any, error) {
 	if namespace, ok := obj.(*corev1.Namespace); ok {

@@ -33,6 +33,7 @@ type View struct {
 	all          informers.SharedInformerFactory
 	tokenSecrets informers.SharedInformerFactory
 	rootCAs      informers.SharedInformerFactory
+	keyRing      informers.SharedInformerFactory
 	watched      []watched
 }
 
@@ -44,15 +45,16 @@ type watched struct {
 // New prepares a view through client. Every resync, handlers see each object
 // again without a request to the apiserver.
 func New(client kubernetes.Interface, resync time.Duration) *View {
-	only := func(field, value string) informers.SharedInformerFactory {
+	only := func(field, value string, more ...informers.SharedInformerOption) informers.SharedInformerFactory {
 		selector := fields.OneTermEqualSelector(field, value).String()
-		return informers.NewSharedInformerFactoryWithOptions(client, resync,
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.FieldSelector = selector }))
+		return informers.NewSharedInformerFactoryWithOptions(client, resync, append(more,
+			informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.FieldSelector = selector }))...)
 	}
 	return &View{
 		all:          informers.NewSharedInformerFactoryWithOptions(client, resync),
 		tokenSecrets: only("type", string(corev1.SecretTypeServiceAccountToken)),
 		rootCAs:      only(metav1.ObjectNameField, RootCAName),
+		keyRing:      only(metav1.ObjectNameField, KeyRingName, informers.WithNamespace(metav1.NamespaceSystem)),
 	}
 }
 
@@ -88,6 +90,21 @@ func (v *View) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
+// KeyRing is what the leader has published of its key ring, nil if it has not, and the
+// informer of that one ConfigMap.
+func (v *View) KeyRing() (func() *corev1.ConfigMap, cache.SharedIndexInformer) {
+	informer := v.keyRing.Core().V1().ConfigMaps()
+	v.watch("configmaps (name "+KeyRingName+")", informer.Informer(), keepObject, nil)
+	lister := informer.Lister().ConfigMaps(metav1.NamespaceSystem)
+	return func() *corev1.ConfigMap {
+		published, err := lister.Get(KeyRingName)
+		if err != nil {
+			return nil // a lister's only error is that there is none
+		}
+		return published
+	}, informer.Informer()
+}
+
 // watch sets an informer up when it is asked for the first time.
 func (v *View) watch(name string, informer cache.SharedIndexInformer, transform cache.TransformFunc, indexers cache.Indexers) {
 	if slices.ContainsFunc(v.watched, func(w watched) bool { return w.name == name }) {
@@ -109,6 +126,7 @@ func (v *View) Start(ctx context.Context) {
 	v.all.StartWithContext(ctx)
 	v.tokenSecrets.StartWithContext(ctx)
 	v.rootCAs.StartWithContext(ctx)
+	v.keyRing.StartWithContext(ctx)
 }
 
 // Stop waits until every watch has ended; the context given to Start must have.
@@ -116,6 +134,7 @@ func (v *View) Stop() {
 	v.all.Shutdown()
 	v.tokenSecrets.Shutdown()
 	v.rootCAs.Shutdown()
+	v.keyRing.Shutdown()
 }
 
 // Missing names what has not been listed completely yet. It is empty once the

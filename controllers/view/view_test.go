@@ -81,6 +81,13 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 			ask: func(v *View) { v.RootCAs(); v.RootCAs() }, missing: []string{"configmaps (name kube-root-ca.crt)"},
 			requests: []string{"list configmaps in [metadata.name=kube-root-ca.crt]", "watch configmaps in [metadata.name=kube-root-ca.crt]"},
 		},
+		"KeyRing": {
+			ask: func(v *View) { v.KeyRing() }, missing: []string{"configmaps (name sa-controller-manager-key-ring)"},
+			requests: []string{
+				"list configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
+				"watch configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
+			},
+		},
 		"AllTwice": {
 			ask: func(v *View) {
 				v.Accounts()

@@ -1,0 +1,237 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyrotation
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/tokens"
+)
+
+// act does one step. secrets are those that the step was planned from.
+func (c *Controller) act(ctx context.Context, step step, secrets []*view.TokenSecret, ring Ring) error {
+	var err error
+	switch step.action {
+	case create:
+		err = c.create(ctx, step.Secret, secrets, ring)
+	case reference:
+		delete(c.made, step.Secret.UID)
+		err = c.reference(ctx, step.Secret, step.Successor)
+	case overwrite:
+		err = c.overwrite(ctx, step.Secret, secrets, ring)
+	case discard:
+		return c.discard(ctx, step.Secret, secrets)
+	case complain:
+		c.complain(step.Holder)
+	}
+	if err != nil {
+		mode := view.ReissueSideBySide
+		if step.action == overwrite {
+			mode = view.ReissueInPlace
+		}
+		c.Metrics.reissued(mode, resultFailed)
+		return fmt.Errorf("re-issue token secret %s/%s: %w", step.Secret.Namespace, step.Secret.Name, err)
+	}
+	return nil
+}
+
+// create makes the Secret that is to replace cached. It is empty: the token controller
+// fills it as any other.
+func (c *Controller) create(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret, ring Ring) error {
+	made := c.made[cached.UID]
+	if !made.at.IsZero() {
+		if left := cacheLag - c.Clock.Since(made.at); left > 0 {
+			c.loop.AddAfter(keyOf(cached), left)
+			return nil
+		}
+		delete(c.made, cached.UID) // somebody has deleted it
+		made = creation{}
+	}
+	_, account, err := c.confirm(ctx, cached, secrets, ring, Due)
+	if err != nil || account == nil {
+		return err
+	}
+	if made.name == "" {
+		made.name = tokensecret.OwnName(account.Name, c.NewSuffix())
+		c.made[cached.UID] = made
+	}
+	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: view.FieldManager})
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+		delete(c.made, cached.UID)
+		return nil // nothing is owed in a namespace that is going
+	case apierrors.IsAlreadyExists(err):
+		// Either an earlier try has succeeded, which the cache will show, or the name
+		// was taken, and the next try makes another.
+		delete(c.made, cached.UID)
+		c.loop.AddAfter(keyOf(cached), cacheLag)
+		return nil
+	case err != nil:
+		return fmt.Errorf("create secret %s: %w", made.name, err)
+	}
+	c.made[cached.UID] = creation{name: made.name, at: c.Clock.Now()}
+	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KRef(cached.Namespace, made.name), "replaces", klog.KObj(cached))
+	return nil
+}
+
+func successorOf(secret *view.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: account.Namespace,
+			Name:      name,
+			Labels:    map[string]string{view.AutoCreatedLabel: "true"},
+			Annotations: map[string]string{
+				corev1.ServiceAccountNameKey: account.Name,
+				corev1.ServiceAccountUIDKey:  string(account.UID),
+				view.ReplacesAnnotation:      view.Predecessor{Name: secret.Name, UID: secret.UID}.String(),
+			},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+}
+
+// reference leads everybody who asks the account for a token to the new Secret. Both
+// references stay: Pods of the old one go on.
+func (c *Controller) reference(ctx context.Context, secret, successor *view.TokenSecret) error {
+	account, err := c.liveAccount(ctx, secret)
+	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
+		return err
+	}
+	patch, err := tokensecret.ReferenceFirst(account, successor.Name)
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: view.FieldManager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reference secret %s first: %w", successor.Name, err)
+	}
+	c.Metrics.reissued(view.ReissueSideBySide, resultDone)
+	klog.FromContext(ctx).V(2).Info("Re-issued token secret", "secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
+	c.tellReplaced(secret, successor)
+	return nil
+}
+
+// overwrite puts a new token in the place of the old one, in exactly the version of the
+// Secret that was read. kube-apiserver compares strings, so the old token is refused
+// from then on.
+func (c *Controller) overwrite(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret, ring Ring) error {
+	live, account, err := c.confirm(ctx, cached, secrets, ring, InPlace)
+	if err != nil || account == nil {
+		return err
+	}
+	token, err := c.Issuer.Legacy(ctx, tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}, live.Name)
+	if err != nil {
+		return err
+	}
+	patch, err := tokenPatch(live, token)
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().Secrets(live.Namespace).Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: view.FieldManager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("overwrite its token: %w", err)
+	}
+	c.Metrics.reissued(view.ReissueInPlace, resultDone)
+	klog.FromContext(ctx).Info("Overwrote the token of a token secret, as its annotation asks", "secret", klog.KObj(live), "serviceAccount", klog.KObj(account))
+	c.tellOverwritten(live)
+	return nil
+}
+
+// confirm reads Secret and account live and asks again what the cache has answered. It
+// returns no account if the answer is another one now. The token goes no further than
+// this function.
+func (c *Controller) confirm(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret, ring Ring, want Holding) (*view.TokenSecret, *corev1.ServiceAccount, error) {
+	if c.refused.has(cached) {
+		return nil, nil, nil
+	}
+	if err := c.admit(ctx); err != nil {
+		return nil, nil, err
+	}
+	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("look it up: %w", err)
+	}
+	account, err := c.liveAccount(ctx, cached)
+	if err != nil {
+		return nil, nil, err
+	}
+	live := view.ObserveTokenSecret(secret)
+	if live.UID != cached.UID || hold(account, live, pairsIn(account, replaceIn(secrets, live)), ring).Holding != want {
+		return nil, nil, nil // the watch is about to bring it
+	}
+	if _, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
+		c.refused.add(live)
+		c.Metrics.reissued(live.ReissueMode(), resultRefused)
+		c.tellUnverified(live, err)
+		return nil, nil, nil
+	}
+	return live, account, nil
+}
+
+// discard deletes what is left of a re-issue that was cut short, once the apiserver has
+// confirmed that nothing references it and nobody has used it.
+func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret) error {
+	account, err := c.liveAccount(ctx, cached)
+	if err != nil || account == nil || account.UID != cached.AccountUID {
+		return err
+	}
+	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up secret %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	live := view.ObserveTokenSecret(secret)
+	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live)), c.Auto, c.Clock.Now()) {
+		return nil
+	}
+	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete secret %s/%s: %w", live.Namespace, live.Name, err)
+	}
+	klog.FromContext(ctx).Info("Deleted what was left of a re-issue that was cut short", "secret", klog.KObj(live))
+	return nil
+}
+
+// liveAccount asks the apiserver itself; nil means that there is no such account.
+func (c *Controller) liveAccount(ctx context.Context, secret *view.TokenSecret) (*corev1.ServiceAccount, error) {
+	account, err := c.Client.CoreV1().ServiceAccounts(secret.Namespace).Get(ctx, secret.AccountName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up service account %s/%s: %w", secret.Namespace, secret.AccountName, err)
+	}
+	return account, nil
+}
+
+func keyOf(secret *view.TokenSecret) key {
+	return key{reissuing, cache.NewObjectName(secret.Namespace, secret.AccountName)}
+}

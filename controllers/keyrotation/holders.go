@@ -1,0 +1,232 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyrotation
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// Holding says how it stands with a token Secret whose token bears the ID of a retired
+// key. Its text is a value of a metric's label, and what people read.
+type Holding string
+
+const (
+	// NotHeld is that of all other Secrets.
+	NotHeld Holding = ""
+
+	// Due: a new Secret is to be made.
+	Due Holding = "due"
+	// Filling: the new Secret has no token yet.
+	Filling Holding = "filling"
+	// Switching: the new Secret has its token and is not referenced yet.
+	Switching Holding = "switching"
+	// Replaced: the new Secret is referenced, and this one waits until nobody uses it.
+	Replaced Holding = "replaced"
+	// InPlace: the token is to be overwritten.
+	InPlace Holding = "in-place"
+
+	// UserMade: no token controller made it, and no annotation says what to do.
+	UserMade Holding = "user-made"
+	// Never: its annotation says so.
+	Never Holding = "never"
+	// UnknownMode: its annotation says something that has no meaning.
+	UnknownMode Holding = "unknown-mode"
+	// Immutable: its token cannot be overwritten.
+	Immutable Holding = "immutable"
+	// Invalid: it was marked invalid, so its account is not given that token again.
+	Invalid Holding = "invalid"
+	// Mismatch: its account is gone or another one, or the token is not for it.
+	Mismatch Holding = "mismatch"
+	// Terminating: it is being deleted.
+	Terminating Holding = "terminating"
+	// FilledElsewhere: it was made to replace a Secret and holds the same key as that
+	// one. Another token controller is at work, and one more Secret would be no better.
+	FilledElsewhere Holding = "filled-elsewhere"
+)
+
+// Holdings lists all but NotHeld, in the order of the work that is left.
+func Holdings() []Holding {
+	return []Holding{Due, Filling, Switching, InPlace, Replaced, UserMade, Never, UnknownMode, Immutable, Invalid, Mismatch, Terminating, FilledElsewhere}
+}
+
+// Pending tells whether re-issue has something left to do for the Secret. What is not
+// pending goes on its own, or stays until a person acts.
+func (h Holding) Pending() bool {
+	return h == Due || h == Filling || h == Switching || h == InPlace
+}
+
+// Holder is a token Secret whose token bears the ID of a retired key.
+type Holder struct {
+	Secret  *view.TokenSecret
+	Holding Holding
+	// Successor is the Secret that replaces it, nil if there is none.
+	Successor *view.TokenSecret
+}
+
+// Holders finds, among all token Secrets of a cluster, those that hold a retired key,
+// sorted by namespace and name. account is the ServiceAccount of that name, nil if
+// there is none.
+func Holders(secrets []*view.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring Ring) []Holder {
+	of := map[cache.ObjectName][]*view.TokenSecret{}
+	for _, secret := range secrets {
+		name := cache.NewObjectName(secret.Namespace, secret.AccountName)
+		of[name] = append(of[name], secret)
+	}
+	var holders []Holder
+	for name, secrets := range of {
+		holders = append(holders, holdersOf(account(name), secrets, ring)...)
+	}
+	slices.SortFunc(holders, func(a, b Holder) int {
+		return strings.Compare(a.Secret.Namespace+"/"+a.Secret.Name, b.Secret.Namespace+"/"+b.Secret.Name)
+	})
+	return holders
+}
+
+// holdersOf are those among the Secrets that name one account, which may be nil.
+func holdersOf(account *corev1.ServiceAccount, secrets []*view.TokenSecret, ring Ring) []Holder {
+	var holders []Holder
+	pairs := pairsIn(account, secrets)
+	for _, secret := range secrets {
+		if holder := hold(account, secret, pairs, ring); holder.Holding != NotHeld {
+			holders = append(holders, holder)
+		}
+	}
+	slices.SortFunc(holders, func(a, b Holder) int { return oldestFirst(a.Secret, b.Secret) })
+	return holders
+}
+
+// hold decides on one Secret that names account.
+func hold(account *corev1.ServiceAccount, secret *view.TokenSecret, pairs pairs, ring Ring) Holder {
+	if secret.Token == nil || !ring.Retired(secret.Token.KeyID()) {
+		return Holder{Secret: secret}
+	}
+	holder := Holder{Secret: secret, Successor: pairs.successor(secret)}
+	holder.Holding = forbidden(account, secret)
+	if holder.Holding == NotHeld {
+		holder.Holding = progress(account, holder, pairs)
+	}
+	return holder
+}
+
+// forbidden is what forbids that anything is done for a Secret that holds a retired
+// key, NotHeld if nothing does. Above all nobody may be given back a token that was
+// taken from them.
+func forbidden(account *corev1.ServiceAccount, secret *view.TokenSecret) Holding {
+	switch {
+	case secret.Terminating():
+		return Terminating
+	case secret.InvalidSince():
+		return Invalid
+	case !fits(account, secret):
+		return Mismatch
+	}
+	switch mode := secret.ReissueMode(); {
+	case mode == view.ReissueNever:
+		return Never
+	case mode == view.ReissueUserMade:
+		return UserMade
+	case mode == view.ReissueUnknown:
+		return UnknownMode
+	case mode == view.ReissueInPlace && secret.Immutable:
+		return Immutable
+	}
+	return NotHeld
+}
+
+// progress is how far the re-issue of a Secret has come that may be re-issued.
+func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs) Holding {
+	if holder.Secret.ReissueMode() == view.ReissueInPlace {
+		return InPlace
+	}
+	successor := holder.Successor
+	switch {
+	case successor == nil && sameKey(holder.Secret, pairs.predecessor(holder.Secret)):
+		return FilledElsewhere
+	case successor == nil:
+		return Due
+	case view.References(account, successor.Name), successor.InvalidSince():
+		return Replaced
+	case successor.Token == nil:
+		return Filling
+	}
+	return Switching
+}
+
+// sameKey tells whether the token of the Secret and that of its predecessor, if there
+// is one, name the same key.
+func sameKey(secret, predecessor *view.TokenSecret) bool {
+	return predecessor != nil && predecessor.Token != nil && predecessor.Token.KeyID() == secret.Token.KeyID()
+}
+
+// fits tells whether the Secret and its token are those of this very account.
+func fits(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
+	return account != nil && account.DeletionTimestamp == nil && secret.AccountName == account.Name &&
+		secret.AccountUID == account.UID && secret.Finding == "" && secret.Token.AccountUID == account.UID
+}
+
+// pairs are the Secrets of an account by what they replace.
+type pairs struct {
+	all []*view.TokenSecret
+	// successors are the live ones that say what they replace.
+	successors map[view.Predecessor]*view.TokenSecret
+}
+
+// pairsIn finds, of several that replace the same Secret, the one that counts: a
+// referenced one first, then the oldest. Two are the work of two leaders, or of a
+// request whose answer was lost.
+func pairsIn(account *corev1.ServiceAccount, secrets []*view.TokenSecret) pairs {
+	found := pairs{all: secrets}
+	for _, secret := range secrets {
+		if secret.Predecessor == (view.Predecessor{}) || secret.Terminating() {
+			continue
+		}
+		if found.successors == nil {
+			found.successors = map[view.Predecessor]*view.TokenSecret{}
+		}
+		if other := found.successors[secret.Predecessor]; other == nil || counts(account, secret, other) {
+			found.successors[secret.Predecessor] = secret
+		}
+	}
+	return found
+}
+
+// successor replaces the Secret; nil if none does.
+func (p pairs) successor(secret *view.TokenSecret) *view.TokenSecret {
+	successor := p.successors[view.Predecessor{Name: secret.Name, UID: secret.UID}]
+	if successor == nil || !successor.Replaces(secret) {
+		return nil
+	}
+	return successor
+}
+
+// predecessor is what the Secret replaces, nil if that is gone or there is none.
+func (p pairs) predecessor(secret *view.TokenSecret) *view.TokenSecret {
+	i := slices.IndexFunc(p.all, secret.Replaces)
+	if i < 0 {
+		return nil
+	}
+	return p.all[i]
+}
+
+func counts(account *corev1.ServiceAccount, secret, other *view.TokenSecret) bool {
+	if account != nil {
+		if a, b := view.References(account, secret.Name), view.References(account, other.Name); a != b {
+			return a
+		}
+	}
+	return oldestFirst(secret, other) < 0
+}
+
+func oldestFirst(a, b *view.TokenSecret) int {
+	if byAge := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); byAge != 0 {
+		return byAge
+	}
+	return strings.Compare(a.Name, b.Name)
+}

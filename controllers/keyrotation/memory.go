@@ -1,0 +1,35 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyrotation
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// What this process has done and its caches do not show. All of it may be lost at any
+// time: forgetting costs a request, or a Secret that is discarded as a second one.
+
+// creations are the new Secrets that the caches do not show yet, by the UID of the one
+// that each is to replace.
+type creations map[types.UID]creation
+
+type creation struct {
+	// name stays the same until the apiserver has given a clear answer, so that a
+	// request whose answer was lost is not repeated with another name.
+	name string
+	// at is when it was created, zero as long as nobody knows.
+	at time.Time
+}
+
+// refusals are the versions of Secrets that turned out not to be fit for re-issue when
+// they were read live.
+type refusals map[types.UID]string
+
+func (r refusals) has(secret *view.TokenSecret) bool { return r[secret.UID] == secret.ResourceVersion }
+
+func (r refusals) add(secret *view.TokenSecret) { r[secret.UID] = secret.ResourceVersion }

@@ -1,0 +1,98 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyrotation
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// abandoned bounds the time in which a new Secret is taken for the remains of a
+// re-issue that was cut short. Somebody who takes a reference away later on has a
+// reason, and the Secret stays.
+const abandoned = time.Hour
+
+// action is what a step does.
+type action string
+
+const (
+	// create makes the Secret that is to replace step.Secret.
+	create action = "create"
+	// reference puts step.Successor at the head of the account's list.
+	reference action = "reference"
+	// overwrite writes a new token into step.Secret.
+	overwrite action = "overwrite"
+	// discard deletes step.Secret, which was made to replace another one and does not.
+	discard action = "discard"
+	// complain tells what is wrong with step.Secret.
+	complain action = "complain"
+)
+
+// step is one thing to do for an account.
+type step struct {
+	action action
+	Holder
+}
+
+// plan says what is to be done now for an account and the token Secrets that name it.
+// What has been done shows in these objects, so the plan of a process that was killed
+// is continued by whoever plans next.
+func plan(account *corev1.ServiceAccount, secrets []*view.TokenSecret, ring Ring, auto bool, now time.Time) []step {
+	var steps []step
+	for _, holder := range holdersOf(account, secrets, ring) {
+		if act, ok := actionFor(holder.Holding); ok {
+			steps = append(steps, step{act, holder})
+		}
+	}
+	if account == nil || account.DeletionTimestamp != nil {
+		return steps
+	}
+	pairs := pairsIn(account, secrets)
+	for _, secret := range secrets {
+		if isRemains(account, secret, pairs, auto, now) {
+			steps = append(steps, step{discard, Holder{Secret: secret}})
+		}
+	}
+	return steps
+}
+
+func actionFor(holding Holding) (action, bool) {
+	switch holding {
+	case Due:
+		return create, true
+	case Switching:
+		return reference, true
+	case InPlace:
+		return overwrite, true
+	case UnknownMode, Immutable, FilledElsewhere:
+		return complain, true
+	default:
+		return "", false
+	}
+}
+
+// isRemains tells whether the Secret was made to replace another one and is good for
+// nothing: a second one that replaces the same, or one whose predecessor went before
+// anybody was led to it. With auto the token controller sees to the latter.
+func isRemains(account *corev1.ServiceAccount, secret *view.TokenSecret, pairs pairs, auto bool, now time.Time) bool {
+	if !isUntouched(account, secret) {
+		return false
+	}
+	predecessor := pairs.predecessor(secret)
+	if predecessor != nil && !predecessor.Terminating() && !predecessor.InvalidSince() {
+		return pairs.successor(predecessor).UID != secret.UID
+	}
+	return !auto && now.Sub(secret.CreationTimestamp.Time) < abandoned
+}
+
+// isUntouched: a Secret of ours that replaces another one, which nothing references and
+// nobody has used.
+func isUntouched(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
+	_, used := secret.Labels[view.LastUsedLabel]
+	return secret.Predecessor != (view.Predecessor{}) && secret.AutoCreated() && secret.AccountUID == account.UID &&
+		!used && !secret.Terminating() && !secret.InvalidSince() && !view.References(account, secret.Name)
+}

@@ -72,15 +72,13 @@ func (c *Controller) create(ctx context.Context, cached *view.TokenSecret, secre
 		delete(c.made, cached.UID)
 		return nil // nothing is owed in a namespace that is going
 	case apierrors.IsAlreadyExists(err):
-		// Either an earlier try has succeeded, which the cache will show, or the name
-		// was taken, and the next try makes another.
-		delete(c.made, cached.UID)
-		c.loop.AddAfter(keyOf(cached), cacheLag)
-		return nil
+		// Either an earlier try has succeeded, which the cache will show, or the name is
+		// taken: if the cache shows nothing in time, another one is chosen.
 	case err != nil:
 		return fmt.Errorf("create secret %s: %w", made.name, err)
 	}
 	c.made[cached.UID] = creation{name: made.name, at: c.Clock.Now()}
+	c.loop.AddAfter(keyOf(cached), cacheLag)
 	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KRef(cached.Namespace, made.name), "replaces", klog.KObj(cached))
 	return nil
 }

@@ -4,6 +4,7 @@
 package keyrotation
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +30,11 @@ import (
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
 
 const (
 	testUID  = "uid-app"
@@ -170,6 +177,13 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
 	w.made, w.refused = creations{}, refusals{}
+	t.Cleanup(func() { // a queue lives from the first key on
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	w.cacheObjects(t, objects...)
 	return w
 }

@@ -14,22 +14,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/controllers/view"
 )
 
 // mark labels the very version of the Secret that was decided on, and says what has
 // become of the decision. One that has changed since is for the next round.
-func (c *Controller) mark(ctx context.Context, secret *view.TokenSecret) (decision, error) {
+func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) {
+	secret, when := seen.secret, c.round.of(seen)
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KRef(secret.Namespace, secret.AccountName),
 		"lastUsed", lastUse(secret))
 	if c.DryRun {
 		logger.Info("Would mark legacy token invalid, but for the dry run")
-		c.tellMarked(secret)
+		c.tellMarked(seen)
 		return mark, nil
 	}
 	patch, err := json.Marshal(markPatch{Metadata: markMetadata{
 		UID: secret.UID, ResourceVersion: secret.ResourceVersion,
-		Labels: map[string]string{view.InvalidSinceLabel: c.round.today()},
+		Labels: map[string]string{view.InvalidSinceLabel: when.today()},
 	}})
 	if err != nil {
 		return "", err
@@ -42,9 +44,9 @@ func (c *Controller) mark(ctx context.Context, secret *view.TokenSecret) (decisi
 	if err != nil {
 		return "", fmt.Errorf("mark token secret %s/%s invalid: %w", secret.Namespace, secret.Name, err)
 	}
-	logger.Info("Marked legacy token invalid", "invalidSince", c.round.today())
+	logger.Info("Marked legacy token invalid", "invalidSince", when.today())
 	c.Metrics.marked.Inc()
-	c.tellMarked(secret)
+	c.tellMarked(seen)
 	return mark, nil
 }
 
@@ -70,7 +72,15 @@ func (c *Controller) remove(ctx context.Context, cached *view.TokenSecret, mount
 	if secret == nil || secret.UID != cached.UID {
 		return keepChanged, nil
 	}
-	if again := c.round.plan(c.observe(secret, account, mounted)); again != remove {
+	seen := c.observe(secret, account, mounted)
+	again := c.round.plan(seen)
+	if again == remove {
+		again, err = c.confirmSuccessor(ctx, seen)
+	}
+	if err != nil {
+		return "", err
+	}
+	if again != remove {
 		if again == mark {
 			return keepChanged, nil // somebody took the mark off, and is owed a full period
 		}
@@ -95,6 +105,25 @@ func (c *Controller) remove(ctx context.Context, cached *view.TokenSecret, mount
 	logger.Info("Deleted legacy token")
 	c.Metrics.removed.Inc()
 	c.tellRemoved(secret)
+	return remove, nil
+}
+
+// confirmSuccessor asks the apiserver itself for the Secret that has replaced the one
+// that is to be deleted, if there is one: it may be gone, or be marked by now.
+func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decision, error) {
+	if seen.successor == nil {
+		return remove, nil
+	}
+	successor, err := c.Client.CoreV1().Secrets(seen.secret.Namespace).Get(ctx, seen.successor.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return keepChanged, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look up token secret %s/%s: %w", seen.secret.Namespace, seen.successor.Name, err)
+	}
+	if tokensecret.Successor(seen.account, []*view.TokenSecret{view.ObserveTokenSecret(successor)}, seen.secret) == nil {
+		return keepChanged, nil
+	}
 	return remove, nil
 }
 

@@ -16,7 +16,11 @@
 // themselves, as dates: whoever runs the next round, however soon, finds nothing
 // left to do.
 //
-// Only Secrets that an account references are ever touched; what a user made stays.
+// Only Secrets that an account references are ever touched, and those that package
+// keyrotation has replaced; what a user made stays. The successor of a Secret stays for
+// as long as that one is there, or another would be made for it. This package alone
+// ends the life of replaced Secrets; they have a period of their own.
+//
 // Nothing is written without UID and resourceVersion as precondition, and nothing
 // is deleted before Secret and account have been read live.
 package legacytokencleaner
@@ -24,6 +28,7 @@ package legacytokencleaner
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +66,8 @@ type Config struct {
 	// Period is how long a token must be unused before it is marked, and how long
 	// it must have been marked before it is deleted. It is greater than zero.
 	Period time.Duration
+	// ReplacedPeriod is the same for Secrets that were re-issued; Period if it is zero.
+	ReplacedPeriod time.Duration
 	// DryRun tells what would be done and writes nothing but Events.
 	DryRun bool
 	// Auto: every account keeps one token Secret (tokensecret.Own).
@@ -85,6 +92,9 @@ type Controller struct {
 func New(config Config) *Controller {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
+	}
+	if config.ReplacedPeriod == 0 {
+		config.ReplacedPeriod = config.Period
 	}
 	c := &Controller{Config: config}
 	c.accounts, _ = config.View.Accounts()
@@ -112,16 +122,19 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 
 // begin surveys the cluster, unless it is too early to tell what is unused.
 func (c *Controller) begin(ctx context.Context) error {
-	when := newHorizon(c.Clock.Now(), c.Period)
-	why, err := c.idle(ctx, when)
+	tracking, err := c.tracking(ctx)
 	if err != nil {
 		return err
 	}
-	c.round = round{horizon: when, candidates: map[string][]cache.ObjectName{}}
-	c.Metrics.begin(why)
-	if why != working {
-		klog.FromContext(ctx).Info("No legacy token is cleaned up", "reason", why, "next", when.now.Add(interval))
-	} else {
+	next := round{horizon: newHorizon(c.Clock.Now(), c.Period), candidates: map[string][]cache.ObjectName{}}
+	next.replaced = newHorizon(next.horizon.now, c.ReplacedPeriod)
+	next.horizon.idle, next.replaced.idle = next.horizon.judge(tracking), next.replaced.judge(tracking)
+	c.round = next
+	c.Metrics.begin(next.horizon.idle)
+	if why := next.horizon.idle; why != working {
+		klog.FromContext(ctx).Info("No legacy token is cleaned up", "reason", why, "next", next.horizon.now.Add(interval))
+	}
+	if next.horizon.idle == working || next.replaced.idle == working {
 		c.survey(ctx)
 	}
 	for namespace := range c.round.candidates {
@@ -140,7 +153,11 @@ func (c *Controller) survey(ctx context.Context) {
 		if secret == nil {
 			continue
 		}
-		outcome := c.round.plan(c.observe(secret, c.account(secret), nil))
+		seen := c.observe(secret, c.account(secret), nil)
+		if c.round.of(seen).idle != working {
+			continue
+		}
+		outcome := c.round.plan(seen)
 		if outcome.acts() {
 			c.round.candidates[name.Namespace] = append(c.round.candidates[name.Namespace], name)
 			continue
@@ -180,12 +197,12 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 	if secret == nil {
 		return nil // deleted meanwhile
 	}
-	account := c.account(secret)
-	outcome := c.round.plan(c.observe(secret, account, mounted))
+	seen := c.observe(secret, c.account(secret), mounted)
+	outcome := c.round.plan(seen)
 	var err error
 	switch outcome {
 	case mark:
-		outcome, err = c.mark(ctx, secret)
+		outcome, err = c.mark(ctx, seen)
 	case remove:
 		outcome, err = c.remove(ctx, secret, mounted)
 	default: // it is kept
@@ -212,14 +229,20 @@ func (c *Controller) finish(ctx context.Context) {
 		return
 	}
 	c.Metrics.finish(c.Clock.Now())
-	klog.FromContext(ctx).V(2).Info("Round of the legacy token cleaner is over", "begun", c.round.now)
+	klog.FromContext(ctx).V(2).Info("Round of the legacy token cleaner is over", "begun", c.round.horizon.now)
 }
 
 // observe puts together what plan decides from.
 func (c *Controller) observe(secret *view.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
 	seen := observed{secret: secret, account: account, mounted: mounted.has(secret.Name)}
-	if c.Auto && account != nil {
-		own := tokensecret.Own(account, c.secrets.OfAccount(cache.MetaObjectToName(account)))
+	if account == nil {
+		return seen
+	}
+	all := c.secrets.OfAccount(cache.MetaObjectToName(account))
+	seen.successor = tokensecret.Successor(account, all, secret)
+	seen.predecessor = slices.ContainsFunc(all, secret.Replaces)
+	if c.Auto {
+		own := tokensecret.Own(account, all)
 		seen.own = own != nil && own.UID == secret.UID
 	}
 	return seen

@@ -31,7 +31,8 @@ const (
 	keepNoAccount    decision = "no-account"
 	keepUnreferenced decision = "not-referenced" // so a user made it
 	keepOptedOut     decision = "opted-out"
-	keepOwn          decision = "own" // of --token-secrets=auto
+	keepOwn          decision = "own"       // of --token-secrets=auto
+	keepSuccessor    decision = "successor" // of one that is still there
 	keepMounted      decision = "mounted"
 	keepMarked       decision = "marked"  // not for long enough
 	keepChanged      decision = "changed" // since it was decided on; the next round looks again
@@ -41,20 +42,41 @@ func (d decision) acts() bool { return d == mark || d == remove }
 
 // round is one run over all token Secrets.
 type round struct {
-	horizon
+	// horizon is that of most Secrets, and replaced that of re-issued ones.
+	horizon, replaced horizon
 	// candidates are what is still to be decided, by namespace.
 	candidates map[string][]cache.ObjectName
+}
+
+// of is the horizon that counts for a Secret.
+func (r round) of(o observed) horizon {
+	if o.successor != nil {
+		return r.replaced
+	}
+	return r.horizon
+}
+
+// plan is that of the horizon that counts. One that came to count after the survey, and
+// is idle, is for the next round.
+func (r round) plan(o observed) decision {
+	if r.of(o).idle != working {
+		return keepChanged
+	}
+	return r.of(o).plan(o)
 }
 
 // horizon is the time a round works with, however long it takes.
 type horizon struct {
 	now    time.Time
+	period time.Duration
 	cutoff time.Time // a period ago
+	// idle is why nothing may be decided.
+	idle idleness
 }
 
 func newHorizon(now time.Time, period time.Duration) horizon {
 	now = now.UTC()
-	return horizon{now: now, cutoff: now.Add(-period)}
+	return horizon{now: now, period: period, cutoff: now.Add(-period)}
 }
 
 func (h horizon) today() string { return h.now.Format(dateFormat) }
@@ -77,11 +99,17 @@ type observed struct {
 	own bool
 	// mounted: a Pod of the namespace names the Secret.
 	mounted bool
+	// successor has replaced the Secret (tokensecret.Successor), nil if none has.
+	successor *view.TokenSecret
+	// predecessor: the Secret was made to replace one that is still there.
+	predecessor bool
 }
 
-// plan follows upstream's evaluateSATokens, condition by condition, with two of
-// ours added: the opt-out and the account's own Secret. Where a date is compared
-// with a moment, the whole day counts as recent.
+// plan follows upstream's evaluateSATokens, condition by condition, with three of
+// ours added: the opt-out, the account's own Secret, and the successor of one that
+// others may still use. A re-issued Secret needs no reference: that it was replaced
+// proves that a token controller or its annotation has given it away. Where a date is
+// compared with a moment, the whole day counts as recent.
 func (h horizon) plan(o observed) decision {
 	switch {
 	case !o.secret.CreationTimestamp.Time.Before(h.cutoff):
@@ -95,12 +123,14 @@ func (h horizon) plan(o observed) decision {
 	switch {
 	case !o.secret.BelongsTo(o.account):
 		return keepNoAccount
-	case !view.References(o.account, o.secret.Name):
+	case o.successor == nil && !view.References(o.account, o.secret.Name):
 		return keepUnreferenced
 	case o.secret.Keep:
 		return keepOptedOut
 	case o.own:
 		return keepOwn
+	case o.predecessor:
+		return keepSuccessor
 	case o.mounted:
 		return keepMounted
 	}

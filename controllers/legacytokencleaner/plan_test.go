@@ -23,6 +23,8 @@ func TestPlan(t *testing.T) {
 		secret       *corev1.Secret
 		account      *corev1.ServiceAccount
 		own, mounted bool
+		successor    *corev1.Secret
+		predecessor  bool
 		want         decision
 	}{
 		"NotUsedNotMarked":     {secret: tokenSecret(), account: account(), want: mark},
@@ -109,16 +111,33 @@ func TestPlan(t *testing.T) {
 			reason: "what is deleted by mistake does not come back",
 			secret: tokenSecret(annotated(view.KeepAnnotation, "yes, please")), account: account(), want: keepOptedOut,
 		},
-		"OptedIn":   {secret: tokenSecret(annotated(view.KeepAnnotation, "false")), account: account(), want: mark},
-		"Own":       {secret: tokenSecret(), account: account(), own: true, want: keepOwn},
-		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), account: account(), want: mark},
+		"OptedIn": {secret: tokenSecret(annotated(view.KeepAnnotation, "false")), account: account(), want: mark},
+		"Own":     {secret: tokenSecret(), account: account(), own: true, want: keepOwn},
+		"Successor": {
+			reason: "or another one would be made",
+			secret: tokenSecret(), account: account(), predecessor: true, want: keepSuccessor,
+		},
+		"Replaced": {secret: tokenSecret(), account: account(), successor: tokenSecret(renamed("new")), want: mark},
+		"ReplacedAndNotReferenced": {
+			reason: "it was given away",
+			secret: tokenSecret(invalidSince(longAgo)), account: account(func(a *corev1.ServiceAccount) { a.Secrets = nil }),
+			successor: tokenSecret(renamed("new")), want: remove,
+		},
+		"ReplacedAndMounted":  {secret: tokenSecret(), account: account(), successor: tokenSecret(renamed("new")), mounted: true, want: keepMounted},
+		"ReplacedAndOptedOut": {secret: tokenSecret(annotated(view.KeepAnnotation, "true")), account: account(), successor: tokenSecret(renamed("new")), want: keepOptedOut},
+		"ReplacedAndUsed":     {secret: tokenSecret(usedOn("2023-05-01")), account: account(), successor: tokenSecret(renamed("new")), want: keepUsed},
+		"OwnOfAuto":           {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), account: account(), want: mark},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := newHorizon(noon(), testPeriod).plan(observed{
-				secret: view.ObserveTokenSecret(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted,
-			})
+			seen := observed{
+				secret: view.ObserveTokenSecret(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
+			}
+			if tc.successor != nil {
+				seen.successor = view.ObserveTokenSecret(tc.successor)
+			}
+			got := newHorizon(noon(), testPeriod).plan(seen)
 			if got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}

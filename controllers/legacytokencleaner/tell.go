@@ -21,8 +21,12 @@ const (
 // wayOut is what a person can do about either.
 const wayOut = "; the annotation " + view.KeepAnnotation + "=true keeps the Secret"
 
-func (c *Controller) tellMarked(secret *view.TokenSecret) {
-	unused := fmt.Sprintf("the token of ServiceAccount %q was not used for %v (last use: %s)", secret.AccountName, c.Period, lastUse(secret))
+func (c *Controller) tellMarked(seen observed) {
+	secret, period := seen.secret, c.round.of(seen).period
+	unused := fmt.Sprintf("the token of ServiceAccount %q was not used for %v (last use: %s)", secret.AccountName, period, lastUse(secret))
+	if seen.successor != nil {
+		unused = fmt.Sprintf("replaced by Secret %q; ", seen.successor.Name) + unused
+	}
 	if c.DryRun {
 		c.Recorder.Tell(secret.Reference(), reasonWouldMark, "MarkInvalid", unused+
 			", and no Pod uses the Secret: it would be marked invalid, but for the dry run"+wayOut)
@@ -30,7 +34,7 @@ func (c *Controller) tellMarked(secret *view.TokenSecret) {
 	}
 	c.Recorder.Tell(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
 		", and no Pod uses the Secret: kube-apiserver refuses the token from now on, and the Secret is deleted after another %v; "+
-			"removing the label %s brings the token back", c.Period, view.InvalidSinceLabel)+wayOut)
+			"removing the label %s brings the token back", period, view.InvalidSinceLabel)+wayOut)
 }
 
 func (c *Controller) tellRemoved(secret *view.TokenSecret) {

@@ -31,22 +31,25 @@ const (
 
 func idlenesses() []idleness { return []idleness{trackingAbsent, trackingInvalid, trackingShort} }
 
-// idle asks whether use has been tracked for long enough. That the ConfigMap is not
-// there, or says no date, is an answer and no error: kube-apiserver mends both.
-func (c *Controller) idle(ctx context.Context, when horizon) (idleness, error) {
+// tracking is the ConfigMap, nil if there is none. That it is not there, or says no
+// date, is an answer and no error: kube-apiserver mends both.
+func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	tracking, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, TrackingConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return trackingAbsent, nil
+		return nil, nil
 	}
 	if err != nil {
-		return working, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w", metav1.NamespaceSystem, TrackingConfigMap, err)
+		return nil, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w", metav1.NamespaceSystem, TrackingConfigMap, err)
 	}
-	return when.judge(tracking), nil
+	return tracking, nil
 }
 
-// judge: of the day on which tracking began nobody knows the hour, so the day after
+// judge says whether use has been tracked for long enough. Of the day on which tracking began nobody knows the hour, so the day after
 // it is the first that counts.
 func (h horizon) judge(tracking *corev1.ConfigMap) idleness {
+	if tracking == nil {
+		return trackingAbsent
+	}
 	since, err := time.Parse(dateFormat, tracking.Data[trackingKey])
 	if err != nil {
 		return trackingInvalid

@@ -147,5 +147,6 @@ func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) 
 		Workers:     int(o.Tokens.ConcurrentSyncs),
 	})
 	m.controllers = append(m.controllers, controller{ServiceAccountTokenController, legacy.Run})
+	m.buildKeyRotation(logger, loops)
 	m.buildRivalDetector()
 }

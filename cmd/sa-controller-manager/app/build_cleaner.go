@@ -27,6 +27,8 @@ func (m *manager) buildTokenCleaner(logger klog.Logger, loops *loop.Metrics) {
 		Period:   o.Cleaner.Period,
 		DryRun:   o.Cleaner.DryRun,
 		Auto:     o.Tokens.TokenSecrets == TokenSecretsAuto,
+
+		ReplacedPeriod: o.Reissue.IdlePeriod,
 	})
 	m.controllers = append(m.controllers, controller{LegacyServiceAccountTokenCleaner, cleaner.Run})
 }

@@ -31,6 +31,9 @@ func (m *manager) readyChecks() []Check {
 	if m.rival != nil {
 		checks = append(checks, Check{Name: secondController, Probe: m.rivalProbe})
 	}
+	if m.agreement != nil {
+		checks = append(checks, Check{Name: "key-ring", Probe: func() (string, error) { return m.agreement.Status(), nil }})
+	}
 	if m.webhook != nil {
 		checks = append(checks,
 			Check{Name: "webhook-certificate", Probe: func() (string, error) { return "", m.webhook.source.Ready() }},

@@ -63,6 +63,7 @@ func (m *manager) followKeysDir(ctx context.Context) {
 		former := m.ring.Active().ID()
 		m.ring.Replace(snapshot.Contents())
 		m.activator.Changed()
+		m.ringChanged()
 		show(snapshot)
 		if id := snapshot.Active.ID(); id != former {
 			m.recorder.Tell(m.files.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key directory says", id))

@@ -20,6 +20,7 @@ type Options struct {
 	RootCA         RootCAOptions
 	Tokens         TokenOptions
 	Cleaner        CleanerOptions
+	Reissue        ReissueOptions
 	Admission      AdmissionOptions
 	Webhook        WebhookOptions
 	SecureServing  SecureServingOptions
@@ -43,6 +44,7 @@ func NewOptions() *Options {
 		RootCA:         newRootCAOptions(),
 		Tokens:         newTokenOptions(),
 		Cleaner:        newCleanerOptions(),
+		Reissue:        newReissueOptions(),
 		Admission:      newAdmissionOptions(),
 		Webhook:        newWebhookOptions(),
 		SecureServing:  newSecureServingOptions(),
@@ -79,6 +81,7 @@ func (o *Options) groups() []namedGroup {
 		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},
+		{"token re-issue", &o.Reissue},
 		{"controller", &o.Generic},
 		{"admission plugin", &o.Admission},
 		{"admission webhook", &o.Webhook},

@@ -24,6 +24,7 @@ func (m *manager) needs() (preflight.Needs, error) {
 	}
 	needs := preflight.Needs{
 		AutoTokenSecrets: o.Tokens.TokenSecrets == TokenSecretsAuto,
+		KeyDirectory:     o.Keys.Dir != "",
 		DiscoverIssuer:   o.Keys.Issuer() == "",
 		LeaseNamespace:   o.LeaderElection.ResourceNamespace,
 		LeaseName:        o.LeaderElection.ResourceName,

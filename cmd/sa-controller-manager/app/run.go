@@ -19,6 +19,7 @@ import (
 	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/freshness"
 	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/rival"
 	"sa-controller-manager/controllers/rootca"
@@ -55,6 +56,8 @@ type manager struct {
 	rootCAKeeper *rootca.Keeper             // nil if no root CA is published
 	activator    *keyactivation.Activator   // nil without a signing key
 	rival        *rival.Detector            // nil without a signing key
+	agreement    *keyrotation.Agreement     // nil without a key directory
+	reissuer     *keyrotation.Controller    // likewise
 	accounts     *serviceaccount.Controller // nil if it is not enabled
 	webhook      *webhook                   // nil if it is turned off
 	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
@@ -146,6 +149,9 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	}
 	if m.activator != nil {
 		start(func(support context.Context) error { m.activator.Run(support); return nil })
+	}
+	if m.agreement != nil {
+		start(m.agreement.Run)
 	}
 	if !m.options.LeaderElection.LeaderElect {
 		return m.runControllers(ctx)

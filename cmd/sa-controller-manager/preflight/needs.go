@@ -36,6 +36,8 @@ type Needs struct {
 
 	// AutoTokenSecrets is --token-secrets=auto.
 	AutoTokenSecrets bool
+	// KeyDirectory is --service-account-keys-dir.
+	KeyDirectory bool
 	// DiscoverIssuer is that no --service-account-issuer is given.
 	DiscoverIssuer bool
 	// ServingCA is that no --webhook-tls-cert-file is given.
@@ -67,6 +69,7 @@ func Everything() Needs {
 	return Needs{
 		Parts:              Parts(),
 		AutoTokenSecrets:   true,
+		KeyDirectory:       true,
 		DiscoverIssuer:     true,
 		ServingCA:          true,
 		Register:           true,

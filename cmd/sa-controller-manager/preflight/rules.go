@@ -52,7 +52,9 @@ func controllerRules(n Needs) []Rule {
 
 		{Part: Token, Verbs: verbs("get", "list", "watch", "patch"), Resource: accounts},
 		{Part: Token, Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets},
-		{Part: Token, Verbs: onlyIf(n.AutoTokenSecrets, "create"), Resource: secrets},
+		{Part: Token, Verbs: onlyIf(n.AutoTokenSecrets || n.KeyDirectory, "create"), Resource: secrets},
+		{Part: Token, Verbs: onlyIf(n.KeyDirectory, "create"), Resource: configMaps, Namespace: system},
+		{Part: Token, Verbs: onlyIf(n.KeyDirectory, "get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-key-ring"},
 		{Part: Token, Verbs: verbs("create"), Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		{Part: Token, Verbs: onlyIf(n.DiscoverIssuer, "get"), Path: "/.well-known/openid-configuration"},
 

@@ -1,0 +1,60 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/tokens"
+)
+
+// tokenReissue is what the leader runs besides the controllers of KCM.
+const tokenReissue = "token-reissue"
+
+// buildKeyRotation builds what follows from a rotation. Only a key directory knows
+// which keys are retired: a single key file has nothing to tell.
+func (m *manager) buildKeyRotation(logger klog.Logger, loops *loop.Metrics) {
+	if m.files.keysDir == nil {
+		return
+	}
+	o := m.options
+	off := o.Reissue.TokenSecrets == ReissueOff
+	if off {
+		logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
+	}
+	state := func() rotation.State { return m.files.keysDir.Get().State }
+	metrics := keyrotation.NewMetrics(legacyregistry.MustRegister)
+	m.agreement = keyrotation.NewAgreement(keyrotation.AgreementConfig{
+		View:     m.view,
+		State:    state,
+		Recorder: m.recorder,
+		Process:  o.LeaderElection.process(),
+		Metrics:  metrics,
+	})
+	m.reissuer = keyrotation.New(keyrotation.Config{
+		Client:   m.clients.main,
+		View:     m.view,
+		State:    state,
+		Ring:     m.ring,
+		Issuer:   tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Recorder: m.recorder,
+		Metrics:  metrics,
+		Loops:    loops,
+		Off:      off,
+		Auto:     o.Tokens.TokenSecrets == TokenSecretsAuto,
+	})
+	m.controllers = append(m.controllers, controller{tokenReissue, m.reissuer.Run})
+}
+
+// ringChanged is called once the ring has taken a change of the key directory.
+func (m *manager) ringChanged() {
+	if m.reissuer != nil {
+		m.agreement.RingChanged()
+		m.reissuer.RingChanged()
+	}
+}

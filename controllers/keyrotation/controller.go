@@ -48,8 +48,10 @@ import (
 const (
 	queueName = "token_reissue"
 
-	// interval is between two surveys, which ask the caches alone.
+	// interval is between two surveys, which ask the caches alone, and soon is when the
+	// next one comes after a change.
 	interval = time.Minute
+	soon     = 5 * time.Second
 
 	// perSecond bounds how many Secrets are re-issued. Each costs some five requests.
 	perSecond = 10
@@ -108,6 +110,14 @@ type Controller struct {
 type key struct {
 	Work    work
 	Account cache.ObjectName
+}
+
+// String is what logs say.
+func (k key) String() string {
+	if k.Work != reissuing {
+		return string(k.Work)
+	}
+	return string(k.Work) + " " + k.Account.String()
 }
 
 type work string
@@ -194,6 +204,7 @@ func (c *Controller) queueSecret(obj any) {
 	retired := secret.Token != nil && RingOf(c.State()).Retired(secret.Token.KeyID())
 	if retired || secret.Predecessor != (view.Predecessor{}) {
 		c.queue(cache.NewObjectName(secret.Namespace, secret.AccountName))
+		c.loop.AddAfter(key{Work: surveying}, soon)
 	}
 }
 

@@ -11,11 +11,15 @@
 //     orphaned ones, and those entries of a ServiceAccount's secrets list that a
 //     token controller wrote.
 //   - legacytokencleaner owns the label kubernetes.io/legacy-token-invalid-since of
-//     token Secrets that an account references, and ends the life of those that
-//     have had it for long.
+//     token Secrets that an account references or that were replaced, and ends the
+//     life of those that have had it for long.
 //   - rootca owns data, binaryData and the annotation kubernetes.io/description of
 //     ConfigMap kube-root-ca.crt in every namespace, and ConfigMap
 //     kube-system/sa-controller-manager-root-ca.
+//   - keyrotation owns the Secrets that it makes to replace others until they are
+//     referenced, the head of a ServiceAccount's secrets list, data.token of token
+//     Secrets that ask for re-issue in place, and ConfigMap
+//     kube-system/sa-controller-manager-key-ring.
 //   - keyactivation owns which loaded private key signs; it writes no object.
 //
 // They share three helpers: loop runs a sync function over a queue of keys, view

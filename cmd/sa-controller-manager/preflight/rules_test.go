@@ -36,8 +36,8 @@ func TestRolesGrantExactlyTheTable(t *testing.T) {
 	if diff := cmp.Diff(wanted, found); diff != "" {
 		t.Errorf("manifests/permissions (-what the table needs +what the files grant):\n%s", diff)
 	}
-	if len(wanted) != 24 {
-		t.Errorf("%d roles and bindings, want 24: seven parts with a ClusterRole, five with a Role", len(wanted))
+	if len(wanted) != 26 {
+		t.Errorf("%d roles and bindings, want 26: seven parts with a ClusterRole, six with a Role", len(wanted))
 	}
 }
 
@@ -106,7 +106,17 @@ func TestRulesFollowFlags(t *testing.T) {
 		change func(*Needs)
 		gone   []string
 	}{
-		"Manual":      {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets = false }, []string{"create secrets"}},
+		"Manual": {"re-issue makes Secrets", func(n *Needs) { n.AutoTokenSecrets = false }, nil},
+		"NoKeyDirectory": {"nothing is re-issued", func(n *Needs) { n.KeyDirectory = false }, []string{
+			"create configmaps in kube-system", "get configmaps/sa-controller-manager-key-ring in kube-system",
+			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
+			"watch configmaps/sa-controller-manager-key-ring in kube-system",
+		}},
+		"ManualNoKeyDirectory": {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets, n.KeyDirectory = false, false }, []string{
+			"create configmaps in kube-system", "create secrets", "get configmaps/sa-controller-manager-key-ring in kube-system",
+			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
+			"watch configmaps/sa-controller-manager-key-ring in kube-system",
+		}},
 		"Issuer":      {"it is given", func(n *Needs) { n.DiscoverIssuer = false }, []string{"get /.well-known/openid-configuration"}},
 		"NoLifecycle": {"the plugin is off, others list namespaces too, and nothing is excluded", func(n *Needs) { n.NamespaceLifecycle, n.Exclude = false, false }, []string{"get namespaces"}},
 		"Excluded":    {"the scan for Pods without a token looks at the labels", func(n *Needs) { n.NamespaceLifecycle = false }, nil},

@@ -1,0 +1,58 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReissueOptions(t *testing.T) {
+	t.Parallel()
+	const year = 8760 * time.Hour
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   ReissueOptions
+		wrong  []string
+	}{
+		"Default": {
+			reason: "the label has a day's grain, and who calls once a month looks idle",
+			want:   ReissueOptions{TokenSecrets: ReissueSideBySide, IdlePeriod: year},
+		},
+		"Off": {
+			args: []string{"--reissue-token-secrets=off", "--reissue-idle-period=720h"},
+			want: ReissueOptions{TokenSecrets: ReissueOff, IdlePeriod: 720 * time.Hour},
+		},
+		"InPlaceForAll": {
+			reason: "that is for single Secrets to ask for",
+			args:   []string{"--reissue-token-secrets=in-place"},
+			want:   ReissueOptions{TokenSecrets: "in-place", IdlePeriod: year},
+			wrong:  []string{`--reissue-token-secrets "in-place" must be one of "side-by-side", "off"`},
+		},
+		"NoPeriod": {
+			args:  []string{"--reissue-idle-period=0"},
+			want:  ReissueOptions{TokenSecrets: ReissueSideBySide},
+			wrong: []string{"--reissue-idle-period 0s must be greater than 0"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := parse(t, tc.args...)
+			if diff := cmp.Diff(tc.want, o.Reissue); diff != "" {
+				t.Errorf("%s\noptions (-want +got):\n%s", tc.reason, diff)
+			}
+			var wrong []string
+			for _, problem := range o.Validate() {
+				wrong = append(wrong, problem.Error())
+			}
+			if diff := cmp.Diff(tc.wrong, wrong); diff != "" {
+				t.Errorf("%s\nproblems (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

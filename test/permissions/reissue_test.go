@@ -1,0 +1,64 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package permissions
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+	"sa-controller-manager/test/await"
+)
+
+// TestReissue runs a whole re-issue with what the part token is granted, and nothing else.
+func TestReissue(t *testing.T) {
+	w, binary := newWorld(t), findBinary(t)
+	rules := preflight.Rules(preflight.Needs{
+		Parts: []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection}, KeyDirectory: true, DiscoverIssuer: true,
+		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager",
+	})
+	user := w.identity(t, "rotating")
+	user.grant(t, rules, preflight.Access{})
+	dir := "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys")
+	keys := func(words ...string) {
+		t.Helper()
+		args := append(append([]string{"keys"}, words...), dir, "--kubeconfig="+w.Kubeconfig())
+		if printed, err := exec.CommandContext(t.Context(), binary.Path, args...).CombinedOutput(); err != nil {
+			t.Fatalf("keys %v: %v\n%s", words, err, printed)
+		}
+	}
+	keys("init", "--from-private-key-file="+w.SigningKeyFile())
+	manager := w.start(t, binary, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", dir)
+	awaitLog(t, manager, "Published the key ring")
+	w.awaitAccount(t)
+	secret := w.createTokenSecret(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := await.Secrets(ctx, w.admin, "default", filled(secret)); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"side-by-side", "in-place"} {
+		patch := `{"metadata":{"annotations":{"sa-controller-manager/reissue":"` + mode + `"}}}`
+		if _, err := w.admin.CoreV1().Secrets("default").Patch(t.Context(), secret, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if mode == "side-by-side" {
+			keys("rotate", "start", "--cache-age=0s")
+			keys("rotate", "activate", "--skip-proof", "--force")
+			awaitLog(t, manager, `"Re-issued token secret"`)
+			continue
+		}
+		awaitLog(t, manager, `"Overwrote the token of a token secret, as its annotation asks"`)
+	}
+	if _, err := manager.Get(t.Context(), "/readyz"); err != nil {
+		t.Error(err)
+	}
+	if exit, err := manager.Stop(); err != nil || exit.Code != 0 {
+		t.Errorf("ended with code %d, %v; want 0", exit.Code, err)
+	}
+}

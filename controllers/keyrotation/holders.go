@@ -21,33 +21,35 @@ const (
 	// NotHeld is that of all other Secrets.
 	NotHeld Holding = ""
 
-	// Due: a new Secret is to be made.
+	// Due means that a new Secret is to be made.
 	Due Holding = "due"
-	// Filling: the new Secret has no token yet.
+	// Filling means that the new Secret has no token yet.
 	Filling Holding = "filling"
-	// Switching: the new Secret has its token and is not referenced yet.
+	// Switching means that the new Secret has its token and is not referenced yet.
 	Switching Holding = "switching"
-	// Replaced: the new Secret is referenced, and this one waits until nobody uses it.
+	// Replaced means that the new Secret is referenced, and that this one waits until
+	// nobody uses it.
 	Replaced Holding = "replaced"
-	// InPlace: the token is to be overwritten.
+	// InPlace means that the token is to be overwritten.
 	InPlace Holding = "in-place"
 
-	// UserMade: no token controller made it, and no annotation says what to do.
+	// UserMade means that no token controller made it, and no annotation says what to do.
 	UserMade Holding = "user-made"
-	// Never: its annotation says so.
+	// Never is what its annotation says.
 	Never Holding = "never"
-	// UnknownMode: its annotation says something that has no meaning.
+	// UnknownMode means that its annotation says something that has no meaning.
 	UnknownMode Holding = "unknown-mode"
-	// Immutable: its token cannot be overwritten.
+	// Immutable means that its token cannot be overwritten.
 	Immutable Holding = "immutable"
-	// Invalid: it was marked invalid, so its account is not given that token again.
+	// Invalid means that it was marked invalid, so its account gets no other token for it.
 	Invalid Holding = "invalid"
-	// Mismatch: its account is gone or another one, or the token is not for it.
+	// Mismatch means that its account is gone or another one, or that the token is not
+	// for it.
 	Mismatch Holding = "mismatch"
-	// Terminating: it is being deleted.
+	// Terminating means that it is being deleted.
 	Terminating Holding = "terminating"
-	// FilledElsewhere: it was made to replace a Secret and holds the same key as that
-	// one. Another token controller is at work, and one more Secret would be no better.
+	// FilledElsewhere means that it was made to replace a Secret and holds the same key as
+	// that one. Another token controller is at work, and one more Secret would be no better.
 	FilledElsewhere Holding = "filled-elsewhere"
 )
 

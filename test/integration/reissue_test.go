@@ -177,7 +177,9 @@ func TestReissue(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
 	namespace := r.namespace(t)
-	secretOf := func(account, name string, changes ...change) *corev1.Secret { return tokenSecret(namespace, name, account, changes...) }
+	secretOf := func(account, name string, changes ...change) *corev1.Secret {
+		return tokenSecret(namespace, name, account, changes...)
+	}
 
 	// What users made, and the real KCM has filled with the old key.
 	kcm := r.startKCM(t)

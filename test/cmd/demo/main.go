@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/narrate"
 )
 
 // exitInterrupted is what a shell reports for a process that Ctrl-C ended.
@@ -35,24 +36,24 @@ func run() int {
 	// The first Ctrl-C asks; the second gets the default, which is to die at once.
 	context.AfterFunc(ctx, stop)
 
-	out := newPrinter(os.Stdout)
+	out := narrate.NewPrinter(os.Stdout)
 	err := demonstrate(ctx, out)
 	if ctx.Err() != nil {
-		out.linef("\nInterrupted.")
+		out.Linef("\nInterrupted.")
 		return exitInterrupted
 	}
 	if err != nil {
-		out.failure(err)
+		out.Failure(err)
 		return 1
 	}
 	return 0
 }
 
 // demonstrate starts all that the story needs, tells it and cleans up.
-func demonstrate(ctx context.Context, out *printer) (err error) {
-	watch := startWatch()
-	out.linef("sa-controller-manager beside a real kube-apiserver")
-	out.linef("")
+func demonstrate(ctx context.Context, out *narrate.Printer) (err error) {
+	watch := narrate.StartWatch()
+	out.Linef("sa-controller-manager beside a real kube-apiserver")
+	out.Linef("")
 	binary, err := devcluster.FindBinary(ctx)
 	if err != nil {
 		return err
@@ -71,16 +72,16 @@ func demonstrate(ctx context.Context, out *printer) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
-	out.began("etcd and kube-apiserver "+version.GitVersion+", without its ServiceAccount admission plugin", watch.lap())
+	out.Began("etcd and kube-apiserver "+version.GitVersion+", without its ServiceAccount admission plugin", watch.Lap())
 
 	if err := story.startManager(ctx, firstFlags()); err != nil {
 		return err
 	}
-	out.began("sa-controller-manager "+strings.Join(firstFlags(), " "), watch.lap())
+	out.Began("sa-controller-manager "+strings.Join(firstFlags(), " "), watch.Lap())
 	if err := story.tell(ctx, steps()); err != nil {
 		return err
 	}
-	out.linef("")
-	out.linef("All %d steps verified in %s.", len(steps()), watch.total())
+	out.Linef("")
+	out.Linef("All %d steps verified in %s.", len(steps()), watch.Total())
 	return nil
 }

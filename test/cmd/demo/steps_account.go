@@ -23,13 +23,13 @@ func namespaceGetsAccount(ctx context.Context, s *story) error {
 	if _, err := s.client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the namespace: %w", err)
 	}
-	s.notef("created", "namespace %s", namespace)
+	s.Notef("created", "namespace %s", namespace)
 	found, err := s.awaitAccount(ctx, account, "")
 	if err != nil {
 		return err
 	}
 	s.account = found
-	s.notef("observed", "serviceaccount %s/%s, uid %s", namespace, found.Name, found.UID)
+	s.Notef("observed", "serviceaccount %s/%s, uid %s", namespace, found.Name, found.UID)
 	return nil
 }
 
@@ -39,9 +39,9 @@ func accountGetsSecret(ctx context.Context, s *story) error {
 		return err
 	}
 	s.secret = secret
-	s.notef("observed", "secret %s/%s, made by the manager", namespace, secret.Name)
-	s.notef("", "type %s, labels %s", secret.Type, labels.FormatLabels(secret.Labels))
-	s.notef("observed", "serviceaccount %s/%s lists it in secrets", namespace, account)
+	s.Notef("observed", "secret %s/%s, made by the manager", namespace, secret.Name)
+	s.Notef("", "type %s, labels %s", secret.Type, labels.FormatLabels(secret.Labels))
+	s.Notef("observed", "serviceaccount %s/%s lists it in secrets", namespace, account)
 	return s.checkContent(secret, s.account.UID)
 }
 
@@ -51,26 +51,26 @@ func deletedAccountTakesSecrets(ctx context.Context, s *story) error {
 	if _, err := accounts.Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the account: %w", err)
 	}
-	s.notef("created", "serviceaccount %s/%s", namespace, otherAccount)
+	s.Notef("created", "serviceaccount %s/%s", namespace, otherAccount)
 	own, err := s.awaitTokenSecret(ctx, otherAccount)
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "secret %s/%s, made by the manager", namespace, own.Name)
+	s.Notef("observed", "secret %s/%s, made by the manager", namespace, own.Name)
 	byHand, err := s.createTokenSecret(ctx, otherAccount+"-"+handmade, otherAccount)
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "secret %s/%s, filled by the manager", namespace, byHand.Name)
+	s.Notef("observed", "secret %s/%s, filled by the manager", namespace, byHand.Name)
 
 	if err := accounts.Delete(ctx, otherAccount, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the account: %w", err)
 	}
-	s.notef("deleted", "serviceaccount %s/%s", namespace, otherAccount)
+	s.Notef("deleted", "serviceaccount %s/%s", namespace, otherAccount)
 	if err := s.awaitSecrets(ctx, await.Gone[*corev1.Secret](own.Name, byHand.Name)); err != nil {
 		return err
 	}
-	s.notef("observed", "both secrets are gone")
+	s.Notef("observed", "both secrets are gone")
 	return nil
 }
 
@@ -79,21 +79,21 @@ func defaultAccountComesBack(ctx context.Context, s *story) error {
 	if err := s.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, account, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the account: %w", err)
 	}
-	s.notef("deleted", "serviceaccount %s/%s, uid %s", namespace, account, old.UID)
+	s.Notef("deleted", "serviceaccount %s/%s, uid %s", namespace, account, old.UID)
 	found, err := s.awaitAccount(ctx, account, old.UID)
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "serviceaccount %s/%s, uid %s", namespace, account, found.UID)
+	s.Notef("observed", "serviceaccount %s/%s, uid %s", namespace, account, found.UID)
 	secret, err := s.awaitTokenSecret(ctx, account)
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "secret %s/%s, made by the manager", namespace, secret.Name)
+	s.Notef("observed", "secret %s/%s, made by the manager", namespace, secret.Name)
 	if err := s.awaitSecrets(ctx, await.Gone[*corev1.Secret](s.secret.Name)); err != nil {
 		return err
 	}
-	s.notef("observed", "secret %s/%s is gone", namespace, s.secret.Name)
+	s.Notef("observed", "secret %s/%s is gone", namespace, s.secret.Name)
 	return s.checkContent(secret, found.UID)
 }
 
@@ -131,6 +131,6 @@ func (s *story) checkContent(secret *corev1.Secret, uid types.UID) error {
 	case secret.Annotations[corev1.ServiceAccountUIDKey] != string(uid):
 		return fmt.Errorf("UID %q in the annotations, the account has %q", secret.Annotations[corev1.ServiceAccountUIDKey], uid)
 	}
-	s.notef("data", "token, ca.crt (the root CA) and namespace are in place, the account's UID is annotated")
+	s.Notef("data", "token, ca.crt (the root CA) and namespace are in place, the account's UID is annotated")
 	return nil
 }

@@ -44,12 +44,12 @@ func doctorNamesFaults(ctx context.Context, s *story) error {
 	if err := s.client.RbacV1().ClusterRoleBindings().Delete(ctx, lostBinding, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the binding: %w", err)
 	}
-	s.notef("planted", "pod %s/%s, created while the webhook was out", namespace, s.untouched)
-	s.notef("planted", "clusterrolebinding %s is deleted", lostBinding)
+	s.Notef("planted", "pod %s/%s, created while the webhook was out", namespace, s.untouched)
+	s.Notef("planted", "clusterrolebinding %s is deleted", lostBinding)
 	if err := s.createFrozenSecret(ctx); err != nil {
 		return err
 	}
-	s.notef("planted", "secret %s/%s, empty and immutable", namespace, frozen)
+	s.Notef("planted", "secret %s/%s, empty and immutable", namespace, frozen)
 	// The Secret has to be older than a second to count.
 	findings, err := s.awaitFindings(ctx, 3)
 	if err != nil {
@@ -63,8 +63,8 @@ func doctorNamesFaults(ctx context.Context, s *story) error {
 		if err := findings[i].is(want); err != nil {
 			return err
 		}
-		s.notef("found", "%s: %s", findings[i].Check, findings[i].Problem)
-		s.notef("mend", "%s", findings[i].Mend)
+		s.Notef("found", "%s: %s", findings[i].Check, findings[i].Problem)
+		s.Notef("mend", "%s", findings[i].Mend)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func doctorFindsNothing(ctx context.Context, s *story) error {
 	if err := s.applyPermissions(ctx); err != nil {
 		return err
 	}
-	s.notef("mended", "manifests/permissions are applied again")
+	s.Notef("mended", "manifests/permissions are applied again")
 	if err := s.client.CoreV1().Secrets(namespace).Delete(ctx, frozen, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the secret: %w", err)
 	}
@@ -92,7 +92,7 @@ func doctorFindsNothing(ctx context.Context, s *story) error {
 	if err := s.client.CoreV1().Pods(namespace).Delete(ctx, s.untouched, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		return fmt.Errorf("delete the pod: %w", err)
 	}
-	s.notef("mended", "secret %s and pod %s are deleted", frozen, s.untouched)
+	s.Notef("mended", "secret %s and pod %s are deleted", frozen, s.untouched)
 	if _, err := s.awaitFindings(ctx, 0); err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func doctorFindsNothing(ctx context.Context, s *story) error {
 	if err != nil {
 		return fmt.Errorf("exit code other than 0: %w\n%s", err, output)
 	}
-	s.notef("command", "sa-controller-manager doctor")
-	s.notef("output", "%s", strings.TrimSpace(string(output)))
+	s.Notef("command", "sa-controller-manager doctor")
+	s.Notef("output", "%s", strings.TrimSpace(string(output)))
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (s *story) registerWebhook(ctx context.Context) error {
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("sa-controller-manager webhook register: %w\n%s", err, output)
 	}
-	s.notef("command", "sa-controller-manager webhook register")
+	s.Notef("command", "sa-controller-manager webhook register")
 	for {
 		pod, err := s.client.CoreV1().Pods(namespace).Create(ctx, newPod("trial"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {

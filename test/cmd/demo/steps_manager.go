@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"sa-controller-manager/test/narrate"
 )
 
 // drainLimit is what the manager promises.
@@ -17,9 +19,9 @@ func managerLeaves(_ context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "SIGTERM, then exit code %d after %s", exit.Code, rounded(exit.Took))
+	s.Notef("observed", "SIGTERM, then exit code %d after %s", exit.Code, narrate.Rounded(exit.Took))
 	if exit.Code != 0 || exit.Took > drainLimit {
-		return fmt.Errorf("exit code %d after %s", exit.Code, rounded(exit.Took))
+		return fmt.Errorf("exit code %d after %s", exit.Code, narrate.Rounded(exit.Took))
 	}
 	return nil
 }

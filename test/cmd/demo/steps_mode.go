@@ -71,11 +71,11 @@ func (m mode) run(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	s.notef("created", "namespace %[1]s and in the same instant pod %[1]s/%[2]s: admitted", m.namespace, pod.Name)
+	s.Notef("created", "namespace %[1]s and in the same instant pod %[1]s/%[2]s: admitted", m.namespace, pod.Name)
 	if pod.Spec.ServiceAccountName != account {
 		return fmt.Errorf("serviceaccount %q in the pod", pod.Spec.ServiceAccountName)
 	}
-	s.notef("observed", "it runs as serviceaccount %s/%s", m.namespace, account)
+	s.Notef("observed", "it runs as serviceaccount %s/%s", m.namespace, account)
 	volume, err := m.volume(ctx, s, pod)
 	if err != nil {
 		return err
@@ -83,8 +83,8 @@ func (m mode) run(ctx context.Context, s *story) error {
 	if err := checkMounts(pod, volume.Name); err != nil {
 		return err
 	}
-	s.notef("volume", "%s", indented(volume))
-	s.notef("mounted", "read-only at %s in every container", mountPath)
+	s.Notef("volume", "%s", indented(volume))
+	s.Notef("mounted", "read-only at %s in every container", mountPath)
 	return m.secrets(ctx, s, m.namespace)
 }
 
@@ -97,11 +97,11 @@ func (s *story) restartManager(ctx context.Context, flags []string) error {
 	if err := s.startManager(ctx, flags); err != nil {
 		return err
 	}
-	s.notef("started", "sa-controller-manager %s\n%s", strings.Join(flags[:2], " "), strings.Join(flags[2:4], " "))
+	s.Notef("started", "sa-controller-manager %s\n%s", strings.Join(flags[:2], " "), strings.Join(flags[2:4], " "))
 	if err := s.manager.AwaitLog(ctx, `state="registered"`); err != nil {
 		return err
 	}
-	s.notef("observed", "kube-apiserver reaches the webhook, and %s is registered", configurationName)
+	s.Notef("observed", "kube-apiserver reaches the webhook, and %s is registered", configurationName)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func accountHasSecret(ctx context.Context, s *story, namespace string) error {
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "serviceaccount %s/%s has secret %s", namespace, account, secret)
+	s.Notef("observed", "serviceaccount %s/%s has secret %s", namespace, account, secret)
 	return nil
 }
 
@@ -132,6 +132,6 @@ func namespaceHasNoSecret(ctx context.Context, s *story, namespace string) error
 	if len(list.Items) > 0 {
 		return errors.New("secret " + list.Items[0].Name + " in the namespace")
 	}
-	s.notef("observed", "no secret in namespace %s", namespace)
+	s.Notef("observed", "no secret in namespace %s", namespace)
 	return nil
 }

@@ -109,7 +109,7 @@ func unknownAccountIsRefused(ctx context.Context, s *story) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `serviceaccount "`+nobody+`" not found`) {
 		return fmt.Errorf("no refusal that names the account, but: %w", orNil(err))
 	}
-	s.notef("refused", "403: %s", err)
+	s.Notef("refused", "403: %s", err)
 	_, err = s.client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("the pod may exist: %w", orNil(err))
@@ -125,14 +125,14 @@ func webhookIsTakenOut(ctx context.Context, s *story) error {
 	if err != nil {
 		return fmt.Errorf("sa-controller-manager webhook unregister: %w\n%s", err, output)
 	}
-	s.notef("command", "sa-controller-manager webhook unregister")
-	s.notef("output", "%s", strings.TrimSpace(string(output)))
+	s.Notef("command", "sa-controller-manager webhook unregister")
+	s.Notef("output", "%s", strings.TrimSpace(string(output)))
 	pod, err := s.createUntouchedPod(ctx)
 	if err != nil {
 		return err
 	}
 	s.untouched = pod.Name
-	s.notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
+	s.Notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
 	return nil
 }
 

@@ -19,15 +19,15 @@ func handmadeSecretIsFilled(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	s.notef("created", "secret %s/%s with a type and one annotation, no data", namespace, handmade)
-	s.notef("observed", "%s", describe(secret))
+	s.Notef("created", "secret %s/%s with a type and one annotation, no data", namespace, handmade)
+	s.Notef("observed", "%s", describe(secret))
 	if err := s.checkContent(secret, s.account.UID); err != nil {
 		return err
 	}
 	if err := s.client.CoreV1().Secrets(namespace).Delete(ctx, handmade, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the secret: %w", err)
 	}
-	s.notef("deleted", "secret %s/%s", namespace, handmade)
+	s.Notef("deleted", "secret %s/%s", namespace, handmade)
 	return nil
 }
 
@@ -36,7 +36,7 @@ func deletedSecretIsReplaced(ctx context.Context, s *story) error {
 	if err := s.client.CoreV1().Secrets(namespace).Delete(ctx, old, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the secret: %w", err)
 	}
-	s.notef("deleted", "secret %s/%s", namespace, old)
+	s.Notef("deleted", "secret %s/%s", namespace, old)
 	err := s.awaitAccounts(ctx, func(accounts []*corev1.ServiceAccount) error {
 		object, ok := await.Find(accounts, account)
 		if !ok || references(object, old) {
@@ -47,7 +47,7 @@ func deletedSecretIsReplaced(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	s.notef("observed", "serviceaccount %s/%s no longer lists it", namespace, account)
+	s.Notef("observed", "serviceaccount %s/%s no longer lists it", namespace, account)
 	secret, err := s.awaitTokenSecret(ctx, account)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func deletedSecretIsReplaced(ctx context.Context, s *story) error {
 		return fmt.Errorf("secret %s again: its token would be the revoked one", old)
 	}
 	s.secret = secret
-	s.notef("observed", "secret %s/%s, made by the manager, is listed instead", namespace, secret.Name)
+	s.Notef("observed", "secret %s/%s, made by the manager, is listed instead", namespace, secret.Name)
 	return s.checkContent(secret, s.account.UID)
 }
 

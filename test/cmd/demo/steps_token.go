@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/narrate"
 )
 
 // user is what kube-apiserver calls the account.
@@ -31,9 +33,9 @@ func tokenSaysWhoItIsFor(_ context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	s.notef("header", "%s", indentJSON(token.header))
-	s.notef("claims", "%s", indentJSON(token.claims))
-	s.notef("signature", "%d bytes, not shown", token.signatureBytes)
+	s.Notef("header", "%s", indentJSON(token.header))
+	s.Notef("claims", "%s", indentJSON(token.claims))
+	s.Notef("signature", "%d bytes, not shown", token.signatureBytes)
 
 	kid, err := keyID(s.cluster.SigningKeyFile())
 	if err != nil {
@@ -69,7 +71,7 @@ func apiServerAcceptsToken(ctx context.Context, s *story) error {
 	if err != nil {
 		return fmt.Errorf("review the token: %w", err)
 	}
-	s.notef("observed", "authenticated %t", review.Status.Authenticated)
+	s.Notef("observed", "authenticated %t", review.Status.Authenticated)
 	if !review.Status.Authenticated {
 		return fmt.Errorf("not authenticated: %s", review.Status.Error)
 	}
@@ -79,12 +81,12 @@ func apiServerAcceptsToken(ctx context.Context, s *story) error {
 func clientUsesToken(ctx context.Context, s *story) error {
 	config := rest.AnonymousClientConfig(s.cluster.Config())
 	config.BearerToken = string(s.secret.Data[corev1.ServiceAccountTokenKey])
-	config.WarningHandler = &warnings{printer: s.printer}
+	config.WarningHandler = &warnings{Printer: s.Printer}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client with the token: %w", err)
 	}
-	s.notef("request", "POST selfsubjectreviews with the token as its only credential")
+	s.Notef("request", "POST selfsubjectreviews with the token as its only credential")
 	self, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("ask who I am: %w", err)
@@ -92,20 +94,20 @@ func clientUsesToken(ctx context.Context, s *story) error {
 	if err := s.checkUser(self.Status.UserInfo); err != nil {
 		return err
 	}
-	s.notef("request", "GET secret %s/%s with the token", namespace, s.secret.Name)
+	s.Notef("request", "GET secret %s/%s with the token", namespace, s.secret.Name)
 	_, err = client.CoreV1().Secrets(namespace).Get(ctx, s.secret.Name, metav1.GetOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), user) {
 		return fmt.Errorf("no refusal that names the user, but: %w", orNil(err))
 	}
-	s.notef("refused", "403: %s", err)
+	s.Notef("refused", "403: %s", err)
 	return nil
 }
 
 // checkUser verifies name, UID and groups. kube-apiserver adds groups of its
 // own, such as system:authenticated.
 func (s *story) checkUser(info authenticationv1.UserInfo) error {
-	s.notef("user", "%s, uid %s", info.Username, info.UID)
-	s.notef("groups", "%s", strings.Join(info.Groups, ", "))
+	s.Notef("user", "%s, uid %s", info.Username, info.UID)
+	s.Notef("groups", "%s", strings.Join(info.Groups, ", "))
 	if info.Username != user || info.UID != string(s.account.UID) {
 		return fmt.Errorf("another user than %s, uid %s", user, s.account.UID)
 	}
@@ -119,7 +121,7 @@ func (s *story) checkUser(info authenticationv1.UserInfo) error {
 
 // warnings prints what kube-apiserver has to say beside an answer, once.
 type warnings struct {
-	*printer
+	*narrate.Printer
 	last string
 }
 
@@ -127,7 +129,7 @@ type warnings struct {
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	if text != w.last {
 		w.last = text
-		w.notef("warning", "%s", text)
+		w.Notef("warning", "%s", text)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/narrate"
 )
 
 const (
@@ -34,7 +35,7 @@ type step struct {
 
 // story is what the steps share. A step finds in it what earlier ones left.
 type story struct {
-	*printer
+	*narrate.Printer
 	cluster *devcluster.Cluster
 	binary  devcluster.Binary
 	manager *devcluster.Manager
@@ -48,7 +49,7 @@ type story struct {
 	untouched string // the Pod that was created while the webhook was taken out
 }
 
-func newStory(out *printer, cluster *devcluster.Cluster, binary devcluster.Binary) (*story, error) {
+func newStory(out *narrate.Printer, cluster *devcluster.Cluster, binary devcluster.Binary) (*story, error) {
 	client, err := cluster.Client()
 	if err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func newStory(out *printer, cluster *devcluster.Cluster, binary devcluster.Binar
 	if err != nil {
 		return nil, err
 	}
-	return &story{printer: out, cluster: cluster, binary: binary, client: client, webhookPort: port}, nil
+	return &story{Printer: out, cluster: cluster, binary: binary, client: client, webhookPort: port}, nil
 }
 
 // firstFlags are what the first manager is started with beyond the cluster's files
@@ -84,13 +85,13 @@ func (s *story) startManager(ctx context.Context, flags []string) error {
 // tell runs the steps in order and stops at the first that cannot be verified.
 func (s *story) tell(ctx context.Context, steps []step) error {
 	for i, step := range steps {
-		s.title(i+1, step.title)
+		s.Title(i+1, step.title)
 		begun := time.Now()
 		if err := s.runStep(ctx, step); err != nil {
 			return fmt.Errorf("step %d, %s\n%sexpected   %s\n%sobserved   %w\n%s",
-				i+1, step.title, indent, step.expect, indent, err, s.managerLog())
+				i+1, step.title, narrate.Indent, step.expect, narrate.Indent, err, s.managerLog())
 		}
-		s.verified(time.Since(begun))
+		s.Verified(time.Since(begun))
 	}
 	return nil
 }

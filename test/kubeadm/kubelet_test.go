@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -313,7 +314,11 @@ func (k *kubelet) mirror(ctx context.Context, one *staticPod) error {
 		pod.Name += "-" + nodeName
 		pod.Namespace = "kube-system"
 		pod.Spec.NodeName = nodeName
-		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: one.hash, "kubernetes.io/config.hash": one.hash, "kubernetes.io/config.source": "file"}
+		pod.Annotations = maps.Clone(one.pod.Annotations)
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		maps.Copy(pod.Annotations, map[string]string{corev1.MirrorPodAnnotationKey: one.hash, "kubernetes.io/config.hash": one.hash, "kubernetes.io/config.source": "file"})
 		pod, err = pods.Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil && strings.Contains(err.Error(), "sa-controller-manager") {
 			k.t.Errorf("the mirror pod is refused: %v", err)

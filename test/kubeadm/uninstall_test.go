@@ -81,11 +81,12 @@ func pageCommands(t *testing.T, path string) []string {
 	return blocks
 }
 
-// shell runs commands of a page on the node: /etc/kubernetes is in the directory, and
-// the program and kubectl are in the path.
+// shell runs commands of a page on the node: /etc/kubernetes is in the directory, our port
+// is another, and the program and kubectl are in the path.
 func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
 	t.Helper()
 	commands = strings.ReplaceAll(commands, "/etc/kubernetes", n.path("/etc/kubernetes"))
+	commands = strings.ReplaceAll(commands, "127.0.0.1:10261/", fmt.Sprintf("127.0.0.1:%d/", n.ownPort))
 	kubectl, err := devcluster.ControlPlaneBinary("kubectl")
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +98,10 @@ func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
 	if err := os.Symlink(kubectl, filepath.Join(bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	program := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" --node-name=%s --kubeconfig=%s --manifests-dir=%s --backup-dir=%s --patches-dir=%s\n",
-		n.binary, nodeName, n.path("/etc/kubernetes/admin.conf"), n.path("/etc/kubernetes/manifests"),
-		n.path("/etc/kubernetes/sa-controller-manager-backup"), n.path("/etc/kubernetes/sa-controller-manager-patches"))
-	if err := os.WriteFile(filepath.Join(bin, "sa-controller-manager"), []byte(program), 0o700); err != nil {
-		t.Fatal(err)
+	for name, program := range n.stands() {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(program), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
@@ -110,6 +110,30 @@ func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
 	bash.Env = append(os.Environ(), "KUBECONFIG="+n.path("/etc/kubernetes/admin.conf"), "PATH="+bin+":"+os.Getenv("PATH"))
 	return bash
 }
+
+// stands are programs that stand for others, because a directory is no node.
+func (n *node) stands() map[string]string {
+	common := fmt.Sprintf("--node-name=%s --kubeconfig=%s --manifests-dir=%s --backup-dir=%s --patches-dir=%s",
+		nodeName, n.path("/etc/kubernetes/admin.conf"), n.path("/etc/kubernetes/manifests"),
+		n.path("/etc/kubernetes/sa-controller-manager-backup"), n.path("/etc/kubernetes/sa-controller-manager-patches"))
+	return map[string]string{
+		"hostname": "#!/bin/sh\necho " + nodeName + "\n",
+		// Another node is a directory beside this one.
+		"ssh": fmt.Sprintf("#!/bin/sh\nshift\nexec bash -euc \"$(echo \"$*\" | sed s#%s#%s#g)\"\n", n.root, n.another()),
+		// Nobody waits for an hour here.
+		"sa-controller-manager": fmt.Sprintf(`#!/bin/sh
+case "$1 $2 $3" in
+"kubeadm takeover "*) exec %[1]s "$@" %[2]s %[3]s ;;
+"kubeadm "*) exec %[1]s "$@" %[2]s ;;
+"keys rotate start") exec %[1]s "$@" --cache-age=1s ;;
+esac
+exec %[1]s "$@"
+`, n.binary, common, strings.Join(n.podFlags(), " ")),
+	}
+}
+
+// another is the root of a second node, of which nothing runs.
+func (n *node) another() string { return n.root + "-another" }
 
 // ours is every object of the cluster whose name, labels or annotations bear our name.
 // Events are left out: they go by themselves.

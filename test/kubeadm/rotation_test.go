@@ -1,0 +1,216 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The headings of docs/rotation.md that are run.
+const (
+	pasteFirst     = "Paste this first"
+	makeDirectory  = "Once: make a key directory"
+	takeSigner     = "To have kube-apiserver use our signer"
+	leaveFiles     = "To leave kube-apiserver its key files"
+	withSigner     = "With the external signer"
+	withoutSigner  = "Without the external signer"
+	goingBack      = "Going back"
+	severalNodes   = "Several control-plane nodes"
+	afterLeak      = "After a leak"
+	beforeHandback = "Before a handback"
+)
+
+// TestEverythingOnThePageIsRun has the page say nothing that no test types.
+func TestEverythingOnThePageIsRun(t *testing.T) {
+	t.Parallel()
+	run := []string{pasteFirst, makeDirectory, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback}
+	for heading := range readRotationPage(t) {
+		if !slices.Contains(run, heading) {
+			t.Errorf("nobody runs the commands below %q", heading)
+		}
+	}
+}
+
+// TestRotationWithSigner follows the page on a node whose kube-apiserver uses our signer.
+func TestRotationWithSigner(t *testing.T) {
+	t.Parallel()
+	p := openRotationPage(t, true)
+	n := p.node
+	p.follow(t, makeDirectory)
+	p.follow(t, takeSigner)
+	rsa := p.calls(t, "RS256")
+	held := p.hold(t)
+	started := n.apiServerStart(t)
+
+	p.follow(t, withSigner)
+	p.calls(t, "ES256")
+	n.allAccepted(t, "after the rotation", p.good)
+	p.follow(t, goingBack)
+	if back := p.calls(t, "RS256"); back != rsa {
+		t.Errorf("key %s signs after going back, want %s", back, rsa)
+	}
+	n.allAccepted(t, "after going back", p.good)
+
+	if err := os.MkdirAll(filepath.Join(n.another(), "etc/kubernetes/pki"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
+	p.follow(t, severalNodes)
+	p.copiesAreEqual(t)
+
+	former := maps.Clone(p.good)
+	maps.DeleteFunc(former, func(_, token string) bool { return headerOf(t, token).KeyID != rsa })
+	maps.DeleteFunc(p.good, func(whose, _ string) bool { return former[whose] != "" })
+	p.follow(t, afterLeak)
+	if n.apiServerStart(t) != started {
+		t.Error("kube-apiserver was restarted by a rotation")
+	}
+	if len(former) < 3 {
+		t.Fatalf("only %d tokens of the leaked key, which proves little", len(former))
+	}
+	n.allRefused(t, former)
+	p.good["of the Secret, signed anew"] = n.awaitOtherToken(t, held)
+	p.calls(t, "ES256")
+	n.allAccepted(t, "after the leak", p.good)
+
+	p.follow(t, beforeHandback)
+	n.allAccepted(t, "after the handback", p.good)
+	weAreGone(t, n)
+}
+
+// TestRotationWithoutSigner follows it on one whose kube-apiserver has key files.
+func TestRotationWithoutSigner(t *testing.T) {
+	t.Parallel()
+	p := openRotationPage(t, false)
+	n := p.node
+	p.follow(t, makeDirectory)
+	p.follow(t, leaveFiles)
+	rsa := p.calls(t, "RS256")
+	held := p.hold(t)
+
+	p.follow(t, withoutSigner)
+	ecdsa := p.calls(t, "ES256")
+	n.allAccepted(t, "after the rotation", p.good)
+	p.follow(t, goingBack)
+	if back := p.calls(t, "RS256"); back != rsa {
+		t.Errorf("key %s signs after going back, want %s", back, rsa)
+	}
+	n.allAccepted(t, "after going back", p.good)
+
+	former := maps.Clone(p.good)
+	maps.DeleteFunc(former, func(_, token string) bool { return headerOf(t, token).KeyID != rsa })
+	maps.DeleteFunc(p.good, func(whose, _ string) bool { return former[whose] != "" })
+	p.follow(t, afterLeak)
+	n.allRefused(t, former)
+	p.good["of the Secret, signed anew"] = n.awaitOtherToken(t, held)
+	if now := p.calls(t, "ES256"); now == ecdsa || now == rsa {
+		t.Errorf("key %s signs after the leak, want a new one", now)
+	}
+	n.allAccepted(t, "after the leak", p.good)
+}
+
+// calls requests a token, which has to be signed that way, and tells by which key.
+func (p *rotationPage) calls(t *testing.T, algorithm string) string {
+	t.Helper()
+	var token string
+	poll(t, "a token of "+algorithm, func(ctx context.Context) error {
+		answer, err := p.node.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		token = answer.Status.Token
+		if got := headerOf(t, token).Algorithm; got != algorithm {
+			return fmt.Errorf("kube-apiserver issues tokens of %s", got)
+		}
+		return nil
+	})
+	p.good[fmt.Sprintf("number %d", len(p.good))] = token
+	return headerOf(t, token).KeyID
+}
+
+// hold makes a token Secret that somebody uses all the while.
+func (p *rotationPage) hold(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "held", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}
+	if _, err := p.node.client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token := p.node.awaitOtherToken(t, "")
+	p.good["of the Secret"] = token
+	return token
+}
+
+// awaitOtherToken returns the token of the Secret once it has one that is not the given one.
+func (n *node) awaitOtherToken(t *testing.T, not string) string {
+	t.Helper()
+	var token string
+	poll(t, "the token of the secret", func(ctx context.Context) error {
+		secret, err := n.client.CoreV1().Secrets("default").Get(ctx, "held", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if token = string(secret.Data[corev1.ServiceAccountTokenKey]); token == "" || token == not {
+			return errors.New("it has no new token")
+		}
+		return nil
+	})
+	return token
+}
+
+// allRefused asks until kube-apiserver has forgotten that it has accepted them.
+func (n *node) allRefused(t *testing.T, all map[string]string) {
+	t.Helper()
+	for whose, token := range all {
+		poll(t, "the token "+whose+" is refused", func(ctx context.Context) error {
+			review, err := n.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+				Spec: authenticationv1.TokenReviewSpec{Token: token},
+			}, metav1.CreateOptions{})
+			if err == nil && review.Status.Authenticated {
+				err = errors.New("it is accepted")
+			}
+			return err
+		})
+	}
+}
+
+// apiServerStart tells one kube-apiserver from another that has taken its place.
+func (n *node) apiServerStart(t *testing.T) string {
+	t.Helper()
+	text, err := n.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(startTime().Find(text))
+}
+
+// copiesAreEqual compares the key directories of the two nodes.
+func (p *rotationPage) copiesAreEqual(t *testing.T) {
+	t.Helper()
+	const keys = "/etc/kubernetes/pki/sa-keys"
+	entries, err := os.ReadDir(p.node.path(keys))
+	if err != nil || len(entries) < 4 {
+		t.Fatalf("%d files in the key directory: %v", len(entries), err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(keys, entry.Name())
+		there, err := os.ReadFile(filepath.Join(p.node.another(), path))
+		if err != nil || string(there) != string(p.node.read(t, path)) {
+			t.Errorf("%s is another file on the second node: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// block is what a page has people type, and what it says that this prints.
+type block struct {
+	commands string
+	prints   string // "" if the page does not say
+	// without is for a kube-apiserver that does not use our signer, and for no other.
+	without bool
+}
+
+// rotationPage is docs/rotation.md and the node on which somebody follows it.
+type rotationPage struct {
+	node     *node
+	signer   bool // whether kube-apiserver uses ours
+	sections map[string][]block
+	good     map[string]string // tokens that have to be accepted, by whose they are
+}
+
+func openRotationPage(t *testing.T, signer bool) *rotationPage {
+	t.Helper()
+	p := &rotationPage{node: newNode(t), signer: signer, sections: readRotationPage(t), good: map[string]string{}}
+	awaitDefaultAccount(t, p.node, "default")
+	awaitDefaultAccount(t, p.node, "kube-system")
+	return p
+}
+
+// readRotationPage returns the blocks below each heading that has any.
+func readRotationPage(t *testing.T) map[string][]block {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/rotation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string][]block{}
+	heading, language, text, before := "", "", "", ""
+	for line := range strings.Lines(string(content)) {
+		fence, fenced := strings.CutPrefix(strings.TrimSpace(line), "```")
+		last := len(sections[heading]) - 1
+		switch {
+		case fenced && language == "":
+			language, text = fence, ""
+		case !fenced && language != "":
+			text += line
+		case fenced && language == "sh":
+			sections[heading] = append(sections[heading], block{commands: text, without: strings.HasPrefix(before, "Only **without**")})
+			language, before = "", ""
+		case fenced && language == "text" && last >= 0:
+			sections[heading][last].prints = text
+			language, before = "", ""
+		case fenced:
+			t.Fatalf("a block of %q that nobody runs", language)
+		case strings.HasPrefix(line, "##"):
+			heading = strings.TrimSpace(strings.TrimLeft(line, "#"))
+		case strings.TrimSpace(line) != "":
+			before = strings.TrimSpace(line)
+		}
+	}
+	return sections
+}
+
+// follow types what is below a heading into a shell that knows what is to be pasted first.
+func (p *rotationPage) follow(t *testing.T, heading string) {
+	t.Helper()
+	blocks := p.sections[heading]
+	if len(blocks) == 0 {
+		t.Fatalf("the page has no commands below %q", heading)
+	}
+	out := t.TempDir()
+	script := p.sections[pasteFirst][0].commands
+	for i, b := range blocks {
+		if !b.without || !p.signer {
+			script += fmt.Sprintf("{\n%s\n} >%s/%d 2>&1\n", b.commands, out, i)
+		}
+	}
+	failed := p.node.shell(t, script).Run()
+	for i, b := range blocks {
+		printed, err := os.ReadFile(fmt.Sprintf("%s/%d", out, i))
+		if err != nil {
+			continue // not run
+		}
+		if failed != nil {
+			t.Logf("%s\nprinted:\n%s", b.commands, printed)
+			continue
+		}
+		got := strings.NewReplacer(p.node.another(), "", p.node.root, "").Replace(string(printed))
+		if diff := cmp.Diff(masked(b.prints), masked(got)); diff != "" && b.prints != "" {
+			t.Errorf("%s: the page is wrong about what this prints (-page +printed):\n%s\n%s", heading, b.commands, diff)
+		}
+	}
+	if failed != nil {
+		t.Fatalf("%s: %v\n%s", heading, failed, p.node.kubelet)
+	}
+}
+
+// masked is a text less what differs from one node to another: key IDs, times, and how wide
+// the columns are.
+func masked(text string) string {
+	text = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")
+	text = regexp.MustCompile(`[A-Za-z0-9_-]{43}`).ReplaceAllString(text, "ID")
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func startTime() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
+}
+
+// header is the first part of a token.
+type header struct {
+	KeyID     string `json:"kid"`
+	Algorithm string `json:"alg"`
+}
+
+func headerOf(t *testing.T, token string) (h header) {
+	t.Helper()
+	segment, _, _ := strings.Cut(token, ".")
+	if err := json.Unmarshal([]byte(decode(t, segment)), &h); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

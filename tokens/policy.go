@@ -34,7 +34,7 @@ const (
 	legacyClaimPrefix = "kubernetes.io/serviceaccount/"
 )
 
-// The reasons of a Refusal: in one word, which rule of a Policy a payload breaks. They are fit for the label of a metric.
+// The reasons of a RefusalError: in one word, which rule of a Policy a payload breaks. They are fit for the label of a metric.
 const (
 	// ReasonMalformed says that the payload is not one JSON object in base64url, or reads differently to different readers.
 	ReasonMalformed = "malformed"
@@ -50,20 +50,20 @@ const (
 	ReasonLegacy = "legacy"
 )
 
-// Refusal is the error of Policy.Check. Its text names claims and what was expected of them, and nothing of the payload.
-type Refusal struct{ reason, text string }
+// RefusalError is the error of Policy.Check. Its text names claims and what was expected of them, and nothing of the payload.
+type RefusalError struct{ reason, text string }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.text }
+func (r *RefusalError) Error() string { return r.text }
 
 // Reason is one of the reasons above.
-func (r *Refusal) Reason() string { return r.reason }
+func (r *RefusalError) Reason() string { return r.reason }
 
 // Malformed tells a payload that cannot be judged from one that is judged.
-func (r *Refusal) Malformed() bool { return r.reason == ReasonMalformed }
+func (r *RefusalError) Malformed() bool { return r.reason == ReasonMalformed }
 
 func refuse(reason, format string, args ...any) error {
-	return &Refusal{reason: reason, text: fmt.Sprintf(format, args...)}
+	return &RefusalError{reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
 // Policy says which payloads an external signer puts its signature to: those of bound tokens as kube-apiserver makes them for a
@@ -95,7 +95,7 @@ func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock
 	return &Policy{issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: c}, nil
 }
 
-// Check decodes a payload segment and returns nil if a token may be made of it, and otherwise a *Refusal.
+// Check decodes a payload segment and returns nil if a token may be made of it, and otherwise a *RefusalError.
 func (p *Policy) Check(payload string) error {
 	claims, err := decodeClaims(payload)
 	if err != nil {

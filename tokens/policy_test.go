@@ -216,7 +216,7 @@ func TestPolicyRefuses(t *testing.T) {
 			t.Parallel()
 			payload := tc.payload()
 			err := newPolicy(t).Check(payload)
-			refusal, ok := errors.AsType[*tokens.Refusal](err)
+			refusal, ok := errors.AsType[*tokens.RefusalError](err)
 			if !ok || refusal.Reason() != tc.want {
 				t.Fatalf("%s: Check returned %v, want a refusal because of %s", tc.reason, err, tc.want)
 			}

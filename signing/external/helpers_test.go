@@ -39,7 +39,7 @@ func private(tb testing.TB, pem []byte) *signing.PrivateKey {
 // socketPath is short whatever the test's name is: a socket address has 107 bytes.
 func socketPath(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "signer")
+	dir, err := os.MkdirTemp("", "signer") //nolint:usetesting // that of the test has its name in it
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -52,6 +52,12 @@ func TestListenRefuses(t *testing.T) {
 				t.Cleanup(func() { _ = listener.Close() })
 			}, "another process serves on it",
 		},
+		"we listen, and the file is gone": {
+			"a second process, while the first is about to put the socket back", func(t *testing.T, c *external.Config) {
+				serve(t, *c)
+				mustDo(t, os.Remove(c.Path))
+			}, "another process serves on it",
+		},
 		"we listen": {
 			"a second process", func(t *testing.T, c *external.Config) { serve(t, *c) }, "another process serves on it",
 		},
@@ -102,7 +108,7 @@ func TestStaleSocket(t *testing.T) {
 	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is still there after the end: %v", err)
 	}
-	_, _, _ = serve(t, config) // and can be had again
+	serve(t, config) // it can be had again
 }
 
 // TestRunAfterTheEnd wants the socket to be given up by a process that is told to end while it starts.

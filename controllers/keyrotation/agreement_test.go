@@ -6,6 +6,7 @@ package keyrotation
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,10 +32,16 @@ func TestAgreement(t *testing.T) {
 		recorded := clientevents.NewFakeRecorder(10)
 		registry := metrics.NewKubeRegistry()
 		w := &world{registry: registry, recorded: recorded}
-		state := rotated(t)
+		var state atomic.Pointer[rotation.State]
+		generation := func(n int64) {
+			next := rotated(t)
+			next.Generation = n
+			state.Store(&next)
+		}
+		generation(3)
 		v := view.New(client, 0)
 		a := NewAgreement(AgreementConfig{
-			View: v, State: func() rotation.State { return state }, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
+			View: v, State: func() rotation.State { return *state.Load() }, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
 			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(registry.MustRegister),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -55,12 +62,12 @@ func TestAgreement(t *testing.T) {
 				t.Errorf("%s: events (-want +got):\n%s", when, diff)
 			}
 		}
-		publish := func(generation int64) {
+		publish := func(number int64) {
 			t.Helper()
-			ring := RingOf(state)
+			ring := RingOf(*state.Load())
 			configMap := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: view.KeyRingName},
-				Data:       publication{generation: generation, hash: ring.Hash()}.data(ring),
+				Data:       publication{generation: number, hash: ring.Hash()}.data(ring),
 			}
 			configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 			if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
@@ -78,18 +85,18 @@ func TestAgreement(t *testing.T) {
 		publish(4)
 		time.Sleep(patience - time.Second)
 		check("a moment behind", "is the one that the leader has published", map[string]float64{})
-		state.Generation = 4
+		generation(4)
 		a.RingChanged()
 		time.Sleep(time.Hour)
 		check("not behind any more", "generation 4", map[string]float64{})
-		state.Generation = 3
+		generation(3)
 		a.RingChanged()
 		time.Sleep(patience + time.Second)
 		check("behind", "is not the one", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
 		a.RingChanged()
 		time.Sleep(time.Minute)
 		check("still behind", "is not the one", map[string]float64{"behind": 1})
-		state.Generation = 5
+		generation(5)
 		a.RingChanged()
 		time.Sleep(patience + time.Second)
 		check("ahead", "is not the one", map[string]float64{"ahead": 1}, "Warning KeyRingMismatch")

@@ -5,6 +5,7 @@ package keyrotation
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,8 +103,9 @@ func TestReissue(t *testing.T) {
 		"NotSignedByItsKey": {
 			reason: "whoever wrote the key ID has not had the key",
 			objects: []runtime.Object{account(), tokenSecret("a", old, func(s *corev1.Secret) {
-				token := s.Data[corev1.ServiceAccountTokenKey]
-				token[len(token)-10] ^= 1
+				signed := strings.Split(string(s.Data[corev1.ServiceAccountTokenKey]), ".")
+				other := strings.Split(string(tokenSecret("other", old).Data[corev1.ServiceAccountTokenKey]), ".")
+				s.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join([]string{signed[0], signed[1], other[2]}, "."))
 			})},
 			want: []string{getA, getAccount}, told: []string{"Warning TokenNotReissued"}, counted: map[string]float64{"refused side-by-side": 1},
 		},

@@ -108,12 +108,12 @@ func TestRulesFollowFlags(t *testing.T) {
 	}{
 		"Manual": {"re-issue makes Secrets", func(n *Needs) { n.AutoTokenSecrets = false }, nil},
 		"NoKeyDirectory": {"nothing is re-issued", func(n *Needs) { n.KeyDirectory = false }, []string{
-			"create configmaps in kube-system", "get configmaps/sa-controller-manager-key-ring in kube-system",
+			"get configmaps/sa-controller-manager-key-ring in kube-system",
 			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
 			"watch configmaps/sa-controller-manager-key-ring in kube-system",
 		}},
 		"ManualNoKeyDirectory": {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets, n.KeyDirectory = false, false }, []string{
-			"create configmaps in kube-system", "create secrets", "get configmaps/sa-controller-manager-key-ring in kube-system",
+			"create secrets", "get configmaps/sa-controller-manager-key-ring in kube-system",
 			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
 			"watch configmaps/sa-controller-manager-key-ring in kube-system",
 		}},

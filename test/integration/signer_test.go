@@ -22,9 +22,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-
 	"sa-controller-manager/signing/signertest"
+
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -93,7 +92,7 @@ func (c *signerCluster) startAgain(t *testing.T, flags ...string) {
 // request asks for a token that lives as long as that.
 func (c *signerCluster) request(ctx context.Context, account *corev1.ServiceAccount, lifetime time.Duration) (*authenticationv1.TokenRequest, error) {
 	return c.client.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lifetime.Seconds()))},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))},
 	}, metav1.CreateOptions{})
 }
 
@@ -210,7 +209,7 @@ func (c *signerCluster) refusesStrangers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be somebody else")
 	}
-	if err := os.Chmod(c.Dir(), 0o711); err != nil { //nolint:gosec // the other user must get there
+	if err := os.Chmod(c.Dir(), 0o711); err != nil {
 		t.Fatal(err)
 	}
 	remote, err := signertest.ConnectAs(c.SignerSocket(), 65534)

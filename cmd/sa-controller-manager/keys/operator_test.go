@@ -149,6 +149,8 @@ func TestWait(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(2 * time.Hour)
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.accepts = append(w.accepts, next)
 		}()
 		w.must(w.Complete(t.Context(), ActivateOptions{Wait: true}))

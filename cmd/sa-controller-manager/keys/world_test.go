@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type world struct {
 	t     *testing.T
 	clock *testingclock.FakeClock
 	kube  *fake.Clientset
+	mu    sync.Mutex // a test may teach kube-apiserver a key while a command waits
 	// accepts are the key IDs that kube-apiserver verifies with.
 	accepts []string
 	// signer is what it signs bound tokens with.
@@ -72,6 +74,8 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 
 func (w *world) review(action clienttesting.Action) (bool, runtime.Object, error) {
 	review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.reviews++
 	token, err := tokens.Inspect(review.Spec.Token)
 	if err != nil {

@@ -179,7 +179,8 @@ func TestWaitEnds(t *testing.T) {
 			t.Errorf("after the end of the context: %v", err)
 		}
 		go func() {
-			time.Sleep(10 * time.Minute)
+			// Not at the instant at which the command looks: only one of them gets the lock.
+			time.Sleep(10*time.Minute + time.Millisecond)
 			w.must(w.Rollback())
 		}()
 		begin := time.Now()

@@ -3,7 +3,7 @@
 
 // Package kind tests sa-controller-manager end to end on real kind clusters: from the
 // first second, taking over a running cluster and handing it back, across a restart of
-// the node, and as a Deployment.
+// the node, rotating its keys, and as a Deployment.
 //
 //	make e2e-kind
 //

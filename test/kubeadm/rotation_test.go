@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/signing"
+
+	"sa-controller-manager/test/devcluster"
 )
 
 // The headings of docs/rotation.md that are run.
@@ -63,12 +69,13 @@ func TestRotationWithSigner(t *testing.T) {
 	}
 	n.allAccepted(t, "after going back", p.good)
 
-	if err := os.MkdirAll(filepath.Join(n.another(), "etc/kubernetes/pki"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
+	second := n.followsAnother(t)
 	p.follow(t, severalNodes)
 	p.copiesAreEqual(t)
+	n.took(t, second, "published")
+	if _, err := second.Kill(); err != nil { // or it would go on where the first one is handed back
+		t.Error(err)
+	}
 
 	former := maps.Clone(p.good)
 	maps.DeleteFunc(former, func(_, token string) bool { return headerOf(t, token).KeyID != rsa })
@@ -90,11 +97,15 @@ func TestRotationWithSigner(t *testing.T) {
 	weAreGone(t, n)
 }
 
-// TestRotationWithoutSigner follows it on one whose kube-apiserver has key files.
+// TestRotationWithoutSigner follows it on one whose kube-apiserver has key files, with one
+// more key in sa.pub than signs, as after a rotation by hand.
 func TestRotationWithoutSigner(t *testing.T) {
 	t.Parallel()
-	p := openRotationPage(t, false)
+	var older *signing.PrivateKey
+	p := openRotationPage(t, false, func(n *node) { older = n.addOlderKey(t) })
 	n := p.node
+	p.good["of an older key"] = sign(t, older, n.defaultAccount(t))
+	n.allAccepted(t, "before", p.good)
 	p.follow(t, makeDirectory)
 	p.follow(t, leaveFiles)
 	rsa := p.calls(t, "RS256")
@@ -119,6 +130,63 @@ func TestRotationWithoutSigner(t *testing.T) {
 		t.Errorf("key %s signs after the leak, want a new one", now)
 	}
 	n.allAccepted(t, "after the leak", p.good)
+}
+
+// addOlderKey puts one more public key into sa.pub.
+func (n *node) addOlderKey(t *testing.T) *signing.PrivateKey {
+	t.Helper()
+	const private, public = "/older.key", "/etc/kubernetes/pki/sa.pub"
+	if err := devcluster.WriteSigningKey(n.path(private), devcluster.ECDSA); err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, public, append(n.read(t, public), publicKey(t, n.read(t, private))...))
+	key, err := signing.ParsePrivateKey(n.read(t, private))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// followsAnother starts our process with the key directory of the second node, which it has
+// had from the first one before.
+func (n *node) followsAnother(t *testing.T) *devcluster.Child {
+	t.Helper()
+	const pki = "/etc/kubernetes/pki"
+	if err := os.CopyFS(filepath.Join(n.another(), pki), os.DirFS(n.path(pki))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
+	port, err := devcluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := devcluster.StartChild("second", n.binary, n.root, []string{
+		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-keys-dir=" + filepath.Join(n.another(), pki, "sa-keys"),
+		"--root-ca-file=" + n.path(pki+"/ca.crt"), "--token-secrets=manual", "--webhook-port=0",
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "-v=2",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := child.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	n.took(t, child, "rolled-back")
+	return child
+}
+
+// took returns once a process has taken a state of the ring.
+func (n *node) took(t *testing.T, child *devcluster.Child, phase string) {
+	t.Helper()
+	poll(t, "the second node takes the ring", func(context.Context) error {
+		log := child.LogTail(200)
+		if !strings.Contains(log, fmt.Sprintf("phase=%q", phase)) {
+			return fmt.Errorf("it is not %s:\n%s", phase, log)
+		}
+		return nil
+	})
 }
 
 // calls requests a token, which has to be signed that way, and tells by which key.
@@ -209,7 +277,7 @@ func (p *rotationPage) copiesAreEqual(t *testing.T) {
 	for _, entry := range entries {
 		path := filepath.Join(keys, entry.Name())
 		there, err := os.ReadFile(filepath.Join(p.node.another(), path))
-		if err != nil || string(there) != string(p.node.read(t, path)) {
+		if err != nil || !bytes.Equal(there, p.node.read(t, path)) {
 			t.Errorf("%s is another file on the second node: %v", path, err)
 		}
 	}

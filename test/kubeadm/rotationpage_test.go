@@ -30,9 +30,9 @@ type rotationPage struct {
 	good     map[string]string // tokens that have to be accepted, by whose they are
 }
 
-func openRotationPage(t *testing.T, signer bool) *rotationPage {
+func openRotationPage(t *testing.T, signer bool, prepare ...func(*node)) *rotationPage {
 	t.Helper()
-	p := &rotationPage{node: newNode(t), signer: signer, sections: readRotationPage(t), good: map[string]string{}}
+	p := &rotationPage{node: newNode(t, prepare...), signer: signer, sections: readRotationPage(t), good: map[string]string{}}
 	awaitDefaultAccount(t, p.node, "default")
 	awaitDefaultAccount(t, p.node, "kube-system")
 	return p
@@ -96,8 +96,11 @@ func (p *rotationPage) follow(t *testing.T, heading string) {
 			t.Logf("%s\nprinted:\n%s", b.commands, printed)
 			continue
 		}
+		if b.prints == "" || !p.signer {
+			continue // the page shows what a node prints that has had one key ever
+		}
 		got := strings.NewReplacer(p.node.another(), "", p.node.root, "").Replace(string(printed))
-		if diff := cmp.Diff(masked(b.prints), masked(got)); diff != "" && b.prints != "" {
+		if diff := cmp.Diff(masked(b.prints), masked(got)); diff != "" {
 			t.Errorf("%s: the page is wrong about what this prints (-page +printed):\n%s\n%s", heading, b.commands, diff)
 		}
 	}

@@ -30,10 +30,10 @@ func (r keyRing) key(role string) (key, error) {
 	return key{}, fmt.Errorf("no key is %s", role)
 }
 
-// refusal is what a command said that could not do it.
-type refusal struct{ text string }
+// refusedError is what a command said that could not do it.
+type refusedError struct{ text string }
 
-func (r *refusal) Error() string { return r.text }
+func (r *refusedError) Error() string { return r.text }
 
 // keys runs a command of the product, as an operator does.
 func (s *story) keys(ctx context.Context, words ...string) (keyRing, error) {
@@ -47,8 +47,8 @@ func (s *story) keys(ctx context.Context, words ...string) (keyRing, error) {
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
-			return keyRing{}, &refusal{strings.TrimSpace(strings.TrimPrefix(stderr.String(), "Error: "))}
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+			return keyRing{}, &refusedError{strings.TrimSpace(strings.TrimPrefix(stderr.String(), "Error: "))}
 		}
 		return keyRing{}, fmt.Errorf("keys %s: %w", strings.Join(words, " "), err)
 	}

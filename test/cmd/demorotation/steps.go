@@ -101,8 +101,8 @@ func rotationIsStarted(ctx context.Context, s *story) error {
 func tooEarly(ctx context.Context, s *story) error {
 	s.Notef("command", "keys rotate activate")
 	_, err := s.keys(ctx, "rotate", "activate")
-	var refused *refusal
-	if !errors.As(err, &refused) || !strings.Contains(refused.text, "wait until") {
+	refused, ok := errors.AsType[*refusedError](err)
+	if !ok || !strings.Contains(refused.text, "wait until") {
 		return fmt.Errorf("no refusal that says until when to wait, but: %w", orNil(err))
 	}
 	s.Notef("refused", "%s", strings.ReplaceAll(refused.text, ": ", ":\n"))

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-	pace      = 100 * time.Millisecond
+	mounted = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	pace    = 100 * time.Millisecond
 	// perReport is how many calls are made between two lines of the log.
 	perReport = 10
 )
@@ -62,7 +62,7 @@ func askForEver() error {
 
 // keyID is that of the mounted token, "" if it cannot be read.
 func keyID() string {
-	token, err := os.ReadFile(tokenFile)
+	token, err := os.ReadFile(mounted)
 	if err != nil {
 		return ""
 	}

@@ -4,6 +4,7 @@
 package devcluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -63,7 +64,7 @@ func isolate(name string) error {
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	defer unix.Close(socket)
+	defer func() { _ = unix.Close(socket) }()
 	lo, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (h *host) listen(address string) (listener net.Listener, err error) {
 
 // dial opens the socket on the host's thread, which is where it belongs to from then on.
 func (h *host) dial(address string) (connection net.Conn, err error) {
-	h.do(func() { connection, err = net.Dial("tcp", address) })
+	h.do(func() { connection, err = (&net.Dialer{}).DialContext(context.Background(), "tcp", address) })
 	return connection, err
 }
 

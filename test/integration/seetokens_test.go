@@ -15,10 +15,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/signing"
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/tokens"
+
+	"sa-controller-manager/test/devcluster"
 )
 
 // get reads a path that is no resource.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+
 	"sa-controller-manager/test/await"
 )
 

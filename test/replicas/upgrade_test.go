@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -194,14 +193,14 @@ func TestNewerServingCA(t *testing.T) {
 	lasts(t, 3*time.Second)
 	after, err := secrets.Get(t.Context(), caSecretName, metav1.GetOptions{})
 	if err != nil || after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the Secret was written: %v, %v", after.Data, err)
+		t.Errorf("the Secret was written, its version is %s: %v", after.ResourceVersion, err)
 	}
 	if bound, err := c.bound(t.Context()); err == nil && bound {
 		t.Error("a webhook without certificate is bound")
 	}
 
 	// As docs/upgrade.md has it: delete it while this version runs.
-	if err := secrets.Delete(t.Context(), caSecretName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID(after.UID))}}); err != nil {
+	if err := secrets.Delete(t.Context(), caSecretName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &after.UID}}); err != nil {
 		t.Fatal(err)
 	}
 	m.awaitReady(t)

@@ -88,7 +88,7 @@ func TestOverdue(t *testing.T) {
 				t.Error("it is overdue before the deadline")
 			}
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if !lock.overdue() {
 			t.Error("it is not overdue at the deadline")
 		}

@@ -25,17 +25,17 @@ import (
 const settling = 150 * time.Second
 
 func main() {
-	os.Exit(run())
-}
-
-// run is a function of its own so that what it defers happens before the exit.
-func run() int {
 	objects := flag.Int("objects", 500, "namespaces, each with an account and a filled token Secret")
 	window := flag.Duration("for", 5*time.Minute, "how long to measure")
 	flag.Parse()
+	os.Exit(run(*objects, *window))
+}
+
+// run is a function of its own so that what it defers happens before the exit.
+func run(objects int, window time.Duration) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := measure(ctx, *objects, *window); err != nil {
+	if err := measure(ctx, objects, window); err != nil {
 		fmt.Fprintln(os.Stderr, "idle:", err)
 		return 1
 	}

@@ -133,6 +133,13 @@ func (a *apiserver) warned(_ *corev1.ObjectReference, reason, _, note string) {
 	a.warnings = append(a.warnings, reason+": "+note)
 }
 
+// told are the warnings so far.
+func (a *apiserver) told() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.warnings)
+}
+
 // holds is what a configuration holds, by the names of its webhooks; "gone" without one.
 func (a *apiserver) holds(t *testing.T, k kind) string {
 	t.Helper()

@@ -83,8 +83,8 @@ func TestAwaitsHosts(t *testing.T) {
 			t.Errorf("Check = %v, want that nothing has answered on cp-3", err)
 		}
 		a.expect(t, "one host has no replica", "probe", "gone")
-		if len(a.warnings) != 1 || !strings.HasPrefix(a.warnings[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.warnings[0], "cp-3") {
-			t.Errorf("Events: %q, want one about cp-3", a.warnings)
+		if len(a.told()) != 1 || !strings.HasPrefix(a.told()[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.told()[0], "cp-3") {
+			t.Errorf("Events: %q, want one about cp-3", a.told())
 		}
 		attend(t, replica(a, "cp-3"))
 		pause(2 * time.Second)
@@ -185,16 +185,16 @@ func TestHostThatJoins(t *testing.T) {
 		wantState(t, r, Registered)
 		a.serve(t, "cp-2")
 		pause(missingGrace / 2)
-		if len(a.warnings) > 0 {
-			t.Errorf("Events within the grace: %q", a.warnings)
+		if len(a.told()) > 0 {
+			t.Errorf("Events within the grace: %q", a.told())
 		}
 		pause(missingGrace)
 		wantState(t, r, Registered)
 		if detail := r.Status().Detail; !strings.Contains(detail, "refuses Pods on cp-2") {
 			t.Errorf("the status says %q, want cp-2 in it", detail)
 		}
-		if len(a.warnings) != 1 || !strings.Contains(a.warnings[0], "refuses Pods on cp-2") {
-			t.Errorf("Events: %q, want one about cp-2", a.warnings)
+		if len(a.told()) != 1 || !strings.Contains(a.told()[0], "refuses Pods on cp-2") {
+			t.Errorf("Events: %q, want one about cp-2", a.told())
 		}
 		a.change(t, validating, func(o *object) *object { return o.with(nil) })
 		pause(time.Second)

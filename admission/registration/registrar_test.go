@@ -132,8 +132,8 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 				if writes != 1 || probes < 20 || probes > 30 {
 					t.Errorf("%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
 				}
-				if len(a.warnings) != 1 {
-					t.Errorf("Events: %q, want one", a.warnings)
+				if len(a.told()) != 1 {
+					t.Errorf("Events: %q, want one", a.told())
 				}
 			})
 		})
@@ -233,8 +233,8 @@ func TestDeletedIsRecreatedOnce(t *testing.T) {
 		a.remove(t, validating)
 		pause(2 * settle)
 		a.expect(t, "deleted", "mutate", "validate")
-		if len(a.warnings) != 2 || !strings.Contains(a.warnings[0], "sa-controller-manager webhook unregister") {
-			t.Errorf("Events: %q, want two that name the command", a.warnings)
+		if len(a.told()) != 2 || !strings.Contains(a.told()[0], "sa-controller-manager webhook unregister") {
+			t.Errorf("Events: %q, want two that name the command", a.told())
 		}
 		a.remove(t, mutating)
 		pause(recreateInterval - 3*settle)
@@ -356,8 +356,8 @@ func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 		a.remove(t, validating)
 		a.remove(t, mutating)
 		pause(2 * settle)
-		if len(a.warnings) != 1 || !strings.Contains(a.warnings[0], "without webhooks so that this lasts") {
-			t.Errorf("Events: %q, want one that says why it is there again", a.warnings)
+		if len(a.told()) != 1 || !strings.Contains(a.told()[0], "without webhooks so that this lasts") {
+			t.Errorf("Events: %q, want one that says why it is there again", a.told())
 		}
 		cancel()
 		if err := <-ended; err != nil {

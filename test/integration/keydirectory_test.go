@@ -48,7 +48,6 @@ type keyRing struct {
 	Keys            []struct {
 		ID, Algorithm, Role, File, Accepted string
 		Secrets                             *int
-		SecretNames                         []string
 	}
 	Pruned []struct {
 		KeyID, Reason string

@@ -12,9 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/tokens"
 )
 
@@ -80,6 +84,8 @@ func (c *Cluster) SigningKeyID(ctx context.Context) (string, error) {
 type Uses struct {
 	counts map[string]int
 	names  map[string][]string
+	// involved are those in a re-issue: they bear a retired key, or replace one that does.
+	involved []*view.TokenSecret
 }
 
 // Count is how many token Secrets bear a key ID.
@@ -88,9 +94,10 @@ func (u *Uses) Count(id string) int { return u.counts[id] }
 // Names are those Secrets as namespace/name, a thousand at most.
 func (u *Uses) Names(id string) []string { return u.names[id] }
 
-// Uses searches all token Secrets, a page at a time. A token without a key ID counts for the key of the ring that made its
-// signature.
-func (c *Cluster) Uses(ctx context.Context, ring []signing.PublicKey) (*Uses, error) {
+// Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key ID counts for the key that
+// made its signature.
+func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error) {
+	keys, roles := ring.PublicKeys(), keyrotation.RingOf(ring.State)
 	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
@@ -102,7 +109,7 @@ func (c *Cluster) Uses(ctx context.Context, ring []signing.PublicKey) (*Uses, er
 			return nil, fmt.Errorf("list token secrets, to see which keys they need: %w", err)
 		}
 		for i := range page.Items {
-			uses.add(&page.Items[i], ring)
+			uses.add(&page.Items[i], keys, roles)
 		}
 		if page.Continue == "" {
 			return uses, nil
@@ -111,8 +118,12 @@ func (c *Cluster) Uses(ctx context.Context, ring []signing.PublicKey) (*Uses, er
 	}
 }
 
-func (u *Uses) add(secret *corev1.Secret, ring []signing.PublicKey) {
-	id := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), ring)
+func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles keyrotation.Ring) {
+	id := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
+	observed := view.ObserveTokenSecret(secret)
+	if roles.Retired(id) || observed.Predecessor != (view.Predecessor{}) {
+		u.involved = append(u.involved, observed)
+	}
 	if id == "" {
 		return
 	}
@@ -120,6 +131,51 @@ func (u *Uses) add(secret *corev1.Secret, ring []signing.PublicKey) {
 	if len(u.names[id]) < maxNames {
 		u.names[id] = append(u.names[id], secret.Namespace+"/"+secret.Name)
 	}
+}
+
+// Holdings say how it stands with the Secrets that bear a retired key of the ring, by namespace/name.
+func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring keyrotation.Ring) (map[string]keyrotation.Holding, error) {
+	if len(uses.involved) == 0 {
+		return nil, nil
+	}
+	accounts, err := c.accountsOf(ctx, uses.involved)
+	if err != nil {
+		return nil, err
+	}
+	holdings := map[string]keyrotation.Holding{}
+	for _, holder := range keyrotation.Holders(uses.involved, func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }, ring) {
+		holdings[holder.Secret.Namespace+"/"+holder.Secret.Name] = holder.Holding
+	}
+	return holdings, nil
+}
+
+// accountsOf looks the accounts of Secrets up, a page of all accounts at a time.
+func (c *Cluster) accountsOf(ctx context.Context, secrets []*view.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
+	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
+	for _, secret := range secrets {
+		accounts[cache.NewObjectName(secret.Namespace, secret.AccountName)] = nil
+	}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list service accounts, to see whose token secrets hold a retired key: %w", err)
+		}
+		for i := range page.Items {
+			if name := cache.MetaObjectToName(&page.Items[i]); has(accounts, name) {
+				accounts[name] = &page.Items[i]
+			}
+		}
+		if page.Continue == "" {
+			return accounts, nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+func has[K comparable, V any](m map[K]V, key K) bool {
+	_, ok := m[key]
+	return ok
 }
 
 // keyIDOf is the key that a token needs, "" if it is none.

@@ -24,6 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
@@ -296,7 +298,9 @@ func TestUsesInPages(t *testing.T) {
 		}
 		return true, page, nil
 	})
-	uses, err := w.Cluster.Uses(t.Context(), nil)
+	snapshot, err := w.Dir.Read()
+	w.must(err)
+	uses, err := w.Cluster.Uses(t.Context(), snapshot)
 	w.must(err)
 	if uses.Count(rsaID) != pages*perPage || len(uses.Names(rsaID)) != maxNames || asked != pages {
 		t.Errorf("counted %d, named %d, asked %d times", uses.Count(rsaID), len(uses.Names(rsaID)), asked)
@@ -325,7 +329,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("after the cache age: %+v", r)
 	}
 	w.must(w.Activate(t.Context(), ActivateOptions{}))
-	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].SecretNames, []string{"shop/a", "shop/b"}) {
+	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", keyrotation.Mismatch}, {"shop/b", keyrotation.Mismatch}}) {
 		t.Errorf("activated: %+v", r)
 	}
 	w.must(w.Complete(t.Context(), ActivateOptions{}))
@@ -339,13 +343,45 @@ func TestReport(t *testing.T) {
 	w.checkPrinted(r)
 }
 
+// A retired key is held for different reasons, and only some of them go away by themselves.
+func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.Secret)
+		want   keyrotation.Holding
+	}{
+		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: keyrotation.UserMade},
+		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{view.AutoCreatedLabel: "true"} }, want: keyrotation.Due},
+		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[view.ReissueAnnotation] = "never" }, want: keyrotation.Never},
+		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: keyrotation.Mismatch},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := secretOf("mine", tokenOf(t, private(t, testkeys.RSA2048())))
+			secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "someone", corev1.ServiceAccountUIDKey: "2"}
+			tc.change(secret)
+			w := newWorld(t, secret, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "someone", UID: "2"}})
+			w.accepts = append(w.accepts, w.start(testkeys.P256()))
+			w.clock.Step(time.Hour)
+			w.must(w.Activate(t.Context(), ActivateOptions{}))
+			r, err := w.Report(t.Context())
+			w.must(err)
+			if got, want := r.Keys[0].Holders, []Holder{{"shop/mine", tc.want}}; !slices.Equal(got, want) {
+				t.Errorf("%s: held by %v, want %v", tc.reason, got, want)
+			}
+		})
+	}
+}
+
 // checkPrinted wants every format to say the same, and none a private key.
 func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
-		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a, shop/b", "1. "},
-		"json":  {`"nextStep": "retired keys`, `"secretNames": [`, `"prunableAt": "2026-11-23T13:00:00Z"`},
-		"yaml":  {"nextStep: 'retired keys", "- shop/a", "generation: "},
+		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. "},
+		"json":  {`"nextStep": "retired keys`, `"holding": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
+		"yaml":  {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
 	} {
 		var b bytes.Buffer
 		w.must(r.Print(&b, format))

@@ -14,6 +14,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing/rotation"
 )
 
@@ -61,8 +62,8 @@ func (r *Report) table() []byte {
 		fmt.Fprintf(&b, "%s\n", pruned)
 	}
 	for _, key := range r.Keys {
-		if len(key.SecretNames) > 0 {
-			fmt.Fprintf(&b, "Secrets of %s key %s: %s\n", key.Role, key.ID, shorten(key.SecretNames, *key.Secrets))
+		if len(key.Holders) > 0 {
+			fmt.Fprintf(&b, "Secrets of %s key %s: %s\n", key.Role, key.ID, shorten(key.Holders, *key.Secrets))
 		}
 	}
 	for i, finding := range r.Findings {
@@ -125,7 +126,18 @@ func dash(text string) string {
 	return text
 }
 
-func shorten(names []string, all int) string {
+func (h Holder) String() string {
+	if h.Holding == keyrotation.NotHeld {
+		return h.Secret
+	}
+	return fmt.Sprintf("%s (%s)", h.Secret, h.Holding)
+}
+
+func shorten(holders []Holder, all int) string {
+	names := make([]string, len(holders))
+	for i, holder := range holders {
+		names[i] = holder.String()
+	}
 	if more := all - shownNames; more > 0 {
 		return fmt.Sprintf("%s and %d more (-o json has them)", strings.Join(names[:shownNames], ", "), more)
 	}

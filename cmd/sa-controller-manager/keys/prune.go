@@ -87,7 +87,7 @@ func (o *Operator) usages(ctx context.Context, force bool) (func(id string) rota
 	if err != nil {
 		return nil, err
 	}
-	uses, err := o.Cluster.Uses(ctx, snapshot.PublicKeys())
+	uses, err := o.Cluster.Uses(ctx, snapshot)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyactivation"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
 )
@@ -39,10 +40,17 @@ type KeyReport struct {
 	Accepted string `json:"accepted,omitempty"`
 	// Secrets is the number of token Secrets that bear the key ID, if the cluster was asked.
 	Secrets *int `json:"secrets,omitempty"`
-	// SecretNames are those Secrets, a thousand at most, of a retired key only.
-	SecretNames []string `json:"secretNames,omitempty"`
+	// Holders are those Secrets, a thousand at most, of a retired key only.
+	Holders []Holder `json:"holders,omitempty"`
 	// PrunableAt is the earliest time at which a retired key may be pruned.
 	PrunableAt time.Time `json:"prunableAt,omitzero"`
+}
+
+// Holder is a token Secret that bears a retired key.
+type Holder struct {
+	Secret string `json:"secret"` // namespace/name
+	// Holding says what is to come, or why nothing is; it is empty if the token does not name its key.
+	Holding keyrotation.Holding `json:"holding,omitempty"`
 }
 
 // Report looks at the ring, and at the cluster if there is one.
@@ -82,7 +90,11 @@ func phaseWord(phase rotation.Phase) string {
 
 // ask adds what the cluster knows.
 func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *Report) error {
-	uses, err := o.Cluster.Uses(ctx, snapshot.PublicKeys())
+	uses, err := o.Cluster.Uses(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	holdings, err := o.Cluster.Holdings(ctx, uses, keyrotation.RingOf(snapshot.State))
 	if err != nil {
 		return err
 	}
@@ -92,7 +104,9 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 		private := snapshot.Active
 		switch key.Role {
 		case rotation.Retired:
-			key.SecretNames = uses.Names(key.ID)
+			for _, name := range uses.Names(key.ID) {
+				key.Holders = append(key.Holders, Holder{name, holdings[name]})
+			}
 			continue
 		case rotation.Next:
 			private = snapshot.Next

@@ -112,7 +112,12 @@ func fetch(ctx context.Context, place string, roots *x509.CertPool) ([]byte, err
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the answer is %d %s, want 200", response.StatusCode, http.StatusText(response.StatusCode))
 	}
-	return limited(response.Body)
+	document, err := limited(response.Body)
+	if ctx.Err() != nil {
+		// What a server sends that has seen us hang up is no answer.
+		return nil, context.Cause(ctx)
+	}
+	return document, err
 }
 
 // limited reads all of it or fails.

@@ -50,7 +50,7 @@ func (r *Registrar) hostHandler() cache.ResourceEventHandler {
 		UpdateFunc: func(before, after any) {
 			b, _ := before.(*coordinationv1.Lease)
 			a, _ := after.(*coordinationv1.Lease)
-			if b == nil || a == nil || b.Labels[corev1.LabelHostname] != a.Labels[corev1.LabelHostname] || b.UID != a.UID {
+			if b == nil || a == nil || b.Labels[corev1.LabelHostname] != a.Labels[corev1.LabelHostname] || b.UID != a.UID || revived(b, a) {
 				look(after)
 			}
 		},
@@ -105,10 +105,16 @@ func (r *Registrar) callRoll(ctx context.Context) error {
 	return nil
 }
 
+// revived tells whether a Lease is renewed that did not count any more, because nobody
+// had renewed it for so long.
+func revived(before, after *coordinationv1.Lease) bool {
+	return before.Spec.RenewTime == nil || after.Spec.RenewTime != nil && after.Spec.RenewTime.Sub(before.Spec.RenewTime.Time) > identityAge
+}
+
 // noteMissing tells of hosts that stay without a replica. While answers may be on their
 // way nobody is missing who was not missing before.
 func (r *Registrar) noteMissing(ctx context.Context, o observation) {
-	if o.roll.matters() && (o.roll.round == "" || o.now.Sub(o.roll.called) < answerTime) {
+	if o.roll.matters() && (o.roll.lost() || o.now.Sub(o.roll.called) < answerTime) {
 		return
 	}
 	missing := o.roll.missing()

@@ -125,13 +125,17 @@ func (o observation) bound() bool {
 }
 
 // registered says which hosts have come without a replica. Each leader asks once; who
-// comes later finds the question and answers it.
+// comes later finds the question and answers it. It asks again if its question is gone.
 func (o observation) registered() decision {
 	d := decision{status: Status{Registered, o.spec.Endpoint("")}}
 	if !o.roll.matters() || o.roll.call.foreign != "" {
 		return d
 	}
-	if d.call = o.roll.round == ""; d.call {
+	if o.roll.lost() && !o.roll.stale(o.now) {
+		d.after = roundAge // the watch may be late with our own question
+		return d
+	}
+	if d.call = o.roll.lost(); d.call {
 		d.after = answerTime
 		return d
 	}

@@ -55,6 +55,10 @@ func (r roll) missing() []string {
 	return missing
 }
 
+// lost tells whether what was called last is not the question of this process: it has not
+// asked yet, or somebody has deleted or replaced its question.
+func (r roll) lost() bool { return r.round == "" || r.call.round != r.round }
+
 func (r roll) stale(now time.Time) bool {
 	return r.round == "" || now.Sub(r.called) > roundAge
 }

@@ -64,6 +64,7 @@ type Activator struct {
 	accounts corev1listers.ServiceAccountLister
 	offered  chan struct{}
 	status   atomic.Pointer[string]
+	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
 }
 
 // New builds an activator that does not run yet.
@@ -72,6 +73,7 @@ func New(config Config) *Activator {
 		config.Clock = clock.RealClock{}
 	}
 	a := &Activator{Config: config, offered: make(chan struct{}, 1)}
+	a.proven.Store(new(""))
 	a.accounts, _ = config.View.Accounts()
 	a.show("")
 	return a
@@ -106,12 +108,15 @@ func (a *Activator) Changed() {
 // Status says in a few words which key signs and what keeps the candidate waiting.
 func (a *Activator) Status() string { return *a.status.Load() }
 
+// Confirmed tells whether that key ID is of the key that kube-apiserver has accepted last.
+func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
+
 // Run proves the signing key and every candidate until ctx ends. The view must be
 // synced.
 func (a *Activator) Run(ctx context.Context) {
-	proven, failing, told, backoff := "", "", "", firstBackoff
+	failing, told, backoff := "", "", firstBackoff
 	for {
-		key, isCandidate := a.unproven(proven)
+		key, isCandidate := a.unproven()
 		if key == nil {
 			failing, told = "", ""
 			if !a.await(ctx, nil) {
@@ -125,7 +130,7 @@ func (a *Activator) Run(ctx context.Context) {
 		}
 		a.Metrics.probed(err)
 		if err == nil {
-			proven = key.ID()
+			a.proven.Store(new(key.ID()))
 			if isCandidate {
 				a.activate(ctx, key)
 			}
@@ -152,11 +157,11 @@ func (a *Activator) Run(ctx context.Context) {
 }
 
 // unproven is the key to prove next: a candidate first, then the signing key.
-func (a *Activator) unproven(proven string) (key *signing.PrivateKey, isCandidate bool) {
+func (a *Activator) unproven() (key *signing.PrivateKey, isCandidate bool) {
 	if candidate := a.Ring.Candidate(); candidate != nil {
 		return candidate, true
 	}
-	if active := a.Ring.Active(); active.ID() != proven {
+	if active := a.Ring.Active(); !a.Confirmed(active.ID()) {
 		return active, false
 	}
 	return nil, false

@@ -55,7 +55,16 @@ func (c *Controller) create(ctx context.Context, cached *view.TokenSecret, secre
 			c.loop.AddAfter(keyOf(cached), left)
 			return nil
 		}
-		delete(c.made, cached.UID) // somebody has deleted it
+		// Another name is taken only if the Secret is gone or not ours, not if the watch is late.
+		switch live, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, made.name, metav1.GetOptions{}); {
+		case err == nil && live.Annotations[view.ReplacesAnnotation] == predecessorOf(cached):
+			c.made[cached.UID] = creation{name: made.name, at: c.Clock.Now()}
+			c.loop.AddAfter(keyOf(cached), cacheLag)
+			return nil
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("look for its successor %s: %w", made.name, err)
+		}
+		delete(c.made, cached.UID)
 		made = creation{}
 	}
 	_, account, err := c.confirm(ctx, cached, secrets, ring, Due)
@@ -92,11 +101,16 @@ func successorOf(secret *view.TokenSecret, account *corev1.ServiceAccount, name 
 			Annotations: map[string]string{
 				corev1.ServiceAccountNameKey: account.Name,
 				corev1.ServiceAccountUIDKey:  string(account.UID),
-				view.ReplacesAnnotation:      view.Predecessor{Name: secret.Name, UID: secret.UID}.String(),
+				view.ReplacesAnnotation:      predecessorOf(secret),
 			},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
+}
+
+// predecessorOf is how a Secret is named by the one that replaces it.
+func predecessorOf(secret *view.TokenSecret) string {
+	return view.Predecessor{Name: secret.Name, UID: secret.UID}.String()
 }
 
 // reference leads everybody who asks the account for a token to the new Secret. Both

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -202,6 +201,11 @@ func TestWithoutALeadNothingIsDone(t *testing.T) {
 			change: func(w *world) { w.Off = true },
 			want:   []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
 		},
+		"NotConfirmed": {
+			reason: "kube-apiserver does not accept the key: the new tokens would be dead",
+			change: func(w *world) { w.unconfirmed = true },
+			want:   []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
+		},
 		"AnotherKeySigns": {
 			reason: "the keys are not reloaded yet: new Secrets would be filled with the old key",
 			change: func(w *world) {
@@ -288,11 +292,11 @@ func TestCreateOnce(t *testing.T) {
 	if err := w.reissue(t.Context(), app); err == nil {
 		t.Error("no error")
 	}
-	for range 3 { // the cache shows none of it
+	for range 3 { // the cache shows none of it, however late it is
 		if err := w.reissue(t.Context(), app); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.Step(time.Second)
+		w.clock.Step(cacheLag)
 	}
 	secrets, err := w.client.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(secrets.Items) != 2 {

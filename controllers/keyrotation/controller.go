@@ -70,11 +70,13 @@ type Config struct {
 	// State is the key ring as it is now.
 	State func() rotation.State
 	// Ring has the same keys; it may be a moment ahead or behind. Issuer signs with it.
-	Ring     *signing.Keyring
-	Issuer   *tokens.Issuer
-	Recorder *events.Recorder
-	Metrics  *Metrics
-	Loops    *loop.Metrics
+	Ring   *signing.Keyring
+	Issuer *tokens.Issuer
+	// Confirmed tells whether kube-apiserver accepts tokens of the key with that ID.
+	Confirmed func(keyID string) bool
+	Recorder  *events.Recorder
+	Metrics   *Metrics
+	Loops     *loop.Metrics
 
 	// Off: the ring is published and Secrets are counted, and none is re-issued.
 	Off bool
@@ -243,10 +245,11 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 }
 
 // mayReissue is the ring, and whether it still is the one that was published and the
-// one that signs.
+// one that signs, with a key that kube-apiserver accepts: a rollback may have gone to
+// one that it does not know any more.
 func (c *Controller) mayReissue() (Ring, bool) {
 	ring, active := RingOf(c.State()), c.Ring.Active()
-	return ring, !c.Off && publicationOf(ring) == c.published && active != nil && active.ID() == ring.Active()
+	return ring, !c.Off && publicationOf(ring) == c.published && active != nil && active.ID() == ring.Active() && c.Confirmed(active.ID())
 }
 
 // survey counts, and queues the accounts for which something is left to do.

@@ -158,6 +158,8 @@ type world struct {
 	registry metrics.KubeRegistry
 	state    rotation.State
 	suffixes int
+	// unconfirmed: kube-apiserver does not accept the active key.
+	unconfirmed bool
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -173,7 +175,8 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w.Controller = New(Config{
 		Client: w.client, View: view.New(w.client, 0), State: func() rotation.State { return w.state },
 		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),
-		Recorder: events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,
+		Confirmed: func(string) bool { return !w.unconfirmed },
+		Recorder:  events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
 	w.made, w.refused = creations{}, refusals{}

@@ -96,6 +96,10 @@ func New(config Config) *Detector {
 func (d *Detector) Run(ctx context.Context) error {
 	d.evidence.begin(d.Clock.Now())
 	defer d.evidence.end()
+	select {
+	case <-d.believed: // of a former lead
+	default:
+	}
 	handler, err := d.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
 		d.observe(ctx, before.(*view.TokenSecret), after.(*view.TokenSecret))
 	}})

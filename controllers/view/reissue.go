@@ -86,11 +86,11 @@ func (s *TokenSecret) ReissueMode() ReissueMode {
 }
 
 // MadeByTokenController tells whether a token controller created the Secret and not a
-// person: it bears our marker, managedFields say so, or it is named as only they
-// name. That an account references it proves nothing, since people write such
+// person: it bears our marker, managedFields say so or, where they say nothing, it is
+// named as token controllers name, and as people's generateName may. That an account references it proves nothing, since people write such
 // references by hand; nor does a filled token, since theirs are filled as well.
 func (s *TokenSecret) MadeByTokenController() bool {
-	return s.AutoCreated() || s.CreatedByTokenController || hasGeneratedName(s.Name, s.AccountName)
+	return s.AutoCreated() || s.Creator == TokenControllerCreated || s.Creator == NobodyCreated && hasGeneratedName(s.Name, s.AccountName)
 }
 
 // generatedBase is the longest base of a name that kube-apiserver's generator takes
@@ -115,13 +115,32 @@ func hasGeneratedName(secret, account string) bool {
 	return false
 }
 
-// createdByTokenController tells whether managedFields attribute the type of the
-// Secret to a token controller. It cannot be changed, so its owner is who created the
-// Secret; data.token says only who filled it.
-func createdByTokenController(secret *corev1.Secret) bool {
-	return slices.ContainsFunc(secret.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return slices.Contains(tokenControllers, entry.Manager) && ownsType(entry)
-	})
+// Creator is who has created a Secret, as far as managedFields tell.
+type Creator string
+
+const (
+	// NobodyCreated means that they do not tell, as in a Secret from before they were kept.
+	NobodyCreated Creator = ""
+	// TokenControllerCreated means that it was this program or kube-controller-manager.
+	TokenControllerCreated Creator = "token-controller"
+	// OtherCreated means that it was anybody else.
+	OtherCreated Creator = "other"
+)
+
+// creatorOf is whom managedFields attribute the type of the Secret to. It cannot be
+// changed, so its owner is who created the Secret; data.token says only who filled it.
+func creatorOf(secret *corev1.Secret) Creator {
+	creator := NobodyCreated
+	for _, entry := range secret.ManagedFields {
+		if !ownsType(entry) {
+			continue
+		}
+		if slices.Contains(tokenControllers, entry.Manager) {
+			return TokenControllerCreated
+		}
+		creator = OtherCreated
+	}
+	return creator
 }
 
 func ownsType(entry metav1.ManagedFieldsEntry) bool {

@@ -53,6 +53,11 @@ func TestReissueMode(t *testing.T) {
 			reason: "it fills those of users too",
 			change: []func(*corev1.Secret){managedBy("kubectl-create", created), managedBy("kube-controller-manager", filled)}, want: ReissueUserMade,
 		},
+		"GeneratedNameOfAUser": {
+			reason: "generateName makes the same names",
+			change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "robot"), managedBy("kubectl-create", created), managedBy(FieldManager, filled)},
+			want:   ReissueUserMade,
+		},
 		"BrokenManagedFields": {change: []func(*corev1.Secret){managedBy("kube-controller-manager", `{"f:type"`)}, want: ReissueUserMade},
 		"NamedAsByKCM":        {change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "robot")}, want: ReissueSideBySide},
 		"NamedAsByKCMButCut": {

@@ -57,8 +57,8 @@ type TokenSecret struct {
 	Reissue string
 	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
 	Predecessor Predecessor
-	// CreatedByTokenController is what managedFields say.
-	CreatedByTokenController bool
+	// Creator is what managedFields say.
+	Creator Creator
 
 	Immutable    bool
 	HasCA        bool
@@ -135,7 +135,7 @@ func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
 		Immutable:    secret.Immutable != nil && *secret.Immutable,
 		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
 	}
-	observed.CreatedByTokenController = createdByTokenController(secret)
+	observed.Creator = creatorOf(secret)
 	if name := secret.Annotations[corev1.ServiceAccountNameKey]; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		observed.AccountName = name
 	}

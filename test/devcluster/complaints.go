@@ -12,8 +12,9 @@ import (
 var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
 
 // cutOff is what client-go logs for a request whose answer is on its way when the
-// manager ends, and for a list of it that has not come by then.
+// manager ends, for a renewal of its Lease, and for a list that has not come by then.
 var cutOff = regexp.MustCompile(`request\.go:.*"Unexpected error when reading response body" err="context canceled"|` +
+	`leaderelection\.go:.*err="context canceled"|` +
 	`shared_informer\.go:.*"Unable to sync caches"`)
 
 // Complaints are the lines of severity Error or Fatal that the manager has printed. What

@@ -35,6 +35,10 @@ func TestComplaints(t *testing.T) {
 			printed: `E1121 request.go:1196] "Unexpected error when reading response body" err="unexpected EOF"`,
 			want:    []string{`E1121 request.go:1196] "Unexpected error when reading response body" err="unexpected EOF"`},
 		},
+		"CutOffRenewal": {
+			reason:  "the lease was being renewed at the end",
+			printed: `E1121 13:22:40.256784   31977 leaderelection.go:461] "Error retrieving lease lock" err="context canceled" lock="a"`,
+		},
 		"CutOffList": {
 			reason:  "client-go says so of a first list that the end overtakes",
 			printed: `E1121 11:03:59.883642   21239 shared_informer.go:405] "Unable to sync caches" logger="UnhandledError"`,

@@ -80,8 +80,9 @@ func startSigner(t *testing.T, late time.Duration, flags ...string) *signerClust
 	return c
 }
 
-// notYet is what a manager logs that is there before kube-apiserver.
-var notYet = regexp.MustCompile("The API server does not answer yet")
+// notYet is what a manager logs that is there before kube-apiserver, and before
+// kube-apiserver has written whom it trusts.
+var notYet = regexp.MustCompile(`The API server does not answer yet|"extension-apiserver-authentication\\?" not found`)
 
 // startAgain starts the manager anew.
 func (c *signerCluster) startAgain(t *testing.T, flags ...string) {

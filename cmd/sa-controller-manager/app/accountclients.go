@@ -56,6 +56,8 @@ func (c *clients) useAccounts(config *rest.Config) error {
 		own.Wrap(func(base http.RoundTripper) http.RoundTripper {
 			return &accountTransport{base: base, account: account, builder: builder}
 		})
+		// An anonymous copy has no wrappers of the original.
+		own.Wrap(func(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} })
 		if c.accounts[controller], err = kubernetes.NewForConfig(own); err != nil {
 			return fmt.Errorf("build the client of %s: %w", account, err)
 		}

@@ -37,16 +37,17 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *loop.Metrics) {
 		Metrics:  metrics,
 	})
 	m.reissuer = keyrotation.New(keyrotation.Config{
-		Client:   m.clients.main,
-		View:     m.view,
-		State:    state,
-		Ring:     m.ring,
-		Issuer:   tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
-		Recorder: m.recorder,
-		Metrics:  metrics,
-		Loops:    loops,
-		Off:      off,
-		Auto:     o.Tokens.TokenSecrets == TokenSecretsAuto,
+		Client:    m.clients.main,
+		View:      m.view,
+		State:     state,
+		Ring:      m.ring,
+		Confirmed: m.activator.Confirmed,
+		Issuer:    tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Recorder:  m.recorder,
+		Metrics:   metrics,
+		Loops:     loops,
+		Off:       off,
+		Auto:      o.Tokens.TokenSecrets == TokenSecretsAuto,
 	})
 	m.controllers = append(m.controllers, controller{tokenReissue, m.reissuer.Run})
 }

@@ -77,7 +77,8 @@ func newKeysOptions(cmd *cobra.Command, client clientFunc) *keysOptions {
 		"`URL` of one more kube-apiserver that must accept a key, as in --master. Give it for each of several behind one address: each has read key files of its own.")
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
-		"Longest life of a bound token. A year unless kube-apiserver runs with --service-account-extend-token-expiration=false; then what its --service-account-max-token-expiration allows.")
+		"Longest life of a bound token that anybody holds: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
+			"Where there is no such limit, what people have asked for, and a year (8760h) at least, which Pods get.")
 	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
 	_ = cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))

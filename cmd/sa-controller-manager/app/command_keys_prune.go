@@ -35,10 +35,10 @@ retired: its tokens stay valid until it is pruned.`,
 }
 
 const keysPruneExamples = `  # Which retired keys could go?
-  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf --dry-run
+  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf --longest-token-lifetime=8760h --dry-run
 
   # All that nothing needs.
-  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf
+  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf --longest-token-lifetime=8760h
 
   # One that has leaked, whoever holds a token of it.
   sa-controller-manager keys prune --service-account-keys-dir=keys --key-id=KEY-ID --force`
@@ -66,6 +66,9 @@ without the key.`,
 		p := problems(o.validate())
 		if options.Force && len(options.IDs) == 0 {
 			p.add("force", options.Force, "must come with --key-id: it is for one key at a time")
+		}
+		if !options.Force && !cmd.Flags().Changed("longest-token-lifetime") {
+			p.add("longest-token-lifetime", o.policy.TokenLifetime, "must be given, or a key may go whose tokens live: without --service-account-max-token-expiration kube-apiserver issues tokens of any life")
 		}
 		if slices.Contains(options.IDs, "") {
 			p.add("key-id", "", "must be the ID of a key; keys list has them")

@@ -57,7 +57,7 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rollback"}, 1, "nothing is to be done"},
 		{[]string{"rotate", "start", "--cache-age=0s"}, 0, "RS256       next"},
 		{[]string{"rotate", "complete", "--wait", "--skip-proof"}, 0, "completed"},
-		{[]string{"prune"}, 1, "give --kubeconfig; with --force a key is pruned whoever needs it"},
+		{[]string{"prune", "--longest-token-lifetime=8760h"}, 1, "give --kubeconfig; with --force a key is pruned whoever needs it"},
 		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force"}, 0, "Pruned:     08iLkgQ_"},
 		{[]string{"rollback"}, 1, "has been pruned: start a rotation to a new key"},
 	}
@@ -102,7 +102,8 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"APIServer":   {[]string{"list", "--service-account-keys-dir=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
 		"Negative":    {[]string{"rotate", "start", "--service-account-keys-dir=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},
 		"ForceAll":    {[]string{"prune", "--service-account-keys-dir=x", "--force"}, "Error: --force true must come with --key-id"},
-		"NoKeyID":     {[]string{"prune", "--service-account-keys-dir=x", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
+		"NoLifetime":  {[]string{"prune", "--service-account-keys-dir=x"}, "Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live"},
+		"NoKeyID":     {[]string{"prune", "--service-account-keys-dir=x", "--longest-token-lifetime=1h", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
 		"Misspelt":    {[]string{"rotate", "compleat"}, "did you mean 'sa-controller-manager keys rotate complete'?"},
 	}
 	for name, tc := range cases {

@@ -106,12 +106,17 @@ func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), rin
 	if f.privateKey != nil {
 		watching.Go(func() { follow(ctx, f, "service-account-private-key-file", f.privateKey, newKey) })
 	}
+	var collecting sync.Mutex // or of two files that change at once one would be lost
 	for _, file := range f.verifyKeys {
 		if ring == nil {
 			break
 		}
 		watching.Go(func() {
-			follow(ctx, f, "service-account-key-file", file, func([]signing.PublicKey) { ring.SetVerifyOnly(f.publicKeys()) })
+			follow(ctx, f, "service-account-key-file", file, func([]signing.PublicKey) {
+				collecting.Lock()
+				defer collecting.Unlock()
+				ring.SetVerifyOnly(f.publicKeys())
+			})
 		})
 	}
 	if f.rootCA != nil {

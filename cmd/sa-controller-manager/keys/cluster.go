@@ -65,9 +65,24 @@ func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 	return nil
 }
 
-// SigningKeyID is the ID of the key that kube-apiserver signs bound tokens with.
-func (c *Cluster) SigningKeyID(ctx context.Context) (string, error) {
-	answer, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
+// SigningKeyIDs are the IDs of the keys that the kube-apiservers sign bound tokens with.
+func (c *Cluster) SigningKeyIDs(ctx context.Context) ([]string, error) {
+	id, err := c.signingKeyID(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{id}
+	for _, other := range c.Others {
+		if id, err = c.signingKeyID(ctx, other.Client); err != nil {
+			return nil, fmt.Errorf("%s: %w", other.URL, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface) (string, error) {
+	answer, err := client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/signing/rotation"
 )
@@ -91,11 +92,11 @@ func (o *Operator) usages(ctx context.Context, force bool) (func(id string) rota
 	if err != nil {
 		return nil, err
 	}
-	signer, err := o.Cluster.SigningKeyID(ctx)
+	signers, err := o.Cluster.SigningKeyIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return func(id string) rotation.Usage {
-		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: signer == id}
+		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: slices.Contains(signers, id)}
 	}, nil
 }

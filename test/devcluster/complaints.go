@@ -17,10 +17,10 @@ var cutOff = regexp.MustCompile(`request\.go:.*"Unexpected error when reading re
 	`leaderelection\.go:.*err="context canceled"|` +
 	`shared_informer\.go:.*"Unable to sync caches"`)
 
-// Complaints are the lines of severity Error or Fatal that the manager has printed. What
+// Complaints are the lines of severity Error or Fatal in what a manager has printed. What
 // its end cuts off is none, nor is what one of the given expressions matches.
-func (m *Manager) Complaints(expected ...*regexp.Regexp) []string {
-	return slices.DeleteFunc(errorLine.FindAllString(m.Logs(), -1), func(line string) bool {
+func Complaints(printed string, expected ...*regexp.Regexp) []string {
+	return slices.DeleteFunc(errorLine.FindAllString(printed, -1), func(line string) bool {
 		return slices.ContainsFunc(append(expected, cutOff), func(e *regexp.Regexp) bool { return e.MatchString(line) })
 	})
 }

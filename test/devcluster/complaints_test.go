@@ -47,9 +47,8 @@ func TestComplaints(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &Manager{process: &process{log: newOutputLog()}}
-			fmt.Fprintf(m.process.log, "I1121 first line\n%s\nI1121 last line\n", tc.printed)
-			if diff := cmp.Diff(tc.want, m.Complaints(expected), cmpopts.EquateEmpty()); diff != "" {
+			printed := fmt.Sprintf("I1121 first line\n%s\nI1121 last line\n", tc.printed)
+			if diff := cmp.Diff(tc.want, Complaints(printed, expected), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -3,7 +3,11 @@
 
 package integration
 
-import "testing"
+import (
+	"testing"
+
+	"sa-controller-manager/test/devcluster"
+)
 
 func (m *manager) examineLog(t *testing.T) {
 	t.Helper()
@@ -11,7 +15,7 @@ func (m *manager) examineLog(t *testing.T) {
 	if m.faulty {
 		return
 	}
-	if complaints := m.Complaints(m.expected...); len(complaints) > 0 {
+	if complaints := devcluster.Complaints(m.Logs()[m.early:]); len(complaints) > 0 {
 		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
 	}
 }

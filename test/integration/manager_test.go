@@ -21,11 +21,11 @@ const drainLimit = 10 * time.Second
 type manager struct {
 	*devcluster.Manager
 
-	cluster  *controlPlane
-	name     string
-	faulty   bool             // errors in the log are expected
-	expected []*regexp.Regexp // these ones are
-	stopped  bool
+	cluster *controlPlane
+	name    string
+	faulty  bool // errors in the log are expected
+	early   int  // so much of the log is from before kube-apiserver was there
+	stopped bool
 }
 
 // manage starts the binary, awaits that it is ready and stops it when the test

@@ -192,6 +192,8 @@ func TestReissue(t *testing.T) {
 	// What an old KCM made: named so, or its own by managedFields.
 	r.createAccount(t, namespace, "named", referencing("named-token-x7k2p"))
 	r.createSecret(t, secretOf("named", "named-token-x7k2p"))
+	// It is from before managedFields were kept. An empty entry has them forgotten.
+	r.patchSecret(t, namespace, "named-token-x7k2p", `{"metadata":{"managedFields":[{}]}}`)
 	invalid := r.createSecret(t, secretOf("named", "named-token-bcdfg"))
 	r.createAccount(t, namespace, "managed", referencing("theirs"))
 	if _, err := r.client.CoreV1().Secrets(namespace).Create(t.Context(), secretOf("managed", "theirs"), metav1.CreateOptions{FieldManager: "kube-controller-manager"}); err != nil {

@@ -104,7 +104,7 @@ func (m *manager) stop(t *testing.T) {
 	if m.faulty {
 		return
 	}
-	if complaints := m.Complaints(lostRace); len(complaints) > 0 {
+	if complaints := devcluster.Complaints(m.Logs(), lostRace); len(complaints) > 0 {
 		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
 	}
 }

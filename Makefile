@@ -143,8 +143,8 @@ test-integration: control-plane kubectl build-race ## Run the integration tests 
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=2 -timeout=15m ./...
 
 .PHONY: test-slow
-test-slow: control-plane build ## Run the integration tests that have to wait for minutes.
-	SACM_SLOW_TESTS=1 SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=15m -run=TestStaleWatch ./integration
+test-slow: control-plane build ## Run the integration tests that have to wait for minutes, or need the machine for themselves.
+	SACM_SLOW_TESTS=1 SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -p=1 -timeout=15m -run='TestStaleWatch|TestTakeoverOfTwoHosts' ./integration ./replicas
 
 # Two more kube-apiservers to compile take too long for continuous integration.
 .PHONY: test-skew

@@ -5,6 +5,7 @@ package permissions
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -12,12 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/cmd/sa-controller-manager/preflight"
 
+	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/test/await"
 )
 
 // TestReissue runs a whole re-issue with what the part token is granted, and nothing else.
 func TestReissue(t *testing.T) {
-	w, binary := newWorld(t), findBinary(t)
+	// What kube-apiserver does not accept is not re-issued with.
+	next := filepath.Join(t.TempDir(), "next.key")
+	if err := os.WriteFile(next, testkeys.P256(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, binary := newWorld(t, next), findBinary(t)
 	rules := preflight.Rules(preflight.Needs{
 		Parts: []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection}, KeyDirectory: true, DiscoverIssuer: true,
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager",
@@ -48,8 +55,8 @@ func TestReissue(t *testing.T) {
 			t.Fatal(err)
 		}
 		if mode == "side-by-side" {
-			keys("rotate", "start", "--cache-age=0s")
-			keys("rotate", "activate", "--skip-proof", "--force")
+			keys("rotate", "start", "--from-private-key-file="+next, "--cache-age=0s")
+			keys("rotate", "activate", "--wait")
 			awaitLog(t, manager, `"Re-issued token secret"`)
 			continue
 		}

@@ -38,9 +38,9 @@ type world struct {
 	admin kubernetes.Interface
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, verificationKeys ...string) *world {
 	t.Helper()
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{})
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{ExtraKeyFiles: verificationKeys})
 	if err != nil {
 		t.Fatal(err)
 	}

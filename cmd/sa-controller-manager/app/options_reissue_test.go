@@ -46,13 +46,7 @@ func TestReissueOptions(t *testing.T) {
 			if diff := cmp.Diff(tc.want, o.Reissue); diff != "" {
 				t.Errorf("%s\noptions (-want +got):\n%s", tc.reason, diff)
 			}
-			var wrong []string
-			for _, problem := range o.Validate() {
-				wrong = append(wrong, problem.Error())
-			}
-			if diff := cmp.Diff(tc.wrong, wrong); diff != "" {
-				t.Errorf("%s\nproblems (-want +got):\n%s", tc.reason, diff)
-			}
+			checkProblems(t, tc.reason, tc.wrong, o)
 		})
 	}
 }

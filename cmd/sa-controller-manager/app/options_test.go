@@ -26,6 +26,18 @@ func parse(t *testing.T, args ...string) *Options {
 	return o
 }
 
+// checkProblems wants Validate to find these problems.
+func checkProblems(t *testing.T, reason string, want []string, o *Options) {
+	t.Helper()
+	var got []string
+	for _, problem := range o.Validate() {
+		got = append(got, problem.Error())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s\nproblems (-want +got):\n%s", reason, diff)
+	}
+}
+
 func TestDefaultsAreValid(t *testing.T) {
 	t.Parallel()
 	if problems := NewOptions().Validate(); len(problems) > 0 {

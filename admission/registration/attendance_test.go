@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
 )
 
 // serve has a kube-apiserver on each host.
@@ -206,6 +207,44 @@ func TestHostThatJoins(t *testing.T) {
 			t.Errorf("the status still says %q", detail)
 		}
 	})
+}
+
+// Where the webhook is out, kube-apiserver needs nobody, and nobody is missing.
+func TestNobodyIsMissedWhileOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.serve(t, "cp-1")
+		own := replica(a, "cp-1")
+		registry := metrics.NewKubeRegistry()
+		shown := NewMetrics(registry.MustRegister)
+		r := run(t, a, func(c *Config) { c.Attendance, c.Metrics = own, shown })
+		attend(t, own)
+		pause(time.Second)
+		a.serve(t, "cp-2")
+		pause(missingGrace / 2)
+		if got := value(t, registry); got != 1 {
+			t.Fatalf("%v hosts without a replica while the webhook is bound, want 1", got)
+		}
+		a.change(t, mutating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
+		pause(missingGrace)
+		wantState(t, r, Off)
+		if got := value(t, registry); got != 0 {
+			t.Errorf("%v hosts without a replica while the webhook is out, want 0", got)
+		}
+		if len(a.told()) > 0 {
+			t.Errorf("Events while the webhook is out: %q", a.told())
+		}
+	})
+}
+
+// value is what the only gauge shows.
+func value(t *testing.T, registry metrics.Gatherer) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetGauge().GetValue()
 }
 
 // A newer version may have more to say than this one can read.

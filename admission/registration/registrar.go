@@ -233,6 +233,9 @@ func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
 	r.published.observe(slices.Concat(o.found[mutating].entries, o.found[validating].entries), now)
 	decided := plan(o)
 	r.show(ctx, decided.status)
+	if decided.status.State == Off || decided.status.State == Deleted {
+		o.roll = roll{} // nobody is missed where nobody is called
+	}
 	r.noteMissing(ctx, o)
 	if decided.call {
 		if err := r.callRoll(ctx); err != nil {

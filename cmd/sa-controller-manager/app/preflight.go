@@ -25,6 +25,7 @@ func (m *manager) needs() (preflight.Needs, error) {
 	needs := preflight.Needs{
 		AutoTokenSecrets: o.Tokens.TokenSecrets == TokenSecretsAuto,
 		KeyDirectory:     o.Keys.Dir != "",
+		Signer:           o.ExternalSigner.Socket != "",
 		DiscoverIssuer:   o.Keys.Issuer() == "",
 		LeaseNamespace:   o.LeaderElection.ResourceNamespace,
 		LeaseName:        o.LeaderElection.ResourceName,

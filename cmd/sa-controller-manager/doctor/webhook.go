@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,17 +28,15 @@ func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
 		return Answer{}, err
 	}
 	answer := Answer{Findings: badRegistration(registered), Note: "not registered"}
-	lonely, err := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
-	if err != nil {
-		return answer, err
-	}
+	lonely, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock)
 	answer.Findings = append(answer.Findings, badHosts(lonely, bothBound(registered))...)
+	// That the hosts are not known says nothing about this Pod.
 	tried, err := tryPod(ctx, c, bothBound(registered))
 	if bothBound(registered) {
 		answer.Note = "kube-apiserver calls it"
 	}
 	answer.Findings = append(answer.Findings, tried...)
-	return answer, err
+	return answer, errors.Join(unknown, err)
 }
 
 func bothBound(registered []registration.Inspected) bool {

@@ -60,6 +60,30 @@ func rollCall(answered ...string) *corev1.ConfigMap {
 	return call
 }
 
+func foreignRollCall() *corev1.ConfigMap {
+	call := rollCall()
+	call.Data["schema-version"] = "2"
+	return call
+}
+
+// answersLater has these hosts answered when the roll call is read for the second time.
+func answersLater(hosts ...string) func(*testing.T, *Cluster, *fake.Clientset) {
+	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+		reads := 0
+		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			reads++
+			return reads > 1, rollCall(hosts...), nil
+		})
+	}
+}
+
+func both(first, second func(*testing.T, *Cluster, *fake.Clientset)) func(*testing.T, *Cluster, *fake.Clientset) {
+	return func(t *testing.T, c *Cluster, client *fake.Clientset) {
+		first(t, c, client)
+		second(t, c, client)
+	}
+}
+
 // admits answers the creation of Pods: with an error, or with what is said to be there.
 func admits(err error, named, mounted, answered bool) func(*testing.T, *Cluster, *fake.Clientset) {
 	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
@@ -92,6 +116,8 @@ func TestWebhook(t *testing.T) {
 		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
 		"HostWithoutReplica":   {objects: append(lonely, rollCall("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
 		"HostAwaited":          {objects: append(unbound, rollCall("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
+		"JustAsked":            {reason: "the answer is on its way", objects: append(lonely, rollCall("cp-1")), change: both(admits(nil, true, true, true), answersLater("cp-1", "cp-2"))},
+		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(lonely, foreignRollCall()), change: admits(nil, false, false, true), wantErr: "unknown schema-version 2", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
 		"HostsWithReplicas":    {objects: append(lonely, rollCall("cp-1", "cp-2")), change: admits(nil, true, true, true)},
 		"NobodyAsked":          {reason: "--webhook-await-hosts=false", objects: lonely, change: admits(nil, true, true, true)},
 		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), rollCall("cp-1")), change: admits(nil, true, true, true)},

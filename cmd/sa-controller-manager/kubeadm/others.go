@@ -10,10 +10,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/kubeadm/staticpod"
@@ -60,7 +60,7 @@ func (c *Config) mayRegister(o *observed) look {
 		lonely := lonelyNodes(servers, c.Node, managers)
 		if len(lonely) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
 			// Only those that have an identity Lease are waited for.
-			hosts, err := registration.LiveHosts(ctx, c.Client, c.now())
+			hosts, err := registration.LiveHosts(ctx, c.Client, c.clock().Now())
 			if err != nil || len(hosts) >= len(servers) {
 				return err
 			}
@@ -80,7 +80,7 @@ func (c *Config) orAwaitsOthers(ctx context.Context, why error) error {
 	if err != nil {
 		return errors.Join(why, err)
 	}
-	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.now())
+	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.clock())
 	if err != nil || len(missing) == 0 || slices.Contains(missing, host) {
 		return errors.Join(why, err)
 	}
@@ -89,12 +89,12 @@ func (c *Config) orAwaitsOthers(ctx context.Context, why error) error {
 	return nil
 }
 
-// now is the time of Clock, which tests may leave out.
-func (c *Config) now() time.Time {
+// clock is Clock, which tests may leave out.
+func (c *Config) clock() clock.Clock {
 	if c.Clock == nil {
-		return time.Now()
+		return clock.RealClock{}
 	}
-	return c.Clock.Now()
+	return c.Clock
 }
 
 // lonelyNodes are the nodes beside this one that have the first and lack the second, ready.

@@ -38,6 +38,8 @@ type Needs struct {
 	AutoTokenSecrets bool
 	// KeyDirectory is --service-account-keys-dir.
 	KeyDirectory bool
+	// Signer is --external-signer-socket, whose keys are proved without a Token part too.
+	Signer bool
 	// DiscoverIssuer is that no --service-account-issuer is given.
 	DiscoverIssuer bool
 	// ServingCA is that no --webhook-tls-cert-file is given.
@@ -70,6 +72,7 @@ func Everything() Needs {
 		Parts:              Parts(),
 		AutoTokenSecrets:   true,
 		KeyDirectory:       true,
+		Signer:             true,
 		DiscoverIssuer:     true,
 		ServingCA:          true,
 		Register:           true,

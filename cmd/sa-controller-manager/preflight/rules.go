@@ -39,7 +39,20 @@ func Rules(n Needs) []Rule {
 	all := slices.Concat(
 		[]Rule{{Part: Common, Verbs: verbs("create"), Group: "events.k8s.io", Resource: "events"}},
 		accountRules(n), controllerRules(n), webhookRules(n), leaderElectionRules(n), servingRules())
-	return slices.DeleteFunc(all, func(r Rule) bool { return !n.has(r.Part) || len(r.Verbs) == 0 })
+	own := slices.DeleteFunc(all, func(r Rule) bool { return !n.has(r.Part) })
+	return slices.DeleteFunc(append(own, borrowedRules(n)...), func(r Rule) bool { return len(r.Verbs) == 0 })
+}
+
+// borrowedRules are those of a part that does not run, for what others do of its work:
+// the signer proves keys, and token Secrets get the root CA that was agreed on.
+func borrowedRules(n Needs) []Rule {
+	proves := n.Signer && !n.has(Token)
+	keeps := n.has(Token) && !n.has(RootCA)
+	return []Rule{
+		{Part: Token, Verbs: onlyIf(proves, "create"), Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Part: RootCA, Verbs: onlyIf(keeps, "create"), Resource: configMaps, Namespace: metav1.NamespaceSystem},
+		{Part: RootCA, Verbs: onlyIf(keeps, "get", "list", "watch", "update"), Resource: configMaps, Namespace: metav1.NamespaceSystem, Name: "sa-controller-manager-root-ca"},
+	}
 }
 
 func controllerRules(n Needs) []Rule {

@@ -157,6 +157,55 @@ func TestRulesFollowFlags(t *testing.T) {
 	}
 }
 
+// What a part does for another that does not run is asked for all the same, and found in
+// the role of that one.
+func TestBorrowedRules(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		needs  Needs
+		want   []string
+	}{
+		"Signer": {"it proves its keys", Needs{Signer: true}, []string{
+			"common: create events.events.k8s.io", "token: create tokenreviews.authentication.k8s.io",
+		}},
+		"NoSigner": {"there is nothing to prove", Needs{}, []string{"common: create events.events.k8s.io"}},
+		"Accounts": {"they have no root CA", Needs{Parts: []Part{ServiceAccount}}, []string{
+			"common: create events.events.k8s.io", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
+			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, byPart(Rules(tc.needs))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+	t.Run("TokenWithoutPublisher", func(t *testing.T) {
+		t.Parallel()
+		got := byPart(Rules(Needs{Parts: []Part{Token}}))
+		for _, want := range []string{"root-ca: create configmaps in kube-system", "root-ca: update configmaps/sa-controller-manager-root-ca in kube-system"} {
+			if !slices.Contains(got, want) {
+				t.Errorf("%q is not asked for, but the ca.crt of token Secrets is agreed on there", want)
+			}
+		}
+	})
+}
+
+// byPart lists single permissions with the part whose role has them.
+func byPart(rules []Rule) []string {
+	var lines []string
+	for _, rule := range rules {
+		for _, access := range Accesses([]Rule{rule}) {
+			lines = append(lines, string(rule.Part)+": "+access.String())
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
 func without(parts []Part, one Part) []Part {
 	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p == one })
 }

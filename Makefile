@@ -135,16 +135,15 @@ test-alerts: ## Test the alert rules with Prometheus' own engine; not in continu
 	go -C test/alerts vet ./...
 	go -C test/alerts test -count=1 ./...
 
-# Two packages at a time: each runs control planes of its own, and waits for most of its
-# time. Never from the
-# cache: the control plane and the binary under test are no inputs that Go sees.
+# Two packages and six tests of each at a time: they wait for most of their time. Never
+# from the cache: the control plane and the binary under test are no inputs that Go sees.
 .PHONY: test-integration
-test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, with a race-enabled binary.
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=2 -timeout=15m ./...
+test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, without the long ones, with a race-enabled binary.
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -short -p=2 -parallel=6 -timeout=15m ./...
 
-.PHONY: test-slow
-test-slow: control-plane build ## Run the integration tests that have to wait for minutes, or need the machine for themselves.
-	SACM_SLOW_TESTS=1 SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -p=1 -timeout=15m -run='TestStaleWatch|TestTakeoverOfTwoHosts' ./integration ./replicas
+.PHONY: test-long
+test-long: control-plane kubectl build-race ## Run all integration tests; some have to wait for minutes, or need the machine for themselves.
+	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m ./...
 
 # Two more kube-apiservers to compile take too long for continuous integration.
 .PHONY: test-skew

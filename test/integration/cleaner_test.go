@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -25,16 +26,20 @@ func TestLegacyTokenCleaner(t *testing.T) {
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T, *controlPlane)
+		long bool
 	}{
-		{"SameAsKubeControllerManager", testCleanerDecisions},
-		{"LifeOfAToken", testLifeOfAToken},
-		{"DryRun", testCleanerDryRun},
-		{"ModeAuto", testCleanerInModeAuto},
-		{"TwoLeaders", testCleanersInTurn},
-		{"PagesOfPods", testCleanerPages},
-		{"Idle", testCleanerIdle},
+		{name: "SameAsKubeControllerManager", run: testCleanerDecisions},
+		{name: "LifeOfAToken", run: testLifeOfAToken},
+		{name: "DryRun", run: testCleanerDryRun},
+		{name: "ModeAuto", run: testCleanerInModeAuto, long: true},
+		{name: "TwoLeaders", run: testCleanersInTurn, long: true},
+		{name: "PagesOfPods", run: testCleanerPages},
+		{name: "Idle", run: testCleanerIdle, long: true},
 	} {
 		t.Run(part.name, func(t *testing.T) {
+			if part.long {
+				await.Long(t)
+			}
 			c.trackSince(t, longAgo)
 			part.run(t, c)
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -16,6 +17,7 @@ import (
 // TestIdleManagerRenewsItsLeaseOnly runs everything there is, and wants no request but
 // watches and the renewal of the lease while nothing changes.
 func TestIdleManagerRenewsItsLeaseOnly(t *testing.T) {
+	await.Long(t)
 	c := ownControlPlane(t, devcluster.Options{}) // the webhook stays registered
 	port, err := devcluster.FreePort()
 	if err != nil {

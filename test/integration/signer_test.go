@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/signing/signertest"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -262,9 +263,7 @@ func (c *signerCluster) flood(t *testing.T) {
 // TestSignerIsLate wants kube-apiserver to wait for its signer, as upstream's TestDelayedStartForSigner does. What is measured is
 // how late the signer may be found: kube-apiserver connects again after growing pauses.
 func TestSignerIsLate(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for 20 s")
-	}
+	await.Long(t)
 	begun := time.Now()
 	c := startSigner(t, 20*time.Second)
 	t.Logf("kube-apiserver was ready %v after the start of it, with a signer 20 s late", time.Since(begun).Round(time.Second))

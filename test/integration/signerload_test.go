@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -205,6 +206,7 @@ func (l *load) awaitMore(t *testing.T, kind string, n int) {
 
 // TestRotationUnderLoad changes the key from RSA to ECDSA and back, and then to a third one, while clients work.
 func TestRotationUnderLoad(t *testing.T) {
+	await.Long(t)
 	c := startSigner(t, 0)
 	account := c.createAccount(t, c.namespace(t), "busy")
 	l := c.startLoad(t, account)
@@ -245,6 +247,7 @@ func (c *signerCluster) apiServerStart(t *testing.T) float64 {
 
 // TestSignerRestartUnderLoad ends the manager in order and then by force. Who has a token notices nothing; a TokenRequest waits.
 func TestSignerRestartUnderLoad(t *testing.T) {
+	await.Long(t)
 	c := startSigner(t, 0)
 	account := c.createAccount(t, c.namespace(t), "busy")
 	for name, end := range map[string]func(){

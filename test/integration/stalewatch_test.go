@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -56,11 +56,9 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 }
 
 // TestStaleWatchFailsReadiness takes four minutes, because a watch may be silent for
-// three: run it with SACM_SLOW_TESTS=1. What decides is tested in controllers/freshness.
+// three. What decides is tested in controllers/freshness.
 func TestStaleWatchFailsReadiness(t *testing.T) {
-	if os.Getenv("SACM_SLOW_TESTS") == "" {
-		t.Skip("it takes four minutes; make test-slow runs it")
-	}
+	await.Long(t)
 	c := ownControlPlane(t, devcluster.Options{})
 	proxy, stall := c.proxy(t), make(chan struct{})
 	proxy.Use(&faultproxy.Rule{Match: faultproxy.On("watch", ""), Fault: stalled(stall)})

@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -229,6 +230,7 @@ func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 
 // TestAuditOfTwoThousand says how long it takes and how much memory.
 func TestAuditOfTwoThousand(t *testing.T) {
+	await.Long(t)
 	const namespaces, each = 20, 100
 	c := sharedControlPlane(t)
 	issuer := c.issuer(t, c.SigningKeyFile())

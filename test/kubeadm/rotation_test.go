@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/signing"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -51,6 +52,7 @@ func TestEverythingOnThePageIsRun(t *testing.T) {
 
 // TestRotationWithSigner follows the page on a node whose kube-apiserver uses our signer.
 func TestRotationWithSigner(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	p := openRotationPage(t, true)
 	n := p.node
@@ -100,6 +102,7 @@ func TestRotationWithSigner(t *testing.T) {
 // TestRotationWithoutSigner follows it on one whose kube-apiserver has key files, with one
 // more key in sa.pub than signs, as after a rotation by hand.
 func TestRotationWithoutSigner(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	var older *signing.PrivateKey
 	p := openRotationPage(t, false, func(n *node) { older = n.addOlderKey(t) })

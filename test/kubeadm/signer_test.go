@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -28,6 +29,7 @@ const issuer = "https://kubernetes.default.svc.cluster.local"
 // The way there and back with --external-signer. kube-apiserver has verified with a second
 // key, of which only the public half is left; a token of it is good all the while.
 func TestExternalSigner(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	var former *signing.PrivateKey
 	n := newNode(t, func(n *node) { former = n.addFormerKey(t) })

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
 )
 
 var edited = []string{"kube-apiserver", "kube-controller-manager"}
@@ -81,6 +83,7 @@ func TestTakeoverAndHandback(t *testing.T) {
 // A step that does not come stops the command and changes nothing after it; the same
 // command goes on from there, and handback needs no API server to begin.
 func TestStepThatDoesNotCome(t *testing.T) {
+	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	awaitDefaultAccount(t, n, "default")

@@ -19,12 +19,14 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
 // The page is run as it stands, on the directory that is the node. After it the API has
 // nothing that bears our name, and the node no file.
 func TestUninstall(t *testing.T) {
+	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	awaitDefaultAccount(t, n, "default")

@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/test/await"
 )
 
 func TestRegistration(t *testing.T) {
@@ -159,6 +161,7 @@ func TestBreakGlass(t *testing.T) {
 // While Pods come at 20 a second, the Secret is deleted and damaged, and the CA rolls
 // over because of that. No Pod is refused.
 func TestNoRefusedCall(t *testing.T) {
+	await.Long(t)
 	client := connect(t)
 	r := start(t, client, true, newCounter(podCreation()), func(*registration.Spec) {})
 	awaitState(t, r, registration.Registered)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -15,17 +14,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
 )
 
 const plugin = "ServiceAccount"
 
 // TestTakeoverOfTwoHosts takes two kube-apiservers on one etcd over, one after the other,
-// while clients create Pods through both. Nothing binds before each has its replica.
+// while clients create Pods through both. Nothing binds before each has its replica. It is
+// not parallel: calls time out if the machine has more to do.
 func TestTakeoverOfTwoHosts(t *testing.T) {
-	if os.Getenv("SACM_SLOW_TESTS") == "" {
-		t.Skip("it takes two minutes of a machine that has nothing else to do: make test-slow")
-	}
-	t.Parallel()
+	await.Long(t)
 	first := start(t) // with kube-apiserver's own plugin
 	second := first.join(t, "cp-2")
 	first.awaitIdentities(t, 2)
@@ -84,7 +83,7 @@ func TestHostThatJoins(t *testing.T) {
 	if found := doctor(t, first); !strings.Contains(found, "cp-2") {
 		t.Errorf("doctor does not find cp-2:\n%s", found)
 	}
-	if !testing.Short() {
+	if !testing.Short() { // it has its grace of a minute
 		first.awaitEvent(t, "WebhookHostWithoutReplica", "cp-2")
 	}
 

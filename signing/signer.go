@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 )
 
 // HeaderStyle selects the members of the protected header.
@@ -118,7 +117,7 @@ func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string
 	if style != LegacyHeader && style != JWTHeader {
 		return "", "", fmt.Errorf("sign with key %s: unknown header style %d", k.ID(), style)
 	}
-	if payload == "" || strings.IndexFunc(payload, notBase64URL) >= 0 {
+	if !isBase64URL(payload) {
 		return "", "", fmt.Errorf("sign with key %s: payload is not a base64url segment", k.ID())
 	}
 	header = k.headers[style]
@@ -129,8 +128,15 @@ func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string
 	return header, base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-func notBase64URL(r rune) bool {
-	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+func isBase64URL(segment string) bool {
+	for i := range len(segment) {
+		switch c := segment[i]; {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return segment != ""
 }
 
 // String names the key by algorithm and ID; so do all the formats below, whatever the verb or encoder.

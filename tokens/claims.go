@@ -60,15 +60,27 @@ func (a Account) check() error {
 	return nil
 }
 
-// legacyClaims are the claims of a legacy token in their compat form.
-func legacyClaims(account Account, secretName string) map[string]any {
-	return map[string]any{
-		claimIssuer:      LegacyIssuer,
-		claimSubject:     account.Subject(),
-		claimNamespace:   account.Namespace,
-		claimSecretName:  secretName,
-		claimAccountName: account.Name,
-		claimAccountUID:  account.UID,
+// legacyClaims are the claims of a legacy token. The members stand in alphabetical order, as go-jose writes those of a map,
+// and the first and the third are not there in the compat form.
+type legacyClaims struct {
+	IssuedAt    int64  `json:"iat,omitempty"` // seconds since the epoch, rounded down
+	Issuer      string `json:"iss"`
+	TokenID     string `json:"jti,omitempty"`
+	Namespace   string `json:"kubernetes.io/serviceaccount/namespace"`
+	SecretName  string `json:"kubernetes.io/serviceaccount/secret.name"`
+	AccountName string `json:"kubernetes.io/serviceaccount/service-account.name"`
+	AccountUID  string `json:"kubernetes.io/serviceaccount/service-account.uid"`
+	Subject     string `json:"sub"`
+}
+
+func newLegacyClaims(account Account, secretName string) legacyClaims {
+	return legacyClaims{
+		Issuer:      LegacyIssuer,
+		Namespace:   account.Namespace,
+		SecretName:  secretName,
+		AccountName: account.Name,
+		AccountUID:  account.UID,
+		Subject:     account.Subject(),
 	}
 }
 
@@ -93,10 +105,10 @@ func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string
 	}
 }
 
-// encodePayload renders claims as a payload segment: JSON with sorted members, no white space and <, > and & escaped, in
-// unpadded base64url. go-jose marshals a map the same way, which is the other half of what makes our RS256 tokens the same
-// bytes as kube-controller-manager's.
-func encodePayload(claims map[string]any) (string, error) {
+// encodePayload renders claims, a map or a struct whose members are in order, as a payload segment: JSON without white space,
+// <, > and & escaped, in unpadded base64url. go-jose marshals a map the same way, with sorted members, which is the other half
+// of what makes our RS256 tokens the same bytes as kube-controller-manager's.
+func encodePayload(claims any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {
 		return "", fmt.Errorf("encode claims: %w", err)

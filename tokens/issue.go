@@ -50,12 +50,12 @@ func (i *Issuer) Legacy(ctx context.Context, account Account, secretName string)
 	if secretName == "" {
 		return "", errors.New("legacy token: the secret name is empty")
 	}
-	claims := legacyClaims(account, secretName)
+	claims := newLegacyClaims(account, secretName)
 	switch i.style {
 	case CompatClaims:
 	case UniqueClaims:
-		claims[claimIssuedAt] = i.clock.Now().Unix()
-		claims[claimTokenID] = i.tokenID()
+		claims.IssuedAt = i.clock.Now().Unix()
+		claims.TokenID = i.tokenID()
 	default:
 		return "", fmt.Errorf("legacy token: unknown claim style %q", i.style)
 	}
@@ -101,7 +101,7 @@ func (r BoundRequest) check() error {
 }
 
 // sign puts the three segments together.
-func (i *Issuer) sign(ctx context.Context, style signing.HeaderStyle, claims map[string]any) (string, error) {
+func (i *Issuer) sign(ctx context.Context, style signing.HeaderStyle, claims any) (string, error) {
 	payload, err := encodePayload(claims)
 	if err != nil {
 		return "", err

@@ -5,6 +5,9 @@ package integration
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -40,12 +43,15 @@ func (c *controlPlane) fillMany(t *testing.T, namespace, account string, total i
 	return func() { <-done }
 }
 
+// syncs is how many workers fill token Secrets.
+const syncs = 2
+
 // shortLease has another one lead after three seconds.
 func shortLease(name string) []string {
 	return []string{
 		"--token-secrets=manual", "--leader-elect=true", "--leader-elect-resource-name=" + name,
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
-		"--concurrent-serviceaccount-token-syncs=2", // so that there is a middle
+		"--concurrent-serviceaccount-token-syncs=" + strconv.Itoa(syncs), // so that there is a middle
 	}
 }
 
@@ -97,7 +103,9 @@ func countFilled(secrets []*corev1.Secret) int {
 
 // TestPausedLeaderWritesNothing has the leader stand still in the middle of its work, as
 // on a machine that is suspended, until another one leads. When it goes on it must not
-// finish what it had begun: no write begins after the renew deadline.
+// finish what it had begun: no write begins after the renew deadline. Each of its workers
+// waits for an answer when it is paused, so that what comes after was not on its way
+// before; and what was is refused by its precondition.
 func TestPausedLeaderWritesNothing(t *testing.T) {
 	c := sharedControlPlane(t)
 	flags := shortLease("paused")
@@ -111,6 +119,13 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	account := c.createAccount(t, namespace, "someone")
 	const total = 300
 	created := c.fillMany(t, namespace, account.Name, total)
+	fills, release := faultproxy.On("patch", "secrets").In(namespace), make(chan struct{})
+	hold := &faultproxy.Rule{Match: fills, Fault: faultproxy.Hold(release, faultproxy.Forward)}
+	proxy.Use(hold)
+	// The lease is renewed by the same way, so this looks again and again.
+	if err := proxy.Await(limited(t), all, func([]faultproxy.Request) bool { return hold.Hits() == syncs }); err != nil {
+		t.Fatal(err)
+	}
 	if err := first.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,19 +134,31 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	if err := second.AwaitLog(limited(t), leads); err != nil {
 		t.Fatal(err)
 	}
-	before := len(proxy.Requests(changesObjects))
+	c.awaitSecrets(t, namespace, atLeastFilled(total))
+	before := proxy.Requests(changesObjects)
+	close(release)
+	if err := proxy.Await(limited(t), fills, allOver); err != nil {
+		t.Fatal(err)
+	}
 	if err := first.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.AwaitLog(limited(t), "Controllers have stopped, waiting to lead again"); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitSecrets(t, namespace, atLeastFilled(total))
 	c.accepted(t, c.awaitFilled(t, namespace, "mine-299"), account)
-	if before == 0 {
-		t.Error("the first one has written nothing before: nothing is proved")
-	}
-	for _, late := range proxy.Requests(changesObjects)[before:] {
+	for _, late := range proxy.Requests(changesObjects)[len(before):] {
 		t.Errorf("after the renew deadline: %v", late)
 	}
+	for i, then := range proxy.Requests(changesObjects)[:len(before)] {
+		if before[i].Open && then.Served != http.StatusConflict {
+			t.Errorf("what was on its way is not refused: %v", then)
+		}
+	}
 }
+
+func allOver(requests []faultproxy.Request) bool {
+	return !slices.ContainsFunc(requests, func(r faultproxy.Request) bool { return r.Open })
+}
+
+func all(faultproxy.Request) bool { return true }

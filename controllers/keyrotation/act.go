@@ -31,7 +31,7 @@ func (c *Controller) act(ctx context.Context, step step, secrets []*view.TokenSe
 	case overwrite:
 		err = c.overwrite(ctx, step.Secret, secrets, ring)
 	case discard:
-		return c.discard(ctx, step.Secret, secrets)
+		return c.discard(ctx, step.Secret, secrets, ring)
 	case complain:
 		c.complain(step.Holder)
 	}
@@ -49,6 +49,9 @@ func (c *Controller) act(ctx context.Context, step step, secrets []*view.TokenSe
 // create makes the Secret that is to replace cached. It is empty: the token controller
 // fills it as any other.
 func (c *Controller) create(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret, ring Ring) error {
+	if named(secrets, c.made[cached.UID].name) {
+		delete(c.made, cached.UID) // the cache shows it, and yet another one is due
+	}
 	made := c.made[cached.UID]
 	if !made.at.IsZero() {
 		if left := cacheLag - c.Clock.Since(made.at); left > 0 {
@@ -189,7 +192,7 @@ func (c *Controller) confirm(ctx context.Context, cached *view.TokenSecret, secr
 		return nil, nil, err
 	}
 	live := view.ObserveTokenSecret(secret)
-	if live.UID != cached.UID || hold(account, live, pairsIn(account, replaceIn(secrets, live)), ring).Holding != want {
+	if live.UID != cached.UID || hold(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring).Holding != want {
 		return nil, nil, nil // the watch is about to bring it
 	}
 	if _, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
@@ -203,7 +206,7 @@ func (c *Controller) confirm(ctx context.Context, cached *view.TokenSecret, secr
 
 // discard deletes what is left of a re-issue that was cut short, once the apiserver has
 // confirmed that nothing references it and nobody has used it.
-func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret) error {
+func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret, ring Ring) error {
 	account, err := c.liveAccount(ctx, cached)
 	if err != nil || account == nil || account.UID != cached.AccountUID {
 		return err
@@ -216,7 +219,7 @@ func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secr
 		return fmt.Errorf("look up secret %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
 	live := view.ObserveTokenSecret(secret)
-	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live)), c.Auto, c.Clock.Now()) {
+	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring, c.Auto, c.Clock.Now()) {
 		return nil
 	}
 	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{

@@ -4,9 +4,13 @@
 package keyrotation
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -65,8 +69,18 @@ func TestReissue(t *testing.T) {
 			told:    []string{"Warning UnknownReissueMode"},
 		},
 		"FilledElsewhere": {
-			objects: []runtime.Object{account(referencing("b", "a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), old)},
+			objects: []runtime.Object{account(referencing("b", "a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
 			told:    []string{"Warning SecondTokenController"},
+		},
+		"DiscardAfterARollback": {
+			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			want:    []string{getAccount, "get secrets b", "delete secrets b [uid-b 20]"},
+		},
+		"DiscardAfterARollbackIsTooLate": {
+			reason:  "somebody was led to it",
+			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			live:    []runtime.Object{account(referencing("b", "a"))},
+			want:    []string{getAccount, "get secrets b"},
 		},
 		"Nothing": {objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh)}},
 
@@ -302,6 +316,52 @@ func TestCreateOnce(t *testing.T) {
 	if err != nil || len(secrets.Items) != 2 {
 		t.Errorf("%d Secrets, want 2 (%v)", len(secrets.Items), err)
 	}
+}
+
+// TestCreateForOneThatIsUsed: the first Secret that was made is there, and does not count any more.
+func TestCreateForOneThatIsUsed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
+	w.lead(t)
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(view.LastUsedLabel, "2026-05-09"))
+	spoiled, err := w.client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: view.FieldManager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cacheObjects(t, spoiled)
+	w.client.ClearActions()
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	created := slices.DeleteFunc(w.actions(t), func(action string) bool { return !strings.HasPrefix(action, "create") })
+	want := []string{
+		"create secrets app-token-new02 replaces a/uid-a for uid-app, 0 data",
+		"create secrets app-token-new03 replaces app-token-new01/uid-app-token-new01 for uid-app, 0 data",
+	}
+	if diff := cmp.Diff(want, created); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSurveyFindsWhatARollbackLeft: no Secret holds a retired key, and no event comes any more.
+func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, account(referencing("a")), tokenSecret("a", withNew(t)), tokenSecret("b", replacing("a"), withNew(t)))
+		w.lead(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.loop.Run(ctx) }) // begins with the survey that publishing asks for
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		if diff := cmp.Diff([]string{"get serviceaccounts app", "get secrets b", "delete secrets b [uid-b 20]"}, w.actions(t)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestSurvey(t *testing.T) {

@@ -263,6 +263,9 @@ func (c *Controller) survey() {
 			continue
 		}
 		all = append(all, secret)
+		if name := cache.NewObjectName(secret.Namespace, secret.AccountName); isUntouched(c.account(name), secret) {
+			c.queue(name) // after a rollback it may be superfluous, and none is a holder
+		}
 		if secret.Token != nil {
 			byKey[ring.state(secret.Token.KeyID())]++
 		}

@@ -23,15 +23,20 @@ const (
 
 	// Due means that a new Secret is to be made.
 	Due Holding = "due"
-	// Filling means that the new Secret has no token yet.
+	// Filling means that the new Secret has no token of the active key yet.
 	Filling Holding = "filling"
-	// Switching means that the new Secret has its token and is not referenced yet.
+	// Switching means that the new Secret has a token of the active key and is not
+	// referenced yet.
 	Switching Holding = "switching"
 	// Replaced means that the new Secret is referenced, and that this one waits until
 	// nobody uses it.
 	Replaced Holding = "replaced"
 	// InPlace means that the token is to be overwritten.
 	InPlace Holding = "in-place"
+
+	// Discarding means that it was made to replace a Secret, does not, and is to be deleted:
+	// the ring was rolled back before anybody was led to it.
+	Discarding Holding = "discarding"
 
 	// UserMade means that no token controller made it, and no annotation says what to do.
 	UserMade Holding = "user-made"
@@ -48,20 +53,21 @@ const (
 	Mismatch Holding = "mismatch"
 	// Terminating means that it is being deleted.
 	Terminating Holding = "terminating"
-	// FilledElsewhere means that it was made to replace a Secret and holds the same key as
-	// that one. Another token controller is at work, and one more Secret would be no better.
+	// FilledElsewhere means that it was made to replace a Secret, and that somebody else has
+	// filled it with the same key as that one. Another token controller is at work, and one
+	// more Secret would be no better.
 	FilledElsewhere Holding = "filled-elsewhere"
 )
 
 // Holdings lists all but NotHeld, in the order of the work that is left.
 func Holdings() []Holding {
-	return []Holding{Due, Filling, Switching, InPlace, Replaced, UserMade, Never, UnknownMode, Immutable, Invalid, Mismatch, Terminating, FilledElsewhere}
+	return []Holding{Due, Filling, Switching, InPlace, Discarding, Replaced, UserMade, Never, UnknownMode, Immutable, Invalid, Mismatch, Terminating, FilledElsewhere}
 }
 
 // Pending tells whether re-issue has something left to do for the Secret. What is not
 // pending goes on its own, or stays until a person acts.
 func (h Holding) Pending() bool {
-	return h == Due || h == Filling || h == Switching || h == InPlace
+	return h == Due || h == Filling || h == Switching || h == InPlace || h == Discarding
 }
 
 // Holder is a token Secret whose token bears the ID of a retired key.
@@ -94,7 +100,7 @@ func Holders(secrets []*view.TokenSecret, account func(cache.ObjectName) *corev1
 // holdersOf are those among the Secrets that name one account, which may be nil.
 func holdersOf(account *corev1.ServiceAccount, secrets []*view.TokenSecret, ring Ring) []Holder {
 	var holders []Holder
-	pairs := pairsIn(account, secrets)
+	pairs := pairsIn(account, secrets, ring)
 	for _, secret := range secrets {
 		if holder := hold(account, secret, pairs, ring); holder.Holding != NotHeld {
 			holders = append(holders, holder)
@@ -112,7 +118,7 @@ func hold(account *corev1.ServiceAccount, secret *view.TokenSecret, pairs pairs,
 	holder := Holder{Secret: secret, Successor: pairs.successor(secret)}
 	holder.Holding = forbidden(account, secret)
 	if holder.Holding == NotHeld {
-		holder.Holding = progress(account, holder, pairs)
+		holder.Holding = progress(account, holder, pairs, ring)
 	}
 	return holder
 }
@@ -143,28 +149,36 @@ func forbidden(account *corev1.ServiceAccount, secret *view.TokenSecret) Holding
 }
 
 // progress is how far the re-issue of a Secret has come that may be re-issued.
-func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs) Holding {
+func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs, ring Ring) Holding {
 	if holder.Secret.ReissueMode() == view.ReissueInPlace {
 		return InPlace
 	}
 	successor := holder.Successor
 	switch {
-	case successor == nil && sameKey(holder.Secret, pairs.predecessor(holder.Secret)):
+	case isSuperfluous(account, holder.Secret, pairs, ring):
+		return Discarding
+	case successor == nil && filledElsewhere(holder.Secret) && sameKey(holder.Secret, pairs.predecessor(holder.Secret)):
 		return FilledElsewhere
 	case successor == nil:
 		return Due
 	case view.References(account, successor.Name), successor.InvalidSince():
 		return Replaced
-	case successor.Token == nil:
-		return Filling
+	case successor.Token != nil && successor.Token.KeyID() == ring.Active():
+		return Switching
 	}
-	return Switching
+	return Filling
 }
 
 // sameKey tells whether the token of the Secret and that of its predecessor, if there
-// is one, name the same key.
+// is one, name the same key. That alone accuses nobody: after a rollback we fill a Secret
+// with the key of the one that it was to replace.
 func sameKey(secret, predecessor *view.TokenSecret) bool {
 	return predecessor != nil && predecessor.Token != nil && predecessor.Token.KeyID() == secret.Token.KeyID()
+}
+
+// filledElsewhere tells whether managedFields name somebody else as who wrote the token.
+func filledElsewhere(secret *view.TokenSecret) bool {
+	return secret.TokenWriter != "" && secret.TokenWriter != view.FieldManager
 }
 
 // fits tells whether the Secret and its token are those of this very account.
@@ -176,17 +190,17 @@ func fits(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
 // pairs are the Secrets of an account by what they replace.
 type pairs struct {
 	all []*view.TokenSecret
-	// successors are the live ones that say what they replace.
+	// successors are the live ones that say what they replace and may yet do so.
 	successors map[view.Predecessor]*view.TokenSecret
 }
 
 // pairsIn finds, of several that replace the same Secret, the one that counts: a
 // referenced one first, then the oldest. Two are the work of two leaders, or of a
 // request whose answer was lost.
-func pairsIn(account *corev1.ServiceAccount, secrets []*view.TokenSecret) pairs {
+func pairsIn(account *corev1.ServiceAccount, secrets []*view.TokenSecret, ring Ring) pairs {
 	found := pairs{all: secrets}
 	for _, secret := range secrets {
-		if secret.Predecessor == (view.Predecessor{}) || secret.Terminating() {
+		if secret.Predecessor == (view.Predecessor{}) || secret.Terminating() || isSpoiled(account, secret, ring) {
 			continue
 		}
 		if found.successors == nil {
@@ -197,6 +211,14 @@ func pairsIn(account *corev1.ServiceAccount, secrets []*view.TokenSecret) pairs 
 		}
 	}
 	return found
+}
+
+// isSpoiled tells whether the key of a new Secret was retired before anybody was led to
+// it. Nobody will be. What another token controller has filled counts nevertheless: the
+// next one would be filled with the same key.
+func isSpoiled(account *corev1.ServiceAccount, secret *view.TokenSecret, ring Ring) bool {
+	return secret.Token != nil && ring.Retired(secret.Token.KeyID()) && !filledElsewhere(secret) && !secret.InvalidSince() &&
+		account != nil && !view.References(account, secret.Name)
 }
 
 // successor replaces the Secret; nil if none does.

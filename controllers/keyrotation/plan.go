@@ -51,9 +51,9 @@ func plan(account *corev1.ServiceAccount, secrets []*view.TokenSecret, ring Ring
 	if account == nil || account.DeletionTimestamp != nil {
 		return steps
 	}
-	pairs := pairsIn(account, secrets)
+	pairs := pairsIn(account, secrets, ring)
 	for _, secret := range secrets {
-		if isRemains(account, secret, pairs, auto, now) {
+		if isRemains(account, secret, pairs, ring, auto, now) {
 			steps = append(steps, step{discard, Holder{Secret: secret}})
 		}
 	}
@@ -76,23 +76,46 @@ func actionFor(holding Holding) (action, bool) {
 }
 
 // isRemains tells whether the Secret was made to replace another one and is good for
-// nothing: a second one that replaces the same, or one whose predecessor went before
-// anybody was led to it. With auto the token controller sees to the latter.
-func isRemains(account *corev1.ServiceAccount, secret *view.TokenSecret, pairs pairs, auto bool, now time.Time) bool {
+// nothing: it is superfluous, or its predecessor went before anybody was led to it. With
+// auto the token controller sees to the latter.
+func isRemains(account *corev1.ServiceAccount, secret *view.TokenSecret, pairs pairs, ring Ring, auto bool, now time.Time) bool {
 	if !isUntouched(account, secret) {
 		return false
 	}
-	predecessor := pairs.predecessor(secret)
-	if predecessor != nil && !predecessor.Terminating() && !predecessor.InvalidSince() {
-		return pairs.successor(predecessor).UID != secret.UID
+	if pairs.replaceable(secret) != nil {
+		return isSuperfluous(account, secret, pairs, ring)
 	}
 	return !auto && now.Sub(secret.CreationTimestamp.Time) < abandoned
+}
+
+// isSuperfluous tells whether the Secret was made to replace one that is there and does
+// not: that one bears the active key again, after a rollback, or another Secret replaces
+// it or will.
+func isSuperfluous(account *corev1.ServiceAccount, secret *view.TokenSecret, pairs pairs, ring Ring) bool {
+	predecessor := pairs.replaceable(secret)
+	if predecessor == nil || !isUntouched(account, secret) {
+		return false
+	}
+	if predecessor.Token != nil && predecessor.Token.KeyID() == ring.Active() {
+		return true
+	}
+	successor := pairs.successor(predecessor)
+	return successor == nil || successor.UID != secret.UID
+}
+
+// replaceable is what the Secret replaces, nil if that is gone or about to go.
+func (p pairs) replaceable(secret *view.TokenSecret) *view.TokenSecret {
+	predecessor := p.predecessor(secret)
+	if predecessor == nil || predecessor.Terminating() || predecessor.InvalidSince() {
+		return nil
+	}
+	return predecessor
 }
 
 // isUntouched: a Secret of ours that replaces another one, which nothing references and
 // nobody has used.
 func isUntouched(account *corev1.ServiceAccount, secret *view.TokenSecret) bool {
 	_, used := secret.Labels[view.LastUsedLabel]
-	return secret.Predecessor != (view.Predecessor{}) && secret.AutoCreated() && secret.AccountUID == account.UID &&
+	return secret.Predecessor != (view.Predecessor{}) && secret.AutoCreated() && account != nil && secret.AccountUID == account.UID &&
 		!used && !secret.Terminating() && !secret.InvalidSince() && !view.References(account, secret.Name)
 }

@@ -21,10 +21,7 @@ func TestPlan(t *testing.T) {
 	old, fresh := withOld(t), withNew(t)
 	kcm := func(secret *corev1.Secret) {
 		userMade(secret)
-		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
-			Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:token":{}},"f:type":{}}`),
-		}}
+		filledBy(view.UpstreamFieldManager)(secret)
 	}
 	cases := map[string]struct {
 		reason  string
@@ -124,10 +121,61 @@ func TestPlan(t *testing.T) {
 			secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID)), tokenSecret("b", replacing("a"), old)},
 			want:    []string{"create b"}, holds: map[string]Holding{"b": Due},
 		},
-		"SuccessorHasTheSameKey": {
+		"SuccessorWasFilledElsewhere": {
 			reason:  "somebody else fills Secrets with the old key, and would fill the next one",
-			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old)},
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
 			want: []string{"complain b"}, holds: map[string]Holding{"a": Replaced, "b": FilledElsewhere},
+		},
+		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
+			reason:  "nobody is led to a key that is to go, and one more Secret would be no better",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			want: []string{"complain b"}, holds: map[string]Holding{"a": Filling, "b": FilledElsewhere},
+		},
+		"SuccessorHasTheSameKey": {
+			reason:  "we have filled it ourselves, when a rollback had made the key the active one",
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
+			want: []string{"create b"}, holds: map[string]Holding{"a": Replaced, "b": Due},
+		},
+		"SuccessorHasTheSameKeyAndIsNotReferenced": {
+			reason:  "a rollback, and then a rotation",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
+			want: []string{"create a", "discard b"}, holds: map[string]Holding{"a": Due, "b": Discarding},
+		},
+		"SuccessorHasARetiredKeyAndIsUsed": {
+			reason:  "who uses it goes on, and gets one of its own",
+			account: account(referencing("a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, labelled(view.LastUsedLabel, "2026-05-09"))},
+			want:    []string{"create a", "create b"}, holds: map[string]Holding{"a": Due, "b": Due},
+		},
+		"SuccessorHasARetiredKeyAndAnotherFollows": {
+			account: account(referencing("a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, createdAt(noon().Add(-2*time.Second))), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-time.Second)))},
+			want:    []string{"reference a by c", "discard b"}, holds: map[string]Holding{"a": Switching, "b": Discarding},
+		},
+		"SuccessorHasAnUnknownKey": {
+			reason:  "another replica may be ahead",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), signedBy(t, strangePEM(), testUID))},
+			holds: map[string]Holding{"a": Filling},
+		},
+		"RolledBackBeforeTheSuccessorWasFilled": {
+			reason:  "the predecessor's key is the active one again",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"))},
+			want: []string{"discard b"},
+		},
+		"RolledBackAndThenTheSuccessorWasFilled": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			want: []string{"discard b"},
+		},
+		"RolledBackAfterTheSuccessorWasFilled": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
+			want: []string{"discard b"}, holds: map[string]Holding{"b": Discarding},
+		},
+		"RolledBackAfterTheSuccessorWasReferenced": {
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
+			want: []string{"create b"}, holds: map[string]Holding{"b": Due},
+		},
+		"RolledBackAndTheSuccessorIsUsed": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, labelled(view.LastUsedLabel, "2026-05-09"))},
 		},
 
 		"TwoSuccessors": {

@@ -6,6 +6,7 @@ package keyrotation
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,10 @@ func tokenPatch(secret *view.TokenSecret, token string) ([]byte, error) {
 type patchMetadata struct {
 	UID             types.UID `json:"uid"`
 	ResourceVersion string    `json:"resourceVersion"`
+}
+
+func named(secrets []*view.TokenSecret, name string) bool {
+	return slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool { return secret.Name == name })
 }
 
 // replaceIn is secrets with newer in the place of its former version.

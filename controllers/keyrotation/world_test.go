@@ -120,6 +120,16 @@ func createdAt(at time.Time) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(at) }
 }
 
+// filledBy has managedFields say who wrote the token.
+func filledBy(manager string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:token":{}},"f:type":{}}`),
+		}}
+	}
+}
+
 func terminating(secret *corev1.Secret) {
 	secret.DeletionTimestamp, secret.Finalizers = &metav1.Time{Time: noon()}, []string{"example.com/wait"}
 }

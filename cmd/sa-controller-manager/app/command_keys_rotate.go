@@ -116,10 +116,10 @@ func newRotateStatusCommand(client clientFunc) *cobra.Command {
 		Short: "Say how far the rotation is, and what is next",
 		Long: `Say how far the rotation is and what is next. With --kubeconfig the cluster is asked
 which keys it accepts, how many token Secrets bear each, and which Secrets hold a
-retired key still: those that are due, filling, switching, replaced or in-place go by
-themselves once a process with the key directory leads; user-made, never, unknown-mode,
-immutable, invalid and mismatch wait for you (annotation sa-controller-manager/reissue).
-Nothing is changed.`,
+retired key still: those that are due, filling, switching, discarding, replaced or
+in-place go by themselves once a process with the key directory leads; user-made, never,
+unknown-mode, immutable, invalid and mismatch wait for you (annotation
+sa-controller-manager/reissue). Nothing is changed.`,
 		Args: noArguments,
 	}
 	o := newKeysOptions(cmd, client)

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/rotation"
 )
@@ -78,4 +79,22 @@ func readOnce(path string) (*bundle, error) {
 
 func notRing(path string) error {
 	return fmt.Errorf("%s holds no key ring: there is no %s in it (sa-controller-manager keys init makes one)", filepath.Dir(path), filepath.Base(path))
+}
+
+// PrivateKey reads the private half of a key of the ring, which a snapshot has of the active and of the next key only.
+func (d *Dir) PrivateKey(key rotation.Key) (*signing.PrivateKey, error) {
+	data, err := reload.ReadFile(filepath.Join(d.path, key.File))
+	if err != nil {
+		return nil, fmt.Errorf("%s key %s: %w", key.Role, key.ID, err)
+	}
+	public, private, err := parseKey(key, data)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("file %s of %s key %s: %w", key.File, key.Role, key.ID, err)
+	case private == nil:
+		return nil, fmt.Errorf("file %s of %s key %s holds the public half alone", key.File, key.Role, key.ID)
+	case public.ID != key.ID:
+		return nil, fmt.Errorf("file %s of %s key %s holds another key: %s", key.File, key.Role, key.ID, public.ID)
+	}
+	return private, nil
 }

@@ -29,6 +29,21 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	return next, next.Validate()
 }
 
+// StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found to sign with it. What its
+// tokens may live and the hold-down begin anew.
+func StillSigns(state State, id string, now time.Time, policy Policy) (State, error) {
+	key, ok := state.Key(id)
+	if !ok {
+		return State{}, refuse("the ring has no key "+id, "name one that it lists as retired")
+	}
+	if key.Role != Retired {
+		return State{}, refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "nothing is to be done")
+	}
+	next := state.next()
+	retire(next, id, stamp(now), policy)
+	return next, next.Validate()
+}
+
 // prunable is about what not even force may do.
 func prunable(state State, key Key) error {
 	switch {
@@ -49,7 +64,7 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	case usage.SignsElsewhere:
 		return &Refusal{
 			Reason: "kube-apiserver still signs bound tokens with " + keyText(key),
-			Remedy: "change its --service-account-signing-key-file and restart it",
+			Remedy: "change its --service-account-signing-key-file and restart it; the life of its tokens and the hold-down begin when it stops",
 			Breaks: breaks,
 		}
 	case usage.Secrets < 0:

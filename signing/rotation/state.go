@@ -39,7 +39,8 @@ type Key struct {
 	// ActivatedAt is when the key last became the active one. It is zero for a key that has never signed here.
 	ActivatedAt time.Time `json:"activatedAt,omitzero"`
 	// RetiredAt is the latest time at which a token may have been signed with a retired key: when another one became
-	// active, and later when that rotation was completed, because some process may have followed late.
+	// active, later when that rotation was completed, because some process may have followed late, and the last time that a
+	// kube-apiserver was found to sign with it nevertheless.
 	RetiredAt time.Time `json:"retiredAt,omitzero"`
 	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing needs it any more.
 	HoldUntil time.Time `json:"holdUntil,omitzero"`

@@ -71,6 +71,9 @@ func moves(w world) []move {
 		}})
 	}
 	for _, id := range append(ids(w.state), "nobody") {
+		all = append(all, move{name: id + " still signs", do: func(w world) (rotation.State, error) {
+			return rotation.StillSigns(w.state, id, w.now, w.policy)
+		}})
 		for _, usage := range []rotation.Usage{{}, {Secrets: 2}, {Secrets: -1}, {SignsElsewhere: true}} {
 			for _, force := range []bool{false, true} {
 				all = append(all, move{
@@ -179,6 +182,8 @@ func checkStep(t *testing.T, w world, m move, after rotation.State) {
 			bad("a key signs that was published %s ago", w.now.Sub(key.PublishedAt))
 		case stays && key.Role == rotation.Active && now.Role == rotation.Retired && now.RetiredAt.Before(w.now):
 			bad("a key counts as retired before it was")
+		case stays && m.name == key.ID+" still signs" && (now.Role != rotation.Retired || now.RetiredAt.Before(w.now) || now.HoldUntil.Before(w.now.Add(w.policy.HoldDown))):
+			bad("what it signs now is not waited for")
 		}
 	}
 	if _, known := w.state.Key(after.Active().ID); !known {

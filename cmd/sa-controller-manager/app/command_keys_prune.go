@@ -13,22 +13,27 @@ import (
 )
 
 func newKeysRollbackCommand(client clientFunc) *cobra.Command {
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Go back to the key that signed before the rotation",
 		Long: `Go back to the former key of the latest rotation: in progress, or completed and the key
 not pruned yet. A new key that has never signed is removed. One that has signed is
-retired: its tokens stay valid until it is pruned.`,
+retired: its tokens stay valid until it is pruned.
+
+kube-apiserver is asked first: whether it still accepts a token of the former key, or,
+before a key is removed, whether it signs with that one already.`,
 		Args: noArguments,
 	}
 	o := newKeysOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
+	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the former key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		return o.act(cmd, func(_ context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
-			return nil, operator.Rollback()
+		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+			return nil, operator.Rollback(ctx, force)
 		})
 	}
 	return cmd
@@ -50,7 +55,9 @@ func newKeysPruneCommand(client clientFunc) *cobra.Command {
 		Short: "Remove retired keys that nothing needs any more",
 		Long: `Remove retired keys and their files. A key stays while a token Secret bears its key ID,
 while a bound token that was signed with it may live (--longest-token-lifetime after it
-was retired), while kube-apiserver still signs with it, and in the hold-down.
+was retired), while kube-apiserver still signs with it, and in the hold-down. A key that
+a kube-apiserver still signs with counts as retired from now on: give --apiserver for
+each of several, each has a signing key of its own.
 
 Tokens of a removed key are refused by whoever verifies with the key ring. A
 kube-apiserver with key files of its own goes on accepting them until it is restarted

@@ -190,13 +190,6 @@ func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error 
 	})
 }
 
-// Rollback has the former key sign again. No proof is asked for: kube-apiserver has accepted it before.
-func (o *Operator) Rollback() error {
-	return o.update(func(state rotation.State) (rotation.State, error) {
-		return rotation.Rollback(state, o.Clock.Now(), o.Policy)
-	})
-}
-
 func (o *Operator) update(transition func(rotation.State) (rotation.State, error)) error {
 	snapshot, err := o.read()
 	if err != nil {

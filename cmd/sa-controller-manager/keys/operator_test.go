@@ -183,7 +183,7 @@ func TestWaitEnds(t *testing.T) {
 		go func() {
 			// Not at the instant at which the command looks: only one of them gets the lock.
 			time.Sleep(10*time.Minute + time.Millisecond)
-			w.must(w.Rollback())
+			w.must(w.Rollback(t.Context(), false))
 		}()
 		begin := time.Now()
 		refusedWith(t, w.Activate(t.Context(), ActivateOptions{Wait: true}), "no rotation is in progress")
@@ -267,6 +267,31 @@ func TestPruneAsksFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPruneFindsALateSigner: a kube-apiserver that nobody has told goes on signing, and its tokens are waited for.
+func TestPruneFindsALateSigner(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	w.accepts = append(w.accepts, w.start(testkeys.P256()))
+	w.must(w.Complete(t.Context(), ActivateOptions{Force: true}))
+	w.Cluster.Others = []APIServer{{URL: "https://second.example", Client: other.kube}}
+	other.signer = private(t, testkeys.RSA2048())
+	w.clock.Step(100 * time.Hour)
+	_, err := w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}, DryRun: true})
+	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
+	if key, _ := w.state().Key(rsaID); !key.RetiredAt.Equal(epoch) {
+		t.Errorf("a dry run: retired at %s", key.RetiredAt)
+	}
+	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
+	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
+	other.signer = private(t, testkeys.P256())
+	w.clock.Step(47 * time.Hour)
+	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
+	refusedWith(t, err, "may live for 48h0m0s after it was retired at 2026-11-25T16:00:00Z")
+	w.clock.Step(time.Hour)
+	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
+	w.must(err)
 }
 
 // withoutKeyID is a token as very old releases wrote it.
@@ -424,7 +449,7 @@ func TestReadOnly(t *testing.T) {
 	_, prune := w.Prune(t.Context(), PruneOptions{})
 	for name, err := range map[string]error{
 		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),
-		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(),
+		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(t.Context(), false),
 	} {
 		if _, ok := errors.AsType[*keydir.ReadOnlyError](err); !ok {
 			t.Errorf("%s: %v", name, err)

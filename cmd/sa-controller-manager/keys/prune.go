@@ -65,15 +65,23 @@ func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOption
 	prune := func(state rotation.State) (rotation.State, error) {
 		return rotation.Prune(state, id, usage, o.Clock.Now(), o.Policy, options.Force)
 	}
-	if !options.DryRun {
-		return o.update(prune)
-	}
 	snapshot, err := o.read()
 	if err != nil {
 		return err
 	}
-	_, err = prune(snapshot.State)
-	return err
+	if options.DryRun {
+		_, err = prune(snapshot.State)
+		return err
+	}
+	if key, ok := snapshot.State.Key(id); ok && key.Role == rotation.Retired && usage.SignsElsewhere {
+		// Or the key would go while tokens live that were signed after it was retired.
+		if err := o.update(func(state rotation.State) (rotation.State, error) {
+			return rotation.StillSigns(state, id, o.Clock.Now(), o.Policy)
+		}); err != nil {
+			return err
+		}
+	}
+	return o.update(prune)
 }
 
 // usages has the cluster searched, unless it is not to be asked.

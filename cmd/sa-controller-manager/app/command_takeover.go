@@ -60,7 +60,11 @@ removed, and the webhook configurations are deleted.
 
 A manifest that nobody has edited since the takeover is what it was before, byte for byte.
 From one that somebody has edited, only our edits are taken out. This also works while
-kube-apiserver does not come up. docs/uninstall.md says what is left after it.`
+kube-apiserver does not come up. docs/uninstall.md says what is left after it.
+
+The key files that the two get back must hold the key that signs now and all that verify;
+after a rotation they may not. That is refused before anything is changed, with the
+command that mends it.`
 
 const handbackExamples = `  # What would be done
   sa-controller-manager kubeadm handback --dry-run
@@ -198,5 +202,7 @@ func newHandbackCommand() *cobra.Command {
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,
 		"Private key `file` for kube-controller-manager to sign with, if its manifest has named none before. Default: the one that our manifest names.")
+	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
+		"Do not compare the key files that the two get back with the keys in use. If a rotation is missing in them, tokens are refused.")
 	return cmd
 }

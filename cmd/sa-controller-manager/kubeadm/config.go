@@ -39,6 +39,9 @@ type Config struct {
 	// SigningKeyFile is what kube-controller-manager signs with after a handback, if
 	// neither its manifest nor ours says so.
 	SigningKeyFile string
+	// SkipKeyCheck hands back without looking whether the key files have the keys that
+	// are in use.
+	SkipKeyCheck bool
 	// Steps are those to do; all if empty.
 	Steps []string
 	// DryRun prints what would be done, and does nothing.

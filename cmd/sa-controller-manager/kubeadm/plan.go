@@ -125,6 +125,9 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the manifest of %s: %w", one.name, err)
 		}
+		if err := c.keysFit(o, one.name, after); err != nil {
+			return nil, err
+		}
 		s := step{name: one.name, command: after.Command()}
 		s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
 		s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], nil)

@@ -1,0 +1,146 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sa-controller-manager/cmd/sa-controller-manager/kubeadm/staticpod"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+)
+
+const ownKeysDirFlag = "service-account-keys-dir"
+
+// inUse is what tokens are signed and verified with up to the handback.
+type inUse struct {
+	// active signs; activeFile has its private half.
+	active     signing.PublicKey
+	activeFile string
+	// retired have signed tokens that may live.
+	retired []signing.PublicKey
+	// publicOf is a command that prints what the files for verification are to hold.
+	publicOf string
+}
+
+// keysInUse reads the keys that our manifest names, nil if it names none.
+func (o *observed) keysInUse() (*inUse, error) {
+	if path := ownFlag(o.manager, ownKeysDirFlag); path != "" {
+		snapshot, err := keydir.At(path).Read()
+		if err != nil {
+			return nil, fmt.Errorf("our --%s: %w", ownKeysDirFlag, err)
+		}
+		return &inUse{
+			active: snapshot.Active.Public(), activeFile: filepath.Join(path, snapshot.State.Active().File), retired: snapshot.Retired,
+			publicOf: "sa-controller-manager keys list -o pem " + assign(ownKeysDirFlag, path),
+		}, nil
+	}
+	path := ownFlag(o.manager, keyFlag)
+	if path == "" {
+		return nil, nil
+	}
+	key, err := readPrivateKey(path)
+	if err != nil {
+		return nil, fmt.Errorf("our --%s: %w", keyFlag, err)
+	}
+	return &inUse{active: key, activeFile: path, publicOf: "openssl pkey -pubout -in " + path}, nil
+}
+
+// keysFit refuses to give a component key files that have missed a rotation: kube-apiserver would refuse tokens that are
+// in use, or tokens would be signed with a key that was retired. after is its manifest as it is to become.
+func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) error {
+	if c.SkipKeyCheck || !c.does(name) {
+		return nil
+	}
+	keys, err := o.keysInUse()
+	if err != nil {
+		return fmt.Errorf("compare the keys in use with those of the files that %s gets back: %w (--skip-key-check does not compare)", name, err)
+	}
+	if keys == nil {
+		return nil
+	}
+	signs, verifies := keyFlag, ""
+	if name == apiServer {
+		signs, verifies = signingKeyFlag, verifyKeyFlag
+	}
+	if err := keys.verifiable(after, verifies); err != nil {
+		return err
+	}
+	private, err := after.Flag(signs)
+	if err != nil || staticpod.Last(private) == "" {
+		return err
+	}
+	return keys.sign(name, staticpod.Last(private))
+}
+
+// verifiable wants the files of a flag to have every key.
+func (k *inUse) verifiable(m *staticpod.Manifest, flag string) error {
+	if flag == "" {
+		return nil
+	}
+	values, err := m.Flag(flag)
+	if err != nil || len(values) == 0 {
+		return err
+	}
+	files := texts(values)
+	var known []signing.PublicKey
+	for _, file := range files {
+		found, err := readPublicKeys(file)
+		if err != nil {
+			return err
+		}
+		known = append(known, found...)
+	}
+	for _, key := range slices.Concat([]signing.PublicKey{k.active}, k.retired) {
+		if slices.ContainsFunc(known, func(one signing.PublicKey) bool { return one.ID == key.ID }) {
+			continue
+		}
+		redirect := " >"
+		if len(files) > 1 {
+			redirect = " >>" // the others may have keys that are not ours
+		}
+		return fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s%s%s",
+			strings.Join(files, ", "), key.ID, key.Algorithm, k.publicOf, redirect, files[len(files)-1])
+	}
+	return nil
+}
+
+// sign wants a file to have the key that signs.
+func (k *inUse) sign(name, file string) error {
+	key, err := readPrivateKey(file)
+	if err != nil || key.ID == k.active.ID {
+		return err
+	}
+	return fmt.Errorf("%s holds key %s (%s), and %s would sign with it after the handback; key %s (%s) signs now; first: install -m 600 %s %s",
+		file, key.ID, key.Algorithm, name, k.active.ID, k.active.Algorithm, k.activeFile, file)
+}
+
+// readPrivateKey keeps the public half.
+func readPrivateKey(path string) (signing.PublicKey, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return signing.PublicKey{}, err // it names the path
+	}
+	key, err := signing.ParsePrivateKey(data)
+	if err != nil {
+		return signing.PublicKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return key.Public(), nil
+}
+
+func readPublicKeys(path string) ([]signing.PublicKey, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err // it names the path
+	}
+	keys, err := signing.ParsePublicKeys(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return keys, nil
+}

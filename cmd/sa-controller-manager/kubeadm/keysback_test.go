@@ -1,0 +1,207 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// rotated is a control plane that was taken over and whose ring has gone from RSA to P-256 since. sa.key and sa.pub are
+// what they were before.
+type rotated struct {
+	*controlPlane
+
+	pki  string
+	ring *keydir.Dir
+}
+
+func newRotated(t *testing.T, signer bool) *rotated {
+	t.Helper()
+	p := &rotated{controlPlane: newSigningControlPlane(t)}
+	p.pki = p.dir + "/pki"
+	p.ring = keydir.At(p.pki + "/sa-keys")
+	p.write(t, "pki/sa.key", testkeys.RSA2048())
+	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	_, err := p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{})
+	must(t, err)
+	p.config.ExternalSigner = signer
+	p.does(t, takeover, 3)
+	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
+	// The samples name the keys of a real node.
+	for name, data := range p.all(t) {
+		if !strings.HasPrefix(name, "pki/") {
+			p.write(t, name, []byte(strings.ReplaceAll(data, "/etc/kubernetes/pki/sa.", p.pki+"/sa.")))
+		}
+	}
+	own := string(read(t, p.config.manifest(manager)))
+	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, assign(keyFlag, p.pki+"/sa.key"), assign(ownKeysDirFlag, p.ring.Path()))))
+	published, err := p.ring.Publish(1, pair(t, testkeys.P256()), now, rotation.Policy{})
+	must(t, err)
+	_, err = p.ring.Update(published.Generation, func(s rotation.State) (rotation.State, error) {
+		return rotation.Activate(s, now, rotation.Policy{}, true)
+	})
+	must(t, err)
+	return p
+}
+
+// toFiles does what docs/rotation.md says.
+func (p *rotated) toFiles(t *testing.T) {
+	t.Helper()
+	p.write(t, "pki/sa.key", testkeys.P256())
+	p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+}
+
+// TestHandbackOfStaleKeys: whatever is not as it must be is refused before anything is changed.
+func TestHandbackOfStaleKeys(t *testing.T) {
+	t.Parallel()
+	rsa, ecdsa := keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P256())
+	cases := map[string]struct {
+		reason string
+		change func(*testing.T, *rotated)
+		want   string // PKI is the directory; "" if it is done
+	}{
+		"Stale": {
+			reason: "nobody has brought the two files up to date",
+			change: func(*testing.T, *rotated) {},
+			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
+				"first: sa-controller-manager keys list -o pem --service-account-keys-dir=PKI/sa-keys >PKI/sa.pub",
+		},
+		"UpToDate": {change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t) }},
+		"RetiredKeyMissing": {
+			reason: "its tokens live",
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.toFiles(t)
+				p.write(t, "pki/sa.pub", public(t, testkeys.P256()))
+			},
+			want: "PKI/sa.pub does not hold key " + rsa + " (RS256)",
+		},
+		"FormerPrivateKey": {
+			reason: "it would sign again",
+			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", testkeys.RSA2048()) },
+			want:   "PKI/sa.key holds key " + rsa + " (RS256), and ",
+		},
+		"NoPublicKey": {
+			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); must(t, os.Remove(p.pki+"/sa.pub")) },
+			want:   "open PKI/sa.pub: no such file or directory",
+		},
+		"NotAKey": {
+			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", []byte("x")) },
+			want:   "PKI/sa.key: found ",
+		},
+		"RingIsDamaged": {
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.toFiles(t)
+				p.write(t, "pki/sa-keys/ring.json", []byte("{"))
+			},
+			want: "compare the keys in use with those of the files that kube-apiserver gets back: our --service-account-keys-dir: PKI/sa-keys/ring.json: ",
+		},
+		"NotCompared": {
+			reason: "somebody knows better",
+			change: func(_ *testing.T, p *rotated) { p.config.SkipKeyCheck = true },
+		},
+		"OurManifestIsGone": {
+			reason: "the rest of a handback",
+			change: func(t *testing.T, p *rotated) { t.Helper(); must(t, os.Remove(p.config.manifest(manager))) },
+		},
+		"OtherSteps": {
+			reason: "it gives no key back",
+			change: func(_ *testing.T, p *rotated) { p.config.Steps = []string{StepWebhook} },
+		},
+		"OneKeyFile": {
+			reason: "a rotation without a key directory",
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
+				p.write(t, "pki/ours.key", testkeys.P256())
+			},
+			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
+				"first: openssl pkey -pubout -in PKI/ours.key >PKI/sa.pub",
+		},
+		"NoKey": {
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), "--v=1")
+			},
+		},
+	}
+	for name, tc := range cases {
+		for mode, signer := range map[string]bool{"": false, "WithSigner": true} {
+			t.Run(name+mode, func(t *testing.T) {
+				t.Parallel()
+				p := newRotated(t, signer)
+				tc.change(t, p)
+				before := p.all(t)
+				err := Handback(t.Context(), p.config) // a dry run
+				if tc.want == "" {
+					must(t, err)
+					return
+				}
+				if want := strings.ReplaceAll(tc.want, "PKI", p.pki); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want %s", tc.reason, err, want)
+				}
+				if diff := cmp.Diff(before, p.all(t)); diff != "" || p.out.Len() > 0 {
+					t.Errorf("files have changed (-before +after):\n%s\nprinted: %s", diff, &p.out)
+				}
+			})
+		}
+	}
+}
+
+// TestHandbackOfStaleKeysToOne is about kube-controller-manager alone, and says what it would do.
+func TestHandbackOfStaleKeysToOne(t *testing.T) {
+	t.Parallel()
+	p := newRotated(t, true)
+	p.config.Steps = []string{StepControllerManager}
+	want := "sa.key holds key " + keyID(t, testkeys.RSA2048()) + " (RS256), and kube-controller-manager would sign with it after the handback; key " +
+		keyID(t, testkeys.P256()) + " (ES256) signs now; first: install -m 600 " + p.ring.Path() + "/key-"
+	if err := Handback(t.Context(), p.config); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// ownArgument changes our manifest.
+func (p *rotated) ownArgument(t *testing.T, old, replacement string) {
+	t.Helper()
+	own := string(read(t, p.config.manifest(manager)))
+	if strings.Count(own, old) != 1 {
+		t.Fatalf("%q is not there once:\n%s", old, own)
+	}
+	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.Replace(own, old, replacement, 1)))
+}
+
+func pair(t *testing.T, data []byte) *keydir.Pair {
+	t.Helper()
+	pair, err := keydir.Import(data)
+	must(t, err)
+	return pair
+}
+
+func keyID(t *testing.T, data []byte) string { t.Helper(); return pair(t, data).Public().ID }
+
+func public(t *testing.T, data []byte) []byte {
+	t.Helper()
+	pem, err := keydir.EncodePublic(pair(t, data).Public())
+	must(t, err)
+	return pem
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

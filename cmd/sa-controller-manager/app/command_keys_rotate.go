@@ -119,7 +119,8 @@ which keys it accepts, how many token Secrets bear each, and which Secrets hold 
 retired key still: those that are due, filling, switching, discarding, replaced or
 in-place go by themselves once a process with the key directory leads; user-made, never,
 unknown-mode, immutable, invalid and mismatch wait for you (annotation
-sa-controller-manager/reissue). Nothing is changed.`,
+sa-controller-manager/reissue). One whose key is not in the directory is named too, as
+unknown-key. Nothing is changed.`,
 		Args: noArguments,
 	}
 	o := newKeysOptions(cmd, client)

@@ -4,8 +4,11 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +22,7 @@ import (
 	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/tokens"
 )
 
@@ -95,7 +99,8 @@ func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface)
 	return token.KeyID, nil
 }
 
-// Uses are the token Secrets of each key.
+// Uses are the token Secrets of each key. The key "" stands for that of tokens which name none and which no key of the ring has
+// signed.
 type Uses struct {
 	counts map[string]int
 	names  map[string][]string
@@ -108,6 +113,23 @@ func (u *Uses) Count(id string) int { return u.counts[id] }
 
 // Names are those Secrets as namespace/name, a thousand at most.
 func (u *Uses) Names(id string) []string { return u.names[id] }
+
+// Others are the keys among them that a ring does not have, the one with most Secrets first.
+func (u *Uses) Others(ring rotation.State) []OtherKey {
+	var others []OtherKey
+	for id, secrets := range u.counts {
+		if _, known := ring.Key(id); known {
+			continue
+		}
+		other := OtherKey{ID: id, Secrets: secrets}
+		for _, name := range u.names[id] {
+			other.Holders = append(other.Holders, Holder{name, UnknownKey})
+		}
+		others = append(others, other)
+	}
+	slices.SortFunc(others, func(a, b OtherKey) int { return cmp.Or(cmp.Compare(b.Secrets, a.Secrets), strings.Compare(a.ID, b.ID)) })
+	return others
+}
 
 // Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key ID counts for the key that
 // made its signature.
@@ -134,12 +156,12 @@ func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error
 }
 
 func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles keyrotation.Ring) {
-	id := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
+	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
 	observed := view.ObserveTokenSecret(secret)
 	if roles.Retired(id) || observed.Predecessor != (view.Predecessor{}) {
 		u.involved = append(u.involved, observed)
 	}
-	if id == "" {
+	if !ok {
 		return
 	}
 	u.counts[id]++
@@ -193,21 +215,21 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 	return ok
 }
 
-// keyIDOf is the key that a token needs, "" if it is none.
-func keyIDOf(token string, ring []signing.PublicKey) string {
+// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token.
+func keyIDOf(token string, ring []signing.PublicKey) (id string, ok bool) {
 	decoded, err := tokens.Inspect(token)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	if decoded.KeyID != "" {
-		return decoded.KeyID
+		return decoded.KeyID, true
 	}
 	for _, key := range ring {
 		if _, err := tokens.VerifyLegacy(token, source{signing.NewKeySet(key)}); err == nil {
-			return key.ID
+			return key.ID, true
 		}
 	}
-	return ""
+	return "", true
 }
 
 // source is a key set that does not change.

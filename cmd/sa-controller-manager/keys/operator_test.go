@@ -6,6 +6,7 @@ package keys
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -397,6 +398,38 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 				t.Errorf("%s: held by %v, want %v", tc.reason, got, want)
 			}
 		})
+	}
+}
+
+// A Secret whose key the ring does not have is not re-issued by anybody, and kube-apiserver may accept it all the same.
+func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
+	t.Parallel()
+	strange := private(t, testkeys.P521())
+	var secrets []runtime.Object
+	for i := range 7 {
+		secrets = append(secrets, secretOf(fmt.Sprintf("old-%d", i), tokenOf(t, strange)))
+	}
+	claims := strings.Split(tokenOf(t, strange), ".")[1:]
+	header := func(text string) string {
+		return strings.Join(append([]string{base64.RawURLEncoding.EncodeToString([]byte(text))}, claims...), ".")
+	}
+	secrets = append(secrets, secretOf("nameless", header(`{"alg":"ES512"}`)), secretOf("evil", header(`{"alg":"ES512","kid":"\u001b[2J"}`)),
+		secretOf("ours", tokenOf(t, private(t, testkeys.RSA2048()))), secretOf("empty", ""), secretOf("garbage", "x"))
+	w := newWorld(t, secrets...)
+	r, err := w.Report(t.Context())
+	w.must(err)
+	var b bytes.Buffer
+	w.must(r.Print(&b, "table"))
+	_, got, _ := strings.Cut(b.String(), "Secrets of ")
+	want := strange.ID() + ", which is not in this directory: shop/old-0 (unknown-key), shop/old-1 (unknown-key), shop/old-2 (unknown-key), " +
+		"shop/old-3 (unknown-key), shop/old-4 (unknown-key) and 2 more (-o json has them)\n" +
+		"Secrets of a key that their tokens do not name, which is not in this directory: shop/nameless (unknown-key)\n" +
+		"Secrets of key \"\\x1b[2J\", which is not in this directory: shop/evil (unknown-key)\n"
+	if diff := cmp.Diff("key "+want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(r.OtherKeys) != 3 || len(r.OtherKeys[0].Holders) != 7 || len(r.Findings) > 0 {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -18,8 +18,12 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// shownNames is how many Secrets of a key people are shown.
-const shownNames = 5
+const (
+	// shownNames is how many Secrets of a key people are shown, and how many keys that the ring does not have.
+	shownNames = 5
+	// longestID is how much they are shown of the ID of such a key. One of ours has 43 characters.
+	longestID = 64
+)
 
 // Print writes the report as "table", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {
@@ -65,6 +69,13 @@ func (r *Report) table() []byte {
 		if len(key.Holders) > 0 {
 			fmt.Fprintf(&b, "Secrets of %s key %s: %s\n", key.Role, key.ID, shorten(key.Holders, *key.Secrets))
 		}
+	}
+	for i, other := range r.OtherKeys {
+		if i == shownNames {
+			fmt.Fprintf(&b, "And Secrets of %d more keys that are not in this directory (-o json has them)\n", len(r.OtherKeys)-i)
+			break
+		}
+		fmt.Fprintf(&b, "Secrets of %s, which is not in this directory: %s\n", other, shorten(other.Holders, other.Secrets))
 	}
 	for i, finding := range r.Findings {
 		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding)
@@ -131,6 +142,17 @@ func (h Holder) String() string {
 		return h.Secret
 	}
 	return fmt.Sprintf("%s (%s)", h.Secret, h.Holding)
+}
+
+// String does not trust a terminal to whoever has written the token.
+func (k OtherKey) String() string {
+	switch {
+	case k.ID == "":
+		return "a key that their tokens do not name"
+	case len(k.ID) > longestID || strconv.Quote(k.ID) != `"`+k.ID+`"`:
+		return fmt.Sprintf("key %.*q", longestID, k.ID)
+	}
+	return "key " + k.ID
 }
 
 func shorten(holders []Holder, all int) string {

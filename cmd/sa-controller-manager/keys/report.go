@@ -24,6 +24,8 @@ type Report struct {
 	Phase      string             `json:"phase"`
 	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
 	Keys       []KeyReport        `json:"keys"`
+	// OtherKeys are those that token Secrets bear and the ring does not have, if the cluster was asked.
+	OtherKeys []OtherKey `json:"otherKeys,omitempty"`
 	// NextStep is what may be done next, and when.
 	NextStep string `json:"nextStep"`
 	// Findings are what is wrong, each with what mends it.
@@ -51,6 +53,18 @@ type Holder struct {
 	Secret string `json:"secret"` // namespace/name
 	// Holding says what is to come, or why nothing is; it is empty if the token does not name its key.
 	Holding keyrotation.Holding `json:"holding,omitempty"`
+}
+
+// UnknownKey says of a token Secret that the ring does not have the key of its token. It is never re-issued. kube-apiserver may
+// know the key by a --service-account-key-file of its own; if nobody does, the token is dead.
+const UnknownKey keyrotation.Holding = "unknown-key"
+
+// OtherKey is a key that token Secrets bear and the ring does not have.
+type OtherKey struct {
+	ID      string `json:"id"` // as the tokens say, "" for those that name none
+	Secrets int    `json:"secrets"`
+	// Holders are those Secrets, a thousand at most.
+	Holders []Holder `json:"holders"`
 }
 
 // Report looks at the ring, and at the cluster if there is one.
@@ -98,6 +112,7 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 	if err != nil {
 		return err
 	}
+	report.OtherKeys = uses.Others(snapshot.State)
 	for i := range report.Keys {
 		key := &report.Keys[i]
 		key.Secrets = new(uses.Count(key.ID))

@@ -22,7 +22,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // cast are the CAs of the table, each born some days after start and living a year.
 type cast map[string]*authority
 
-func newCast(t *testing.T, born map[string]int) cast {
+func newCast(t testing.TB, born map[string]int) cast {
 	t.Helper()
 	c := cast{}
 	for name, days := range born {
@@ -76,7 +76,7 @@ func (c cast) names(s state) names {
 	return n
 }
 
-func (c cast) secret(t *testing.T, n names) *corev1.Secret {
+func (c cast) secret(t testing.TB, n names) *corev1.Secret {
 	t.Helper()
 	secret, err := c.state(n).writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
 	if err != nil {

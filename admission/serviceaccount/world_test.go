@@ -169,6 +169,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	}
 	again := *request
 	again.Object = apply(t, request.Object, first.Patch)
+	checkOnlyAdds(t, request.Object, again.Object, first.Patch)
 	second := &admission.Outcome{}
 	if err := plugin.Admit(t.Context(), &again, second); err != nil {
 		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
@@ -56,7 +57,7 @@ func (p Predecessor) String() string { return p.Name + "/" + string(p.UID) }
 // parsePredecessor is the zero value if text names no Secret.
 func parsePredecessor(text string) Predecessor {
 	name, uid, ok := strings.Cut(text, "/")
-	if !ok || name == "" || uid == "" {
+	if !ok || name == "" || uid == "" || len(name) > validation.DNS1123SubdomainMaxLength || len(uid) > longestUID {
 		return Predecessor{}
 	}
 	return Predecessor{Name: name, UID: types.UID(uid)}

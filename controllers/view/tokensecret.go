@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,19 @@ const (
 	KeepAnnotation = "sa-controller-manager/keep"
 )
 
+// longestUID bounds what is kept of a text that is only ever compared with a UID or a key
+// ID, of which ours have 43 characters. Whoever may write Secrets could have us keep 256
+// KiB of each otherwise.
+const longestUID = 128
+
+// shortened cuts what is too long to be equal to anything that it is compared with.
+func shortened(text string) string {
+	if len(text) <= longestUID {
+		return text
+	}
+	return strings.Clone(text[:longestUID+1]) // a part of it would keep all of it
+}
+
 // keptLabels are the labels of a token Secret that decisions depend on.
 var keptLabels = []string{AutoCreatedLabel, InvalidSinceLabel, LastUsedLabel}
 
@@ -46,14 +60,16 @@ type TokenSecret struct {
 
 	// AccountName and AccountUID are the annotations that say whose token this is.
 	// Anybody who may write Secrets can set them to anything. AccountName is "" if
-	// no ServiceAccount can have the name that is written there.
+	// no ServiceAccount can have the name that is written there, and AccountUID is cut
+	// if no UID is as long.
 	AccountName string
 	AccountUID  types.UID
 
 	// Keep: the legacy token cleaner is to leave the Secret alone.
 	Keep bool
 
-	// Reissue is the annotation, whatever it says; ReissueMode interprets it.
+	// Reissue is the annotation, whatever it says; ReissueMode interprets it. Of one that
+	// says nothing known at length the beginning is kept.
 	Reissue string
 	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
 	Predecessor Predecessor
@@ -128,9 +144,9 @@ func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
 			DeletionTimestamp: secret.DeletionTimestamp,
 			Labels:            keepLabels(secret.Labels),
 		},
-		AccountUID:   types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]),
+		AccountUID:   types.UID(shortened(secret.Annotations[corev1.ServiceAccountUIDKey])),
 		Keep:         wantsKeeping(secret.Annotations),
-		Reissue:      secret.Annotations[ReissueAnnotation],
+		Reissue:      shortened(secret.Annotations[ReissueAnnotation]),
 		Predecessor:  parsePredecessor(secret.Annotations[ReplacesAnnotation]),
 		Immutable:    secret.Immutable != nil && *secret.Immutable,
 		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
@@ -167,8 +183,8 @@ func (s *TokenSecret) observeToken(data string) {
 		s.Finding = fmt.Sprintf("data.token is not a service account token: %v", err)
 		return
 	}
-	s.Token.keyID = unique.Make(token.KeyID)
-	s.Token.AccountUID = types.UID(token.AccountUID)
+	s.Token.keyID = unique.Make(shortened(token.KeyID))
+	s.Token.AccountUID = types.UID(shortened(token.AccountUID))
 	if s.Token.AccountUID == s.AccountUID {
 		s.Token.AccountUID = s.AccountUID // one string in memory instead of two
 	}

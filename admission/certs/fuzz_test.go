@@ -1,0 +1,81 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA that signs, drops no CA whose
+// leaves are in use, quotes no key, and is settled once it is written.
+func FuzzPlan(f *testing.F) {
+	c := newCast(f, map[string]int{"a": 0, "b": 1, "c": 2, "fresh": 3})
+	whole := c.secret(f, names{Active: "a", Next: "b", Previous: "c"}).Data
+	seed := func(version, cert, key, nextCert, nextKey, previous []byte) {
+		f.Add(version, cert, key, nextCert, nextKey, previous, 0)
+		f.Add(version, cert, key, nextCert, nextKey, previous, 300)
+	}
+	one := []byte(schemaVersion)
+	seed(one, whole[keyActiveCert], whole[keyActiveKey], whole[keyNextCert], whole[keyNextKey], whole[keyPreviousCert])
+	seed(one, whole[keyNextCert], whole[keyActiveKey], whole[keyActiveKey], whole[keyNextCert], whole[keyActiveKey])
+	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
+	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)
+	seed([]byte("x"), whole[keyActiveCert][:99], whole[keyActiveKey][:99], nil, []byte("-----"), []byte{0})
+	lines := map[string]bool{}
+	for _, key := range [][]byte{whole[keyActiveKey], whole[keyNextKey]} {
+		for line := range strings.Lines(string(key)) {
+			if !strings.HasPrefix(line, "-----") {
+				lines[strings.TrimSpace(line)[:16]] = true
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, version, cert, key, nextCert, nextKey, previous []byte, days int) {
+		secret := emptySecret("kube-system", DefaultSecretName)
+		secret.Data = map[string][]byte{
+			keySchema: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey, keyPreviousCert: previous,
+		}
+		o := observation{
+			secret: secret, held: c.state(names{Active: "a"}), inUse: c.cert("a"), now: start.Add(time.Duration(days%400) * day),
+			known: func(*x509.Certificate) bool { return false },
+			// Whatever the time, one that is made now lives.
+			fresh: func() (*authority, error) { return newAuthority(start.Add(time.Duration(days%400)*day), 365*day) },
+		}
+		before := secret.DeepCopy()
+		decided, err := plan(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range lines {
+			if strings.Contains(decided.reason, line) {
+				t.Errorf("the reason quotes a key: %s", decided.reason)
+			}
+		}
+		for name, was := range before.Data {
+			if !bytes.Equal(was, secret.Data[name]) {
+				t.Errorf("what was given is changed: %s", name)
+			}
+		}
+		if decided.action == refuse {
+			return
+		}
+		if decided.wanted.active == nil || !o.now.Before(decided.wanted.active.cert.NotAfter) {
+			t.Fatalf("nobody signs, because %q", decided.reason)
+		}
+		if o.now.Before(o.inUse.NotAfter) && decided.wanted.previous == nil && !decided.wanted.has(o.inUse) {
+			t.Errorf("the CA of leaves in use is gone, because %q", decided.reason)
+		}
+		written, err := decided.wanted.writeInto(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.secret = written
+		if again, err := plan(o); err != nil || again.action != keep {
+			t.Errorf("after %q it is planned again: %q, %v", decided.reason, again.reason, err)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// FuzzPlan lets anybody write anything into the two configurations. Who has switched the webhook off gets no webhook. Before the
+// proof nothing is bound that was not; after it everything is as it should be, and nothing is left to do.
+func FuzzPlan(f *testing.F) {
+	o := observation{spec: urlSpec(), caBundle: []byte("ca"), ready: true, probeID: "id", now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	encode := func(entries []entry) []byte {
+		encoded, err := json.Marshal(entries)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return encoded
+	}
+	for _, what := range []string{right, stage, damage, past, none} {
+		f.Add(encode(contents(o, mutating, what)), encode(contents(o, validating, what)), "", true, true)
+		f.Add(encode(contents(o, mutating, what)), encode(contents(o, validating, none)), AnnotationOff, true, false)
+	}
+	f.Add([]byte(`[{"name":"probe.sa-controller-manager"},{"matchConditions":[{"name":"except-the-probe"}]},null]`), []byte(`[{}]`), "OFF", false, true)
+	f.Fuzz(func(t *testing.T, mutatingJSON, validatingJSON []byte, annotation string, exists, validatingExists bool) {
+		var m admissionregistrationv1.MutatingWebhookConfiguration
+		var v admissionregistrationv1.ValidatingWebhookConfiguration
+		if json.Unmarshal(mutatingJSON, &m.Webhooks) != nil || json.Unmarshal(validatingJSON, &v.Webhooks) != nil {
+			t.Skip()
+		}
+		m.Annotations = map[string]string{Annotation: annotation}
+		given := o
+		if exists {
+			given.found[mutating] = fromMutating(&m).found()
+		}
+		if validatingExists {
+			given.found[validating] = fromValidating(&v).found()
+		}
+		if annotation == AnnotationOff && exists {
+			for _, proven := range []bool{false, true} {
+				given.proven = proven
+				if d := plan(given); len(d.writes) > 0 || d.probe || d.status.State != Off {
+					t.Fatalf("switched off, and %+v", d)
+				}
+			}
+			return
+		}
+		before := given.found
+		proved := settled(t, given)
+		for k := range kinds {
+			checkNothingBound(t, before[k].entries, proved.found[k].entries)
+		}
+		proved.proven = true
+		final := settled(t, proved)
+		wanted := final.wanted()
+		for k := range kinds {
+			if !final.right(k, wanted) {
+				t.Errorf("the %s is left with %+v", k, final.found[k].entries)
+			}
+		}
+	})
+}
+
+// settled does what is planned until nothing is.
+func settled(t *testing.T, o observation) observation {
+	t.Helper()
+	for range 3 {
+		decided := plan(o)
+		if len(decided.writes) == 0 {
+			if !o.proven && !decided.probe && decided.status.State != Registered {
+				t.Fatalf("nothing is written and nothing is probed: %+v", decided)
+			}
+			return o
+		}
+		for _, w := range decided.writes {
+			if w.off {
+				t.Fatal("it switches itself off")
+			}
+			o.found[w.kind] = found{exists: true, entries: w.entries}
+		}
+	}
+	t.Fatalf("there is always something to write: %+v", plan(o))
+	return o
+}
+
+// checkNothingBound wants what comes before the proof to be what was there, the probe apart.
+func checkNothingBound(t *testing.T, before, after []entry) {
+	t.Helper()
+	for _, one := range after {
+		if one.Name != probeName && !slices.ContainsFunc(before, func(e entry) bool { return e.Name == one.Name }) {
+			t.Errorf("%q is bound before the proof", one.Name)
+		}
+	}
+}

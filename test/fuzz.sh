@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Copyright The sa-controller-manager Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs every fuzz target of the product's module for FUZZTIME each (5s), one after the
+# other, and prints what came of it. FUZZ selects targets by a regular expression. What
+# fails is shown with the input that did it, which Go has written into testdata/fuzz.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fuzztime=${FUZZTIME:-5s}
+log=$(mktemp)
+binaries=$(mktemp -d)
+trap 'rm -rf "$log" "$binaries"' EXIT
+failed=0
+total=0
+
+# row prints one line of the table.
+row() { printf '%-34s %-22s %12s %8s  %s\n' "$@"; }
+
+# targets prints the package and the name of each fuzz target.
+targets() {
+	git ls-files --cached --others --exclude-standard -- '*_test.go' ':!test/*' |
+		xargs awk 'match($0, /^func Fuzz[A-Za-z0-9_]*/) { path = FILENAME; sub(/\/[^\/]*$/, "", path); print path, substr($0, 6, RLENGTH - 5) }' |
+		sort | grep -E "${FUZZ:-.}" || true
+}
+
+# binary builds the tests of a package with what guides a fuzzer, once. Go instruments
+# everything below the package for that: with an empty build cache it takes minutes.
+binary() {
+	local built=$binaries/${1//\//_}
+	[ -x "$built" ] || go test -c -fuzz=Fuzz -o "$built" "./$1"
+	echo "$built"
+}
+
+row PACKAGE TARGET EXECUTIONS NEW RESULT
+while read -r package target; do
+	result=ok
+	built=$(binary "$package")
+	cache=$(go env GOCACHE)/fuzz/sa-controller-manager/$package
+	mkdir -p "$cache"
+	if ! (cd "$package" && "$built" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" -test.fuzzcachedir="$cache") >"$log" 2>&1; then
+		result=FAILED
+		failed=1
+	fi
+	# The last line that counts: fuzz: elapsed: 5s, execs: 1234 (...), new interesting: 5 (total: 9)
+	read -r executions new < <(sed -nE 's/.*execs: ([0-9]+) .*new interesting: ([0-9]+) .*/\1 \2/p' "$log" | tail -n 1 || true) || true
+	row "$package" "$target" "${executions:--}" "${new:--}" "$result"
+	total=$((total + ${executions:-0}))
+	[ "$result" = ok ] || sed 's/^/    /' "$log"
+done < <(targets)
+echo "$total executions in $SECONDS s"
+exit "$failed"

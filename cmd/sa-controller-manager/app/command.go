@@ -72,7 +72,10 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 	defer klog.Flush()
 	cmd := newCommand(run, stdout, stderr)
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	err := refuseContents(args)
+	if err == nil {
+		err = cmd.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return 0
 	}
@@ -110,7 +113,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err: err, command: cmd.CommandPath()}
+		return &usageError{err: unknownFlag(cmd.Flags(), err), command: cmd.CommandPath()}
 	})
 
 	sets := o.Flags()

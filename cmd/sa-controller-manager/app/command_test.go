@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/signing/testkeys"
 )
 
 // outcome is what a person sees of a run.
@@ -49,6 +51,16 @@ func TestCommandRefuses(t *testing.T) {
 		want   string
 	}{
 		"UnknownFlag":      {args: []string{"--foo"}, want: "Error: unknown flag: --foo\n" + seeHelp},
+		"MistypedFlag":     {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg; did you mean --kubeconfig?\n" + seeHelp},
+		"CutFlag": {
+			args: []string{"--service-account-private-key=x"},
+			want: "Error: unknown flag: --service-account-private-key; did you mean --service-account-private-key-file?\n" + seeHelp,
+		},
+		"MistypedFlagOfCommand": {
+			args: []string{"keys", "list", "--service-account-key-dir=x"},
+			want: "Error: unknown flag: --service-account-key-dir; did you mean --service-account-keys-dir?\n" +
+				"See 'sa-controller-manager keys list --help' for usage.\n",
+		},
 		"UnknownShorthand": {args: []string{"-x"}, want: "Error: unknown shorthand flag: 'x' in -x\n" + seeHelp},
 		"Argument": {
 			reason: "the words are KCM's",
@@ -97,6 +109,35 @@ func TestCommandRefuses(t *testing.T) {
 			t.Parallel()
 			want := outcome{code: 1, stderr: tc.want}
 			if diff := cmp.Diff(want, command(t, tc.args...), cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// Whatever is said of an argument that holds a key would repeat the key.
+func TestCommandRefusesContents(t *testing.T) {
+	t.Parallel()
+	key := string(testkeys.P256())
+	const flag = "--service-account-private-key-file"
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Value":     {args: []string{flag + "=" + key}, want: flag},
+		"Argument":  {args: []string{flag, key}, want: flag},
+		"Unquoted":  {reason: "the shell cuts it at each blank", args: strings.Fields(flag + "=" + key), want: flag},
+		"NoFlag":    {args: []string{key}, want: "an argument"},
+		"OfCommand": {args: []string{"keys", "init", "--from-private-key-file=" + key}, want: "--from-private-key-file"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := command(t, tc.args...)
+			want := outcome{code: 1, stderr: "Error: " + tc.want + " has the content of a PEM file in it and must have the path of the file; " +
+				"other users of this machine may have seen what was given\n" + seeHelp}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" {
 				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -35,6 +35,9 @@ func (o *ConnectionOptions) locate() (*rest.Config, error) {
 		return config, nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags(o.Master, o.Kubeconfig)
+	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
+		return nil, fmt.Errorf("--kubeconfig %q: it must have a current-context that names a cluster; \"kubectl config use-context\" sets it", o.Kubeconfig)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %q: %w", o.Kubeconfig, err)
 	}

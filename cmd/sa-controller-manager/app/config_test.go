@@ -94,8 +94,9 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 		want string // besides the flag and the file
 	}{
 		"Missing":        {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
-		"Empty":          {path: writeFile(t, "kubeconfig", nil), want: "no configuration has been provided"},
+		"Empty":          {path: writeFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
 		"Garbage":        {path: writeFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
+		"NoContext":      {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
 		"NoSuchContext":  {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
 		"NoSuchKeyFiles": {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
 	}

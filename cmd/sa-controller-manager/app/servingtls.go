@@ -108,7 +108,7 @@ func (o *TLSOptions) certificate(now time.Time, bind net.IP) (dynamiccertificate
 	if o.CertFile != "" {
 		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("--tls-cert-file: %w", err)
+			return nil, fmt.Errorf("--tls-cert-file %q with --tls-private-key-file %q: %w", o.CertFile, o.KeyFile, err)
 		}
 		return content, nil
 	}

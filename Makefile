@@ -151,6 +151,15 @@ test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.34,
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/skew.sh $(or $(control_plane),$(KUBEBUILDER_ASSETS))
 
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (2s) each; those whose line "package target" matches FUZZ.
+	@test/fuzz.sh
+
+# Its database is not reachable everywhere.
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities with govulncheck; not in continuous integration.
+	@test/vuln.sh
+
 .PHONY: test-upgrade
 test-upgrade: control-plane build ## Go from the newest release, or the commit UPGRADE_FROM, to this version and back, while Pods are created.
 	@former=$$(test/upgrade.sh) && \

@@ -4,14 +4,24 @@
 package integration
 
 import (
+	"bytes"
+	"crypto/ecdsa"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // canary collects all that managers have said during the run, and all that must
@@ -19,8 +29,9 @@ import (
 type canary struct {
 	mu         sync.Mutex
 	texts      []said
-	signatures map[string]bool // third segments of tokens
-	keyLines   []string        // lines of private key files
+	signatures map[string]bool // second and third segments of tokens
+	keyLines   []string        // lines of files that are damaged keys
+	numbers    needles         // the private numbers of keys
 }
 
 // said is one text and who said it.
@@ -40,7 +51,7 @@ func (c *canary) addTokens(tokens []string) {
 	}
 	for _, token := range tokens {
 		if parts := strings.Split(token, "."); len(parts) == 3 {
-			c.signatures[parts[2]] = true
+			c.signatures[parts[1]], c.signatures[parts[2]] = true, true
 		}
 	}
 }
@@ -54,11 +65,14 @@ func (c *canary) addKeyFile(t *testing.T, path string) {
 	c.addKey(pem)
 }
 
-// addKey takes a private key as PEM. A line of it is 48 bytes of the key; three of
-// them are looked for.
+// addKey takes a private key as PEM and looks for its private numbers in all forms. Of
+// what is no key, because a test has damaged it, three lines are looked for.
 func (c *canary) addKey(pem []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.numbers.addSecretsOf(pem) {
+		return
+	}
 	taken := 0
 	for line := range strings.Lines(string(pem)) {
 		line = strings.TrimSpace(line)
@@ -93,7 +107,10 @@ func (c *canary) find(text string) string {
 			}
 		}
 		if c.holdsSignature(form) {
-			return "the signature of a token"
+			return "the payload or the signature of a token"
+		}
+		if where := c.numbers.find(form); where >= 0 {
+			return "a private number of a key, before: " + lineAround(form[:where], where)
 		}
 		for _, line := range c.keyLines {
 			if where := strings.Index(form, line); where >= 0 {
@@ -114,11 +131,14 @@ func tokenSigns() map[string]string {
 		"a token":                  begin,
 		"a token encoded as bytes": encoded[:len(encoded)-4],
 		"a private key":            "PRIVATE KEY-----",
+		"PEM encoded as bytes":     base64.StdEncoding.EncodeToString([]byte("-----BEGIN RSA PRIVATE KE")),
+		"EC PEM encoded as bytes":  base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY"))[:32],
+		"PKCS#8 encoded as bytes":  base64.StdEncoding.EncodeToString([]byte("-----BEGIN PRIVATE KEY--"))[:32],
 	}
 }
 
 // holdsSignature looks at every run of base64url that is as long as the shortest
-// signature, that of ES256.
+// signature, that of ES256. Payloads are longer.
 func (c *canary) holdsSignature(text string) bool {
 	const shortest = 86
 	begin := 0
@@ -164,8 +184,11 @@ func lineAround(text string, where int) string {
 // TestCanaryFinds shows that the check at the end of the run can fail.
 func TestCanaryFinds(t *testing.T) {
 	t.Parallel()
-	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"x"}`)) + ".payload." + strings.Repeat("s", 100)
+	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"x"}`)) + "." + strings.Repeat("p", 100) + "." + strings.Repeat("s", 100)
 	key := "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz\n-----END EC PRIVATE KEY-----\n"
+	whole, number := testkeys.P256(), privateNumber(t, testkeys.P256())
+	rsaKey := testkeys.RSA2048()
+	der, _ := pem.Decode(rsaKey)
 	cases := map[string]struct {
 		reason, text string
 		want         bool
@@ -176,6 +199,14 @@ func TestCanaryFinds(t *testing.T) {
 		"Dumped":    {reason: "protobuf at -v=10", text: dump([]byte("\x12\x05" + token)), want: true},
 		"Signature": {text: "sig=" + strings.Repeat("s", 100), want: true},
 		"KeyLine":   {text: "found MHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz", want: true},
+		"Payload":   {reason: "the claims alone", text: "claims=" + strings.Repeat("p", 100), want: true},
+		"PEMInJSON": {reason: "a Secret's data", text: `"ca.key":"` + base64.StdEncoding.EncodeToString(whole[bytes.Index(whole, []byte("-----")):]) + `"`, want: true},
+		"DER":       {reason: "in base64 that begins elsewhere", text: "x" + base64.StdEncoding.EncodeToString(append([]byte("xx"), der.Bytes...)), want: true},
+		"JWK":       {text: `"d":"` + base64.RawURLEncoding.EncodeToString(number) + `"`, want: true},
+		"Hex":       {text: hex.EncodeToString(number), want: true},
+		"Decimal":   {reason: "%v of a key", text: fmt.Sprintf("D:%v", new(big.Int).SetBytes(number)), want: true},
+		"Bytes":     {reason: "%v of bytes", text: fmt.Sprint(number), want: true},
+		"PublicKey": {reason: "is no secret", text: publicText(t, rsaKey), want: false},
 		"KeyLabel":  {text: "found -----BEGIN EC PRIVATE KEY-----", want: true},
 	}
 	for name, tc := range cases {
@@ -183,11 +214,41 @@ func TestCanaryFinds(t *testing.T) {
 			t.Parallel()
 			var c canary
 			c.addTokens([]string{token})
-			c.addKey([]byte(key))
+			for _, pem := range [][]byte{[]byte(key), whole, rsaKey} {
+				c.addKey(pem)
+			}
 			c.add("test", tc.text)
 			if err := c.check(); (err != nil) != tc.want {
 				t.Errorf("%s: found %v, want something: %v", tc.reason, err, tc.want)
 			}
 		})
 	}
+}
+
+// privateNumber is what makes an ECDSA key private.
+func privateNumber(t *testing.T, pem []byte) []byte {
+	t.Helper()
+	key, err := keyutil.ParsePrivateKeyPEM(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := key.(*ecdsa.PrivateKey).Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+// publicText is the public half as a JWKS and as %v has it.
+func publicText(t *testing.T, pem []byte) string {
+	t.Helper()
+	keys, err := signing.ParsePublicKeys(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := signing.MarshalJWKS(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s %v", document, keys[0].Key)
 }

@@ -28,9 +28,20 @@ type inUse struct {
 	publicOf string
 }
 
+// onNode is where a file of the node is seen from here. Its disk may be mounted somewhere, with its manifests; who has put us
+// in from there may have given paths as they are here.
+func (c *Config) onNode(path string) string {
+	root, ok := strings.CutSuffix(filepath.Clean(c.ManifestsDir), "/etc/kubernetes/manifests")
+	if !ok || root == "" || strings.HasPrefix(path, root+"/") {
+		return path
+	}
+	return filepath.Join(root, path)
+}
+
 // keysInUse reads the keys that our manifest names, nil if it names none.
-func (o *observed) keysInUse() (*inUse, error) {
+func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	if path := ownFlag(o.manager, ownKeysDirFlag); path != "" {
+		path = c.onNode(path)
 		snapshot, err := keydir.At(path).Read()
 		if err != nil {
 			return nil, fmt.Errorf("our --%s: %w", ownKeysDirFlag, err)
@@ -44,6 +55,7 @@ func (o *observed) keysInUse() (*inUse, error) {
 	if path == "" {
 		return nil, nil
 	}
+	path = c.onNode(path)
 	key, err := readPrivateKey(path)
 	if err != nil {
 		return nil, fmt.Errorf("our --%s: %w", keyFlag, err)
@@ -57,37 +69,44 @@ func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) er
 	if c.SkipKeyCheck || !c.does(name) {
 		return nil
 	}
-	keys, err := o.keysInUse()
+	keys, err := c.keysInUse(o)
 	if err != nil {
 		return fmt.Errorf("compare the keys in use with those of the files that %s gets back: %w (--skip-key-check does not compare)", name, err)
 	}
 	if keys == nil {
 		return nil
 	}
-	signs, verifies := keyFlag, ""
+	signs := keyFlag
 	if name == apiServer {
-		signs, verifies = signingKeyFlag, verifyKeyFlag
+		signs = signingKeyFlag
 	}
-	if err := keys.verifiable(after, verifies); err != nil {
+	files, err := after.Flag(verifyKeyFlag) // kube-controller-manager has none
+	if err != nil {
+		return err
+	}
+	if err := keys.verifiable(c.allOnNode(texts(files))); err != nil {
 		return err
 	}
 	private, err := after.Flag(signs)
 	if err != nil || staticpod.Last(private) == "" {
 		return err
 	}
-	return keys.sign(name, staticpod.Last(private))
+	return keys.sign(name, c.onNode(staticpod.Last(private)))
 }
 
-// verifiable wants the files of a flag to have every key.
-func (k *inUse) verifiable(m *staticpod.Manifest, flag string) error {
-	if flag == "" {
+func (c *Config) allOnNode(paths []string) []string {
+	var all []string
+	for _, path := range paths {
+		all = append(all, c.onNode(path))
+	}
+	return all
+}
+
+// verifiable wants the files together to have every key.
+func (k *inUse) verifiable(files []string) error {
+	if len(files) == 0 {
 		return nil
 	}
-	values, err := m.Flag(flag)
-	if err != nil || len(values) == 0 {
-		return err
-	}
-	files := texts(values)
 	var known []signing.PublicKey
 	for _, file := range files {
 		found, err := readPublicKeys(file)

@@ -54,6 +54,11 @@ func (c *Cluster) join(ctx context.Context, first *Cluster) error {
 	if err := c.host.forward(c.apiServerPort, nil, c.host); err != nil {
 		return err
 	}
+	if c.options.BeforeAPIServer != nil {
+		if err := c.options.BeforeAPIServer(c); err != nil {
+			return err
+		}
+	}
 	return c.StartAPIServer(ctx)
 }
 

@@ -40,7 +40,7 @@ type Options struct {
 	// goes with BeforeAPIServer.
 	ExternalSigner bool
 	// BeforeAPIServer is called when all but kube-apiserver is there, before that starts
-	// for the first time. What it starts may outlive it.
+	// for the first time; so for each that joins. What it starts may outlive it.
 	BeforeAPIServer func(*Cluster) error
 	// APIServerFlags are kube-apiserver flags by name, without dashes. An entry
 	// replaces every value that the cluster would give that flag; an entry with

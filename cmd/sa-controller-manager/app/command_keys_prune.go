@@ -66,6 +66,7 @@ without the key.`,
 		Args:    noArguments,
 	}
 	o := newKeysOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
 	cmd.Flags().StringArrayVar(&options.IDs, "key-id", options.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
 	cmd.Flags().BoolVar(&options.Force, "force", options.Force, "Remove the keys of --key-id whoever needs them. All their tokens are refused from then on.")
 	cmd.Flags().BoolVar(&options.DryRun, "dry-run", options.DryRun, "Change nothing, say what would be done.")

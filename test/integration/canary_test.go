@@ -31,7 +31,7 @@ type canary struct {
 	texts      []said
 	signatures map[string]bool // second and third segments of tokens
 	keyLines   []string        // lines of files that are damaged keys
-	numbers    needles         // the private numbers of keys
+	numbers    needles         // the private numbers of keys, and parts of signatures
 }
 
 // said is one text and who said it.
@@ -51,6 +51,9 @@ func (c *canary) addTokens(tokens []string) {
 	}
 	for _, token := range tokens {
 		if parts := strings.Split(token, "."); len(parts) == 3 {
+			if !c.signatures[parts[2]] {
+				c.numbers.addText(parts[2])
+			}
 			c.signatures[parts[1]], c.signatures[parts[2]] = true, true
 		}
 	}
@@ -110,7 +113,7 @@ func (c *canary) find(text string) string {
 			return "the payload or the signature of a token"
 		}
 		if where := c.numbers.find(form); where >= 0 {
-			return "a private number of a key, before: " + lineAround(form[:where], where)
+			return "a part of a signature, or a private number of a key, after: " + lineAround(form[:where], where)
 		}
 		for _, line := range c.keyLines {
 			if where := strings.Index(form, line); where >= 0 {
@@ -198,6 +201,7 @@ func TestCanaryFinds(t *testing.T) {
 		"Encoded":   {reason: "JSON", text: `{"data":{"token":"` + base64.StdEncoding.EncodeToString([]byte(token)) + `"}}`, want: true},
 		"Dumped":    {reason: "protobuf at -v=10", text: dump([]byte("\x12\x05" + token)), want: true},
 		"Signature": {text: "sig=" + strings.Repeat("s", 100), want: true},
+		"Cut":       {reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...", want: true},
 		"KeyLine":   {text: "found MHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz", want: true},
 		"Payload":   {reason: "the claims alone", text: "claims=" + strings.Repeat("p", 100), want: true},
 		"PEMInJSON": {reason: "a Secret's data", text: `"ca.key":"` + base64.StdEncoding.EncodeToString(whole[bytes.Index(whole, []byte("-----")):]) + `"`, want: true},

@@ -58,6 +58,14 @@ func (n *needles) find(text string) int {
 	return -1
 }
 
+// addText takes parts of a long text, so that 31 letters of it in a row are found.
+func (n *needles) addText(text string) {
+	const part = 16
+	for ; len(text) >= part; text = text[part:] {
+		n.add(text[:part])
+	}
+}
+
 // addSecretsOf takes what makes a private key private, in every form that a number is
 // printed in, and tells whether it could. What it shares with its public half is looked
 // for nowhere.

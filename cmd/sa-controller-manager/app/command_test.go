@@ -50,8 +50,8 @@ func TestCommandRefuses(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"UnknownFlag":      {args: []string{"--foo"}, want: "Error: unknown flag: --foo\n" + seeHelp},
-		"MistypedFlag":     {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg; did you mean --kubeconfig?\n" + seeHelp},
+		"UnknownFlag":  {args: []string{"--foo"}, want: "Error: unknown flag: --foo\n" + seeHelp},
+		"MistypedFlag": {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg; did you mean --kubeconfig?\n" + seeHelp},
 		"CutFlag": {
 			args: []string{"--service-account-private-key=x"},
 			want: "Error: unknown flag: --service-account-private-key; did you mean --service-account-private-key-file?\n" + seeHelp,

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -198,6 +200,20 @@ func TestKeptCertificate(t *testing.T) {
 	}
 	if first := read(); first == "" || read() != first {
 		t.Error("the certificate of the first start is not found again")
+	}
+	// A process was killed before it had written the certificate.
+	if err := os.Remove(filepath.Join(dir, programName+".crt")); err != nil {
+		t.Fatal(err)
+	}
+	if second := read(); second == "" || read() != second {
+		t.Error("no other pair is made in place of half a pair")
+	}
+	// Whoever took the key away has a reason.
+	if err := os.Remove(filepath.Join(dir, programName+".key")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&TLSOptions{CertDir: dir}).certificate(time.Now(), nil); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
+		t.Errorf("a certificate without its key: %v", err)
 	}
 }
 

@@ -10,8 +10,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -58,11 +61,13 @@ func selfMadeCertificate(now time.Time, bind net.IP) (cert, key []byte, err erro
 }
 
 // keptCertificate is the self-made certificate in dir. It is made there if it is
-// not there, and used as it is, expired or not, if it is: as in KCM.
+// not there, and used as it is, expired or not, if it is: as in KCM. A key alone is what
+// a process has left that was killed between the two files, and is no reason not to
+// start.
 func keptCertificate(now time.Time, bind net.IP, dir string) (dynamiccertificates.CertKeyContentProvider, error) {
 	certFile, keyFile := filepath.Join(dir, programName+".crt"), filepath.Join(dir, programName+".key")
 	found, err := certutil.CanReadCertAndKey(certFile, keyFile)
-	if err != nil {
+	if _, missing := os.Stat(certFile); err != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)
 	}
 	if !found {
@@ -85,5 +90,9 @@ func keepCertificate(now time.Time, bind net.IP, certFile, keyFile string) error
 	if err := keyutil.WriteKey(keyFile, key); err != nil {
 		return err
 	}
-	return certutil.WriteCert(certFile, cert)
+	// The certificate comes last and whole, because it says that the pair is there.
+	if err := certutil.WriteCert(certFile+".new", cert); err != nil {
+		return err
+	}
+	return os.Rename(certFile+".new", certFile)
 }

@@ -42,14 +42,20 @@ while read -r package target; do
 	mkdir -p "$cache"
 	if ! (cd "$package" && "$built" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" -test.fuzzminimizetime=200x -test.fuzzcachedir="$cache") >"$log" 2>&1; then
 		result=FAILED
-		failed=1
+		# On a busy machine Go's fuzzer reports the end of its own time, which is no finding.
+		if grep -q '^ *context deadline exceeded$' "$log" && ! grep -qE 'Failing input|panic|hung|terminated|_test\.go:' "$log"; then
+			result="ok (cut short)"
+		fi
 	fi
 	# The last line that counts: fuzz: elapsed: 5s, execs: 1234 (...), new interesting: 5 (total: 9)
 	executions=0 new=0
 	read -r executions new < <(sed -nE 's/.*execs: ([0-9]+) .*new interesting: ([0-9]+) .*/\1 \2/p' "$log" | tail -n 1) || true
 	row "$package" "$target" "${executions:=0}" "${new:=0}" "$result"
 	total=$((total + executions))
-	[ "$result" = ok ] || sed 's/^/    /' "$log"
+	if [ "$result" = FAILED ]; then
+		failed=1
+		sed 's/^/    /' "$log"
+	fi
 done < <(targets)
 echo "$total executions in $SECONDS s"
 exit "$failed"

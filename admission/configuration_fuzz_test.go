@@ -37,8 +37,13 @@ func FuzzConfiguration(f *testing.F) {
 			}
 			return
 		}
+		seen := map[string]bool{}
 		for _, plugin := range configuration.plugins {
-			if plugin.Name == "" || !plugin.inPlace() && plugin.Path != "" {
+			if plugin.Name == "" || seen[plugin.Name] {
+				t.Errorf("plugin %q has no name, or is there twice", plugin.Name)
+			}
+			seen[plugin.Name] = true
+			if !plugin.inPlace() && plugin.Path != "" {
 				continue // what its file says is not this one's matter
 			}
 			reader, err := configuration.For(plugin.Name)

@@ -23,6 +23,8 @@ func FuzzPlan(f *testing.F) {
 	one := []byte(schemaVersion)
 	seed(one, whole[keyActiveCert], whole[keyActiveKey], whole[keyNextCert], whole[keyNextKey], whole[keyPreviousCert])
 	seed(one, whole[keyNextCert], whole[keyActiveKey], whole[keyActiveKey], whole[keyNextCert], whole[keyActiveKey])
+	other := c.secret(f, names{Active: "b"}).Data // somebody has put another one in place
+	seed(one, other[keyActiveCert], other[keyActiveKey], nil, nil, nil)
 	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
 	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)
 	seed([]byte("x"), whole[keyActiveCert][:99], whole[keyActiveKey][:99], nil, []byte("-----"), []byte{0})

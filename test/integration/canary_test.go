@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
-
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -191,6 +190,7 @@ func TestCanaryFinds(t *testing.T) {
 	key := "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz\n-----END EC PRIVATE KEY-----\n"
 	whole, number := testkeys.P256(), privateNumber(t, testkeys.P256())
 	rsaKey := testkeys.RSA2048()
+	_, encoded, _ := bytes.Cut(whole, []byte("\n")) // without the words before it
 	der, _ := pem.Decode(rsaKey)
 	cases := map[string]struct {
 		reason, text string
@@ -204,7 +204,7 @@ func TestCanaryFinds(t *testing.T) {
 		"Cut":       {reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...", want: true},
 		"KeyLine":   {text: "found MHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz", want: true},
 		"Payload":   {reason: "the claims alone", text: "claims=" + strings.Repeat("p", 100), want: true},
-		"PEMInJSON": {reason: "a Secret's data", text: `"ca.key":"` + base64.StdEncoding.EncodeToString(whole[bytes.Index(whole, []byte("-----")):]) + `"`, want: true},
+		"PEMInJSON": {reason: "a Secret's data", text: `"ca.key":"` + base64.StdEncoding.EncodeToString(encoded) + `"`, want: true},
 		"DER":       {reason: "in base64 that begins elsewhere", text: "x" + base64.StdEncoding.EncodeToString(append([]byte("xx"), der.Bytes...)), want: true},
 		"JWK":       {text: `"d":"` + base64.RawURLEncoding.EncodeToString(number) + `"`, want: true},
 		"Hex":       {text: hex.EncodeToString(number), want: true},

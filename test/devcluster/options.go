@@ -47,6 +47,8 @@ type Options struct {
 	// no value removes the flag. Authorization is RBAC unless authorization-mode
 	// says otherwise here.
 	APIServerFlags map[string][]string
+	// EtcdFlags are further flags of etcd; the last of several equal ones counts.
+	EtcdFlags []string
 	// Log receives the output of etcd and kube-apiserver as it comes; nil keeps it
 	// for error messages and APIServerLog only.
 	Log io.Writer

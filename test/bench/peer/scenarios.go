@@ -1,0 +1,49 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Scenario is one that can be measured by itself.
+type Scenario struct {
+	Name    string
+	Measure func(context.Context) error
+}
+
+// Scenarios are all there are, in the order in which they are measured. Binary, Report and
+// Progress may be set until then.
+func (o *Options) Scenarios() []Scenario {
+	return []Scenario{
+		{"abc", o.Live},
+		{"d", o.Backlog},
+		{"e", o.Restart},
+		{"f", o.Requests},
+	}
+}
+
+// Sizes are what was measured with, for the report.
+func (o *Options) Sizes() map[string]int {
+	return map[string]int{
+		"namespaces": o.Namespaces, "token Secrets": o.Secrets, "deleted accounts": o.Accounts,
+		"foreign Secrets": o.Foreign, "Pods": o.Pods, "repetitions": o.Repetitions,
+	}
+}
+
+// Validate returns all that is wrong with the sizes.
+func (o *Options) Validate() error {
+	var errs []error
+	for name, value := range o.Sizes() {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("--%s: want at least 1, got %d", name, value))
+		}
+	}
+	if o.Accounts > o.Secrets {
+		errs = append(errs, fmt.Errorf("--accounts: want at most --secrets, which is %d, got %d", o.Secrets, o.Accounts))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,106 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package result keeps what was measured: the machine, the versions, every value of every
+// repetition. It writes it as JSON and renders the tables of docs/benchmarks.md from it,
+// so that no number is ever typed by hand. It is for one goroutine.
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Report is one run of a measurement.
+type Report struct {
+	Name       string         `json:"name"`
+	Machine    Machine        `json:"machine"`
+	Versions   []string       `json:"versions"`
+	Conditions []string       `json:"conditions"`
+	Sizes      map[string]int `json:"sizes"`
+	// Complete is false in what a run leaves that was cut short.
+	Complete bool     `json:"complete"`
+	Series   []Series `json:"series"`
+}
+
+// Series are the repetitions of one number.
+type Series struct {
+	Scenario string    `json:"scenario"`
+	Variant  string    `json:"variant"`
+	Metric   string    `json:"metric"`
+	Unit     string    `json:"unit"`
+	Program  string    `json:"program"`
+	Values   []float64 `json:"values"`
+	Median   float64   `json:"median"`
+	// Ratio is Median through that of the reference program; 0 where there is none.
+	Ratio float64 `json:"ratio,omitempty"`
+}
+
+// Key says which number a value is one repetition of. Unit follows from the others.
+type Key struct {
+	Scenario, Variant, Metric, Unit, Program string
+}
+
+func (s *Series) key() Key {
+	return Key{s.Scenario, s.Variant, s.Metric, s.Unit, s.Program}
+}
+
+// Add adds the value of one more repetition.
+func (r *Report) Add(key Key, value float64) {
+	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
+	if i < 0 {
+		i = len(r.Series)
+		r.Series = append(r.Series, Series{Scenario: key.Scenario, Variant: key.Variant, Metric: key.Metric, Unit: key.Unit, Program: key.Program})
+	}
+	r.Series[i].Values = append(r.Series[i].Values, Significant(value))
+}
+
+// Summarize computes medians, and their ratios to those of the reference program.
+func (r *Report) Summarize(reference string) {
+	for i := range r.Series {
+		r.Series[i].Median = Median(r.Series[i].Values)
+	}
+	for i := range r.Series {
+		key := r.Series[i].key()
+		key.Program = reference
+		r.Series[i].Ratio = 0
+		if r.Series[i].Program == reference {
+			continue
+		}
+		j := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
+		if j >= 0 && r.Series[j].Median > 0 {
+			r.Series[i].Ratio = Significant(r.Series[i].Median / r.Series[j].Median)
+		}
+	}
+}
+
+// Write replaces the file at once, so that a run that is killed leaves the state before.
+func (r *Report) Write(path string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the results: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // G301: results are for everybody
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil { //nolint:gosec // G306: results are for everybody
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// Read reads what Write has written.
+func Read(path string) (*Report, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("read results of %s: %w", path, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,103 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command benchpeer measures sa-controller-manager beside kube-controller-manager: what
+// docs/benchmarks.md tells. Results are lines on standard output and, after each scenario,
+// a JSON file; it ends by itself. Nothing else is left behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"sa-controller-manager/test/bench/peer"
+	"sa-controller-manager/test/bench/result"
+	"sa-controller-manager/test/bench/world"
+	"sa-controller-manager/test/devcluster"
+)
+
+// leastRoom is much more than what was seen to be used: some hundred MiB at a time.
+const leastRoom = 4 << 30
+
+func main() {
+	o := &peer.Options{Progress: world.NewProgress()}
+	flag.IntVar(&o.Repetitions, "repetitions", 3, "how often each program is measured, in turn")
+	flag.IntVar(&o.Namespaces, "namespaces", 1000, "namespaces")
+	flag.IntVar(&o.Secrets, "secrets", 2000, "token Secrets")
+	flag.IntVar(&o.Accounts, "accounts", 500, "accounts that are deleted")
+	flag.IntVar(&o.Foreign, "foreign", 5000, "Secrets of 10 KiB that concern nobody")
+	flag.IntVar(&o.Pods, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
+	flag.DurationVar(&o.Settling, "settling", 150*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
+	flag.DurationVar(&o.Window, "window", 2*time.Minute, "how long to measure what happens while nothing happens")
+	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
+	scenarios := flag.String("scenarios", "abc,d,e,f,g,h", "which to measure, of abc, d, e, f, g and h")
+	limit := flag.Duration("limit", 4*time.Hour, "when to end at the latest, with the results until then")
+	out := flag.String("out", "bin/bench/peer.json", "where the results go")
+	flag.Parse()
+	os.Exit(run(o, strings.Split(*scenarios, ","), *limit, *out))
+}
+
+// run is a function of its own so that what it defers happens before the exit.
+func run(o *peer.Options, scenarios []string, limit time.Duration, out string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := measure(ctx, o, scenarios, limit, out); err != nil {
+		fmt.Fprintln(os.Stderr, "benchpeer:", err)
+		return 1
+	}
+	return 0
+}
+
+func measure(ctx context.Context, o *peer.Options, scenarios []string, limit time.Duration, out string) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	known := o.Scenarios()
+	for _, name := range scenarios {
+		if !slices.ContainsFunc(known, func(s peer.Scenario) bool { return s.Name == name }) {
+			return fmt.Errorf("--scenarios: %q is none of abc, d, e, f, g and h", name)
+		}
+	}
+	ctx, cancel, err := world.Bounded(ctx, limit, leastRoom)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if o.Binary, err = devcluster.FindBinary(ctx); err != nil {
+		return err
+	}
+	o.Report = &result.Report{
+		Name: "peer", Machine: result.ThisMachine(time.Now()), Conditions: world.Conditions(), Sizes: o.Sizes(),
+	}
+	if o.Report.Versions, err = world.Versions(ctx, o.Binary); err != nil {
+		return err
+	}
+	o.Progress.Linef("%s", o.Report.Machine)
+	for _, s := range known {
+		if !slices.Contains(scenarios, s.Name) {
+			continue
+		}
+		err := s.Measure(ctx)
+		o.Report.Summarize(world.KCM)
+		if err != nil {
+			return errors.Join(fmt.Errorf("scenario %s: %w", s.Name, err), o.Report.Write(out))
+		}
+		if err := o.Report.Write(out); err != nil {
+			return err
+		}
+	}
+	o.Report.Complete = true
+	if err := o.Report.Write(out); err != nil {
+		return err
+	}
+	o.Progress.Linef("all of it is in %s", out)
+	return nil
+}

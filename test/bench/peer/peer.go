@@ -28,7 +28,7 @@ type Options struct {
 	Accounts   int // c: accounts that are deleted
 	Foreign    int // e: Secrets of others
 	Settling   time.Duration
-	Pods       int // g: created by each client
+	PodCount   int // g: created by one client through each kind of admission
 	Window     time.Duration
 
 	// Stage bounds one wait.

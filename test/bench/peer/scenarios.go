@@ -23,6 +23,7 @@ func (o *Options) Scenarios() []Scenario {
 		{"d", o.Backlog},
 		{"e", o.Restart},
 		{"f", o.Requests},
+		{"g", o.Pods},
 	}
 }
 
@@ -30,7 +31,7 @@ func (o *Options) Scenarios() []Scenario {
 func (o *Options) Sizes() map[string]int {
 	return map[string]int{
 		"namespaces": o.Namespaces, "token Secrets": o.Secrets, "deleted accounts": o.Accounts,
-		"foreign Secrets": o.Foreign, "Pods": o.Pods, "repetitions": o.Repetitions,
+		"foreign Secrets": o.Foreign, "Pods": o.PodCount, "repetitions": o.Repetitions,
 	}
 }
 

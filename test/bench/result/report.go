@@ -58,23 +58,30 @@ func (r *Report) Add(key Key, value float64) {
 	r.Series[i].Values = append(r.Series[i].Values, Significant(value))
 }
 
-// Summarize computes medians, and their ratios to those of the reference program.
-func (r *Report) Summarize(reference string) {
+// Summarize computes medians, and their ratios to those of the reference program: the
+// first of the given ones that was measured as well.
+func (r *Report) Summarize(references ...string) {
 	for i := range r.Series {
 		r.Series[i].Median = Median(r.Series[i].Values)
 	}
 	for i := range r.Series {
-		key := r.Series[i].key()
-		key.Program = reference
-		r.Series[i].Ratio = 0
-		if r.Series[i].Program == reference {
-			continue
+		r.Series[i].Ratio = r.ratio(&r.Series[i], references)
+	}
+}
+
+func (r *Report) ratio(s *Series, references []string) float64 {
+	for _, reference := range references {
+		if s.Program == reference {
+			return 0
 		}
+		key := s.key()
+		key.Program = reference
 		j := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
 		if j >= 0 && r.Series[j].Median > 0 {
-			r.Series[i].Ratio = Significant(r.Series[i].Median / r.Series[j].Median)
+			return Significant(s.Median / r.Series[j].Median)
 		}
 	}
+	return 0
 }
 
 // Write replaces the file at once, so that a run that is killed leaves the state before.

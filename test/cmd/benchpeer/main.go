@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"sa-controller-manager/test/bench/nullwebhook"
 	"sa-controller-manager/test/bench/peer"
 	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
@@ -28,13 +29,16 @@ import (
 const leastRoom = 4 << 30
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == peer.NullWebhook {
+		os.Exit(serveNull(os.Args[2:]))
+	}
 	o := &peer.Options{Progress: world.NewProgress()}
 	flag.IntVar(&o.Repetitions, "repetitions", 3, "how often each program is measured, in turn")
 	flag.IntVar(&o.Namespaces, "namespaces", 1000, "namespaces")
 	flag.IntVar(&o.Secrets, "secrets", 2000, "token Secrets")
 	flag.IntVar(&o.Accounts, "accounts", 500, "accounts that are deleted")
 	flag.IntVar(&o.Foreign, "foreign", 5000, "Secrets of 10 KiB that concern nobody")
-	flag.IntVar(&o.Pods, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
+	flag.IntVar(&o.PodCount, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
 	flag.DurationVar(&o.Settling, "settling", 150*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
 	flag.DurationVar(&o.Window, "window", 2*time.Minute, "how long to measure what happens while nothing happens")
 	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
@@ -86,7 +90,7 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, limit tim
 			continue
 		}
 		err := s.Measure(ctx)
-		o.Report.Summarize(world.KCM)
+		o.Report.Summarize(world.KCM, peer.NullPatch)
 		if err != nil {
 			return errors.Join(fmt.Errorf("scenario %s: %w", s.Name, err), o.Report.Write(out))
 		}
@@ -100,4 +104,21 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, limit tim
 	}
 	o.Progress.Linef("all of it is in %s", out)
 	return nil
+}
+
+// serveNull is the process that scenario g starts.
+func serveNull(args []string) int {
+	var o nullwebhook.Options
+	flags := flag.NewFlagSet(peer.NullWebhook, flag.ExitOnError)
+	flags.IntVar(&o.Port, "port", 0, "port of 127.0.0.1")
+	flags.BoolVar(&o.HTTP2, "http2", false, "offer HTTP/2 as well")
+	flags.StringVar(&o.CAFile, "ca-file", "", "where its CA goes")
+	flags.StringVar(&o.PatchFile, "patch-file", "", "the patch to answer with")
+	flags.StringVar(&o.CaptureFile, "capture-file", "", "where the first review goes")
+	_ = flags.Parse(args) // it exits
+	if err := nullwebhook.Serve(context.Background(), o); err != nil {
+		fmt.Fprintln(os.Stderr, "null-webhook:", err)
+		return 1
+	}
+	return 0
 }

@@ -24,6 +24,7 @@ func (o *Options) Scenarios() []Scenario {
 		{"e", o.Restart},
 		{"f", o.Requests},
 		{"g", o.Pods},
+		{"h", o.Idle},
 	}
 }
 

@@ -26,6 +26,11 @@ var (
 	Unlimited    = []string{"--kube-api-qps=1e6", "--kube-api-burst=1000000"}
 )
 
+// PeerControllers are those of kube-controller-manager that sa-controller-manager
+// replaces, for its flag --controllers.
+const PeerControllers = "serviceaccount-controller,serviceaccount-token-controller," +
+	"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller"
+
 // Program is what is measured.
 type Program struct {
 	Name  string
@@ -40,8 +45,7 @@ func Peer() Program {
 			"--kubeconfig=" + w.kubeconfig, "-v=0",
 			"--authentication-kubeconfig=" + w.Kubeconfig(), "--authorization-kubeconfig=" + w.Kubeconfig(),
 			"--client-ca-file=" + w.ClientCAFile(),
-			"--controllers=serviceaccount-controller,serviceaccount-token-controller," +
-				"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller",
+			"--controllers=" + PeerControllers,
 		}, flags...)...)
 	}}
 }

@@ -58,6 +58,15 @@ func (r *Report) Add(key Key, value float64) {
 	r.Series[i].Values = append(r.Series[i].Values, Significant(value))
 }
 
+// Find is the newest value of a number.
+func (r *Report) Find(key Key) (float64, bool) {
+	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
+	if i < 0 {
+		return 0, false
+	}
+	return r.Series[i].Values[len(r.Series[i].Values)-1], true
+}
+
 // Summarize computes medians, and their ratios to those of the reference program: the
 // first of the given ones that was measured as well.
 func (r *Report) Summarize(references ...string) {

@@ -29,6 +29,7 @@ type Goal struct {
 	mu      sync.Mutex
 	missing map[string]struct{}
 	total   int
+	first   time.Time // when one was reached
 	reached time.Time // the last of them
 	err     error
 	done    chan struct{}
@@ -57,6 +58,9 @@ func (g *Goal) Reach(name string) {
 		return
 	}
 	delete(g.missing, name)
+	if g.first.IsZero() {
+		g.first = now
+	}
 	g.reached = now
 	if len(g.missing) == 0 {
 		close(g.done)
@@ -111,6 +115,13 @@ func (g *Goal) Wait(ctx context.Context, progress *Progress) (time.Time, error) 
 			progress.Countf(reached, total)
 		}
 	}
+}
+
+// First is the moment at which one was reached; zero before that.
+func (g *Goal) First() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.first
 }
 
 // Seen is told of every event.

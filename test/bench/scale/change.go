@@ -1,0 +1,178 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"sa-controller-manager/test/bench/result"
+	"sa-controller-manager/test/bench/world"
+)
+
+// reissue is the annotation that asks for a new token in the same Secret.
+const reissue = "sa-controller-manager/reissue"
+
+func (s *scene) annotations(i int) map[string]string {
+	if i < s.Reissued {
+		return map[string]string{reissue: "in-place"}
+	}
+	return nil
+}
+
+// keys measures how long one Secret waits while everything else rests.
+func (s *scene) keys(ctx context.Context) error {
+	var current atomic.Pointer[world.Goal]
+	never := world.NewGoal([]string{"what keeps the watch open"})
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	err := s.w.Follow(following, never, func(event watch.EventType, object runtime.Object) {
+		if goal := current.Load(); goal != nil {
+			world.Notice(goal)(event, object)
+		}
+	}, "secrets")
+	if err != nil {
+		return err
+	}
+	var waited []float64
+	for i := range s.Keys {
+		namespace, account := s.place(i % s.size)
+		name := fmt.Sprintf("late-%04d", i)
+		goal := world.NewGoal([]string{world.Filled(namespace, name)})
+		goal.Needs(s.running)
+		current.Store(goal)
+		begun := time.Now()
+		if err := s.w.MakeTokenSecret(ctx, namespace, name, account, nil); err != nil {
+			return err
+		}
+		ended, err := goal.Wait(ctx, s.Progress)
+		if err != nil {
+			return err
+		}
+		waited = append(waited, float64(ended.Sub(begun))/float64(time.Millisecond))
+	}
+	s.made += s.Keys
+	s.add("one key, from its creation to filled, p50", "ms", result.Quantile(waited, 0.5))
+	s.add("one key, from its creation to filled, p99", "ms", result.Quantile(waited, 0.99))
+	return nil
+}
+
+// rootCA adds a CA to the file, and waits until every namespace and every Secret has it.
+func (s *scene) rootCA(ctx context.Context) error {
+	old, err := os.ReadFile(s.rootCAFile())
+	if err != nil {
+		return err
+	}
+	more, err := os.ReadFile(s.w.ClientCAFile()) // any will do
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range s.spaces() {
+		names = append(names, world.RootCA(world.Namespace(i)))
+	}
+	for i := range s.size {
+		names = append(names, world.Filled(s.place(i)))
+	}
+	goal := world.NewGoal(names)
+	inner := world.Notice(goal)
+	added := bytes.TrimSpace(more)
+	seen := func(event watch.EventType, object runtime.Object) {
+		if bytes.Contains(bundleOf(object), added) {
+			inner(event, object)
+		}
+	}
+	took, cpu, err := s.timed(ctx, goal, seen, []string{"configmaps", "secrets"}, func(context.Context) error {
+		return replace(s.rootCAFile(), old, more)
+	})
+	if err != nil {
+		return err
+	}
+	s.add(caChange, "s", took)
+	s.add(caChange+", CPU", "s", cpu)
+	return s.verify(ctx)
+}
+
+func bundleOf(object runtime.Object) []byte {
+	switch o := object.(type) {
+	case *corev1.ConfigMap:
+		return []byte(o.Data[corev1.ServiceAccountRootCAKey])
+	case *corev1.Secret:
+		return o.Data[corev1.ServiceAccountRootCAKey]
+	default:
+		return nil
+	}
+}
+
+// rotate has another key sign. Of the Secrets that ask for it, each gets a new token.
+func (s *scene) rotate(ctx context.Context) error {
+	count := min(s.Reissued, s.size)
+	var names []string
+	for i := range count {
+		names = append(names, world.Filled(s.place(i)))
+	}
+	namespace, name := s.place(0)
+	secret, err := s.w.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	header := headerOf(secret)
+	goal := world.NewGoal(names)
+	inner := world.Notice(goal)
+	seen := func(event watch.EventType, object runtime.Object) {
+		if secret, ok := object.(*corev1.Secret); ok && event != watch.Deleted && headerOf(secret) != header {
+			inner(event, object)
+		}
+	}
+	if err := s.keysCommand(ctx, "rotate", "start", "--from-private-key-file="+s.nextKey(), "--cache-age=0s"); err != nil {
+		return err
+	}
+	begun := time.Now()
+	var activated time.Time
+	took, cpu, err := s.timed(ctx, goal, seen, []string{"secrets"}, func(ctx context.Context) error {
+		err := s.keysCommand(ctx, "rotate", "activate", "--wait")
+		activated = time.Now()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.add("rotation, time of the command that activates", "s", activated.Sub(begun).Seconds())
+	s.add(fmt.Sprintf("rotation, time to re-issue %d tokens in place", count), "s", took)
+	s.add(fmt.Sprintf("rotation, CPU to re-issue %d tokens in place", count), "s", cpu)
+	s.add("rotation, start of the command to the first token", "s", goal.First().Sub(begun).Seconds())
+	return s.verify(ctx)
+}
+
+// headerOf is the part of a token that names the key.
+func headerOf(secret *corev1.Secret) string {
+	header, _, _ := strings.Cut(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
+	return header
+}
+
+// keysCommand runs a command of the product, as an operator does.
+func (s *scene) keysCommand(ctx context.Context, words ...string) error {
+	args := append([]string{"keys"}, words...)
+	args = append(args, "--service-account-keys-dir="+s.keysDir())
+	if words[0] != "init" {
+		args = append(args, "--kubeconfig="+s.w.Kubeconfig())
+	}
+	output, err := exec.CommandContext(ctx, s.Binary.Path, args...).CombinedOutput()
+	if err != nil {
+		return errors.Join(fmt.Errorf("keys %s: %w", strings.Join(words, " "), err), errors.New(string(output)))
+	}
+	return nil
+}

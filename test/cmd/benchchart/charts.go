@@ -1,0 +1,82 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"sa-controller-manager/test/bench/chart"
+	"sa-controller-manager/test/bench/result"
+	"sa-controller-manager/test/bench/world"
+)
+
+// charts are those for which there are numbers, by the names of their files.
+func charts(reports []*result.Report) map[string]string {
+	var all []result.Series
+	for _, report := range reports {
+		all = append(all, report.Series...)
+	}
+	drawn := map[string]string{}
+	for name, c := range map[string]chart.Bars{"speed": speed(all), "memory": memory(all), "webhook": webhook(all)} {
+		if len(c.Bars) > 0 {
+			drawn[name] = c.SVG()
+		}
+	}
+	if c := growth(all); len(c.Points) > 0 {
+		drawn["scale"] = c.SVG()
+	}
+	return drawn
+}
+
+// speed shows a to d as parts of the time of kube-controller-manager.
+func speed(all []result.Series) chart.Bars {
+	c := chart.Bars{Title: "Time beside kube-controller-manager, in mode manual", Unit: "1 (dashed) is the time of kube-controller-manager; shorter is faster", Mark: 1}
+	for _, s := range all {
+		if s.Program != world.Manual || s.Unit != "s" || s.Ratio == 0 || strings.Contains(s.Metric, "CPU") || !strings.Contains("abcd", s.Scenario) {
+			continue
+		}
+		label := s.Scenario
+		if s.Scenario == "d" {
+			label = "d, " + s.Metric
+		}
+		c.Bars = append(c.Bars, chart.Bar{Label: label + ", " + s.Variant, Value: s.Ratio, Ours: true})
+	}
+	return c
+}
+
+func memory(all []result.Series) chart.Bars {
+	c := chart.Bars{Title: "Steady memory after a restart", Unit: "MiB of RssAnon"}
+	for _, s := range all {
+		if s.Scenario == "e" && strings.Contains(s.Metric, "RssAnon") {
+			c.Bars = append(c.Bars, chart.Bar{Label: plain(s.Program) + ", " + s.Variant, Value: s.Median, Ours: s.Program == world.Manual})
+		}
+	}
+	return c
+}
+
+func webhook(all []result.Series) chart.Bars {
+	c := chart.Bars{Title: "What admission adds to the creation of a Pod", Unit: "ms at p50, one client"}
+	for _, s := range all {
+		if s.Scenario == "g" && s.Variant == "one client" && s.Metric == "added p50" {
+			c.Bars = append(c.Bars, chart.Bar{Label: s.Program, Value: s.Median, Ours: strings.HasPrefix(s.Program, "ours")})
+		}
+	}
+	return c
+}
+
+// plain leaves the marks of Markdown out.
+func plain(program string) string { return strings.ReplaceAll(program, "`", "") }
+
+func growth(all []result.Series) chart.Line {
+	c := chart.Line{Title: "Time to fill all token Secrets", Unit: "seconds; dashed: what it would be if each cost what it costs in the smallest cluster", XUnit: "token Secrets"}
+	for _, s := range all {
+		var size float64
+		if _, err := fmt.Sscanf(s.Program, "%g token Secrets", &size); err != nil || s.Scenario != "scale" || s.Metric != "time to fill all token Secrets" {
+			continue
+		}
+		c.Points = append(c.Points, chart.Point{X: size, Y: s.Median})
+	}
+	return c
+}

@@ -171,6 +171,20 @@ test-upgrade: control-plane build ## Go from the newest release, or the commit U
 bench: ## Measure the hot paths beside their floors and go-jose, in one run.
 	@test/bench/run.sh
 
+.PHONY: bench-peer
+bench-peer: control-plane build ## Measure for hours beside kube-controller-manager, into bin/bench/peer.json; flags in FLAGS.
+	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
+
+.PHONY: bench-scale
+bench-scale: control-plane build ## Measure with 100 000 token Secrets, into bin/bench/scale.json; flags in FLAGS.
+	@go -C test build -buildvcs=false -o ../bin/benchscale ./cmd/benchscale
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchscale $(FLAGS)
+
+.PHONY: bench-charts
+bench-charts: ## Bring tables and charts of docs/benchmarks.md up to date, with the complete results in RESULTS first.
+	@go -C test run -buildvcs=false ./cmd/benchchart -docs=$(CURDIR)/docs $(abspath $(RESULTS))
+
 .PHONY: bench-check
 bench-check: verify-allocations ## Check that the hot paths allocate no more often than before.
 

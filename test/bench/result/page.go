@@ -9,24 +9,28 @@ import (
 	"strings"
 )
 
-var marked = regexp.MustCompile(`(?s)(<!-- (results|about): ([a-z0-9-]+) -->\n).*?(<!-- end -->)`)
+var marked = regexp.MustCompile(`(?s)(<!-- (results|about|chart): ([a-z0-9-]+) -->\n).*?(<!-- end -->)`)
 
 // Fill replaces what is between the markers of a page:
 //
 //	<!-- results: SCENARIO -->
 //	<!-- end -->
 //
-// becomes the table of a scenario, and "about" with the name of a report its conditions.
-// What none of the reports has is left as it is, so that one report of two can be made
-// anew. An opening marker without its end is an error.
-func Fill(page string, reports ...*Report) (string, error) {
-	if opened, ended := strings.Count(page, "<!-- results: ")+strings.Count(page, "<!-- about: "), len(marked.FindAllString(page, -1)); opened != ended {
+// becomes the table of a scenario. Sources are asked for the content of a marker by its kind
+// and name, and the first that has any counts. What none of them has is left as it is, so
+// that one report of two can be made anew. An opening marker without its end is an error.
+func Fill(page string, sources ...Source) (string, error) {
+	opened := 0
+	for _, kind := range []string{"results", "about", "chart"} {
+		opened += strings.Count(page, "<!-- "+kind+": ")
+	}
+	if ended := len(marked.FindAllString(page, -1)); opened != ended {
 		return "", fmt.Errorf("%d markers are opened and %d of them end", opened, ended)
 	}
 	return marked.ReplaceAllStringFunc(page, func(old string) string {
 		match := marked.FindStringSubmatch(old)
-		for _, report := range reports {
-			if content := report.content(match[2], match[3]); content != "" {
+		for _, source := range sources {
+			if content := source(match[2], match[3]); content != "" {
 				return match[1] + content + match[4]
 			}
 		}
@@ -34,12 +38,18 @@ func Fill(page string, reports ...*Report) (string, error) {
 	}), nil
 }
 
-func (r *Report) content(kind, name string) string {
-	if kind == "results" {
+// Source is the content for a marker, or nothing.
+type Source func(kind, name string) string
+
+// Content has the table of a scenario for "results", and for "about" with the name of the
+// report its conditions.
+func (r *Report) Content(kind, name string) string {
+	switch {
+	case kind == "results":
 		return r.Table(name)
-	}
-	if name == r.Name {
+	case kind == "about" && name == r.Name:
 		return r.About()
+	default:
+		return ""
 	}
-	return ""
 }

@@ -121,7 +121,7 @@ func TestFill(t *testing.T) {
 	want := "before\n<!-- results: b -->\n" + tableOfB + "<!-- end -->\nbetween\n<!-- results: z -->\nkept\n<!-- end -->\n<!-- about: peer -->\n" +
 		"- Machine: A CPU, 2 cores, 4 GiB; Linux 6; go1; 2026-11-21\n- Versions: etcd 1\n- Sizes: namespaces 1, secrets 2\n- Quiet\n<!-- end -->\nafter\n"
 	for range 2 { // filling twice changes nothing
-		got, err := Fill(page, measured())
+		got, err := Fill(page, measured().Content)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestFill(t *testing.T) {
 		}
 		page = got
 	}
-	if _, err := Fill("<!-- results: b -->\nno end\n", measured()); err == nil {
+	if _, err := Fill("<!-- results: b -->\nno end\n", measured().Content); err == nil {
 		t.Error("a marker without an end was accepted")
 	}
 }

@@ -12,22 +12,35 @@ import (
 	"sa-controller-manager/test/bench/world"
 )
 
-// charts are those for which there are numbers, by the names of their files.
-func charts(reports []*result.Report) map[string]string {
+// drawing is one chart.
+type drawing struct{ title, svg string }
+
+// drawings are those for which there are numbers, by the names of their files.
+type drawings map[string]drawing
+
+func charts(reports []*result.Report) drawings {
 	var all []result.Series
 	for _, report := range reports {
 		all = append(all, report.Series...)
 	}
-	drawn := map[string]string{}
+	drawn := drawings{}
 	for name, c := range map[string]chart.Bars{"speed": speed(all), "memory": memory(all), "webhook": webhook(all)} {
 		if len(c.Bars) > 0 {
-			drawn[name] = c.SVG()
+			drawn[name] = drawing{c.Title, c.SVG()}
 		}
 	}
 	if c := growth(all); len(c.Points) > 0 {
-		drawn["scale"] = c.SVG()
+		drawn["scale"] = drawing{c.Title, c.SVG()}
 	}
 	return drawn
+}
+
+// content is the link to a chart.
+func (d drawings) content(kind, name string) string {
+	if c, ok := d[name]; ok && kind == "chart" {
+		return fmt.Sprintf("![%s](benchmarks/%s.svg)\n", c.title, name)
+	}
+	return ""
 }
 
 // speed shows a to d as parts of the time of kube-controller-manager.

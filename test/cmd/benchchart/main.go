@@ -46,24 +46,26 @@ func run(docs string, newer []string) error {
 	if err != nil {
 		return err
 	}
+	drawn := charts(reports)
+	sources := []result.Source{drawn.content}
+	for _, report := range reports {
+		sources = append(sources, report.Content)
+	}
 	page := filepath.Join(docs, "benchmarks.md")
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	filled, err := result.Fill(string(text), reports...)
+	filled, err := result.Fill(string(text), sources...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", page, err)
 	}
-	if err := write(page, filled); err != nil {
-		return err
-	}
-	for name, svg := range charts(reports) {
-		if err := write(filepath.Join(docs, "benchmarks", name+".svg"), svg); err != nil {
+	for name, c := range drawn {
+		if err := write(filepath.Join(docs, "benchmarks", name+".svg"), c.svg); err != nil {
 			return err
 		}
 	}
-	return nil
+	return write(page, filled)
 }
 
 func readAll(dir string) ([]*result.Report, error) {

@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	docs := t.TempDir()
 	page, fresh := filepath.Join(docs, "benchmarks.md"), filepath.Join(docs, "fresh.json")
-	if err := os.WriteFile(page, []byte("<!-- results: a -->\n<!-- end -->\n"), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte("<!-- results: a -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(docs, nil); err == nil {
@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(page)
-	if err != nil || !strings.Contains(string(text), "2; **1 x**") {
+	if err != nil || !strings.Contains(string(text), "2; **1 x**") || !strings.Contains(string(text), "](benchmarks/speed.svg)\n<!-- end -->") {
 		t.Errorf("the page is %q: %v", text, err)
 	}
 	for _, name := range []string{"speed", "memory", "webhook", "scale"} {

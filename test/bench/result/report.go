@@ -9,6 +9,7 @@ package result
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,4 +120,25 @@ func Read(path string) (*Report, error) {
 		return nil, fmt.Errorf("read results of %s: %w", path, err)
 	}
 	return r, nil
+}
+
+// Extend takes the series over that the file has of the scenarios that keep tells. It is an
+// error if they were measured on another machine, with other binaries or other sizes, or
+// in a run that was cut short.
+func (r *Report) Extend(path string, keep func(scenario string) bool) error {
+	old, err := Read(path)
+	if err != nil {
+		return err
+	}
+	same := old.Machine
+	same.Date = r.Machine.Date
+	if !old.Complete || same != r.Machine || !slices.Equal(old.Versions, r.Versions) || !maps.Equal(old.Sizes, r.Sizes) {
+		return fmt.Errorf("%s cannot be added to: it is from another machine, other binaries or sizes, or was cut short", path)
+	}
+	for _, s := range old.Series {
+		if keep(s.Scenario) {
+			r.Series = append(r.Series, s)
+		}
+	}
+	return nil
 }

@@ -158,3 +158,37 @@ func TestThisMachine(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 }
+
+func TestExtend(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(old, fresh *Report)
+		broken bool
+	}{
+		"Same":         {change: func(_, fresh *Report) { fresh.Machine.Date = "2026-11-22" }},
+		"CutShort":     {reason: "it may lack anything", change: func(old, _ *Report) { old.Complete = false }, broken: true},
+		"OtherMachine": {reason: "ratios are of one machine", change: func(_, fresh *Report) { fresh.Machine.Cores++ }, broken: true},
+		"OtherBinary":  {reason: "a table speaks of one", change: func(_, fresh *Report) { fresh.Versions = []string{"etcd 2"} }, broken: true},
+		"OtherSizes":   {reason: "a table has one size", change: func(_, fresh *Report) { fresh.Sizes = nil }, broken: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "peer.json")
+			old, fresh := measured(), measured()
+			fresh.Series = nil
+			tc.change(old, fresh)
+			if err := old.Write(path); err != nil {
+				t.Fatal(err)
+			}
+			err := fresh.Extend(path, func(scenario string) bool { return scenario == "c" })
+			if (err != nil) != tc.broken {
+				t.Fatalf("%s: got %v", tc.reason, err)
+			}
+			if !tc.broken && (len(fresh.Series) != 2 || fresh.Series[0].Scenario != "c") {
+				t.Errorf("kept %+v", fresh.Series)
+			}
+		})
+	}
+}

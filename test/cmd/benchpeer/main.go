@@ -45,28 +45,28 @@ func main() {
 	scenarios := flag.String("scenarios", "abc,d,e,f,g,h", "which to measure, of abc, d, e, f, g and h")
 	limit := flag.Duration("limit", 4*time.Hour, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")
+	add := flag.Bool("add", false, "keep what the file has of other scenarios, if it was measured on the same machine with the same binaries")
 	flag.Parse()
-	os.Exit(run(o, strings.Split(*scenarios, ","), *limit, *out))
+	os.Exit(run(o, strings.Split(*scenarios, ","), *limit, *out, *add))
 }
 
 // run is a function of its own so that what it defers happens before the exit.
-func run(o *peer.Options, scenarios []string, limit time.Duration, out string) int {
+func run(o *peer.Options, scenarios []string, limit time.Duration, out string, add bool) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := measure(ctx, o, scenarios, limit, out); err != nil {
+	if err := measure(ctx, o, scenarios, limit, out, add); err != nil {
 		fmt.Fprintln(os.Stderr, "benchpeer:", err)
 		return 1
 	}
 	return 0
 }
 
-func measure(ctx context.Context, o *peer.Options, scenarios []string, limit time.Duration, out string) error {
+func measure(ctx context.Context, o *peer.Options, scenarios []string, limit time.Duration, out string, add bool) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	known := o.Scenarios()
 	for _, name := range scenarios {
-		if !slices.ContainsFunc(known, func(s peer.Scenario) bool { return s.Name == name }) {
+		if !slices.ContainsFunc(o.Scenarios(), func(s peer.Scenario) bool { return s.Name == name }) {
 			return fmt.Errorf("--scenarios: %q is none of abc, d, e, f, g and h", name)
 		}
 	}
@@ -84,26 +84,44 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, limit tim
 	if o.Report.Versions, err = world.Versions(ctx, o.Binary); err != nil {
 		return err
 	}
+	if add {
+		if err := o.Report.Extend(out, func(scenario string) bool { return !measures(scenarios, scenario) }); err != nil {
+			return err
+		}
+	}
 	o.Progress.Linef("%s", o.Report.Machine)
-	for _, s := range known {
+	return errors.Join(all(ctx, o, scenarios, out), o.Report.Write(out))
+}
+
+// measures tells whether a scenario is among those that are to be measured.
+func measures(scenarios []string, scenario string) bool {
+	return slices.ContainsFunc(scenarios, func(name string) bool { return strings.Contains(name, scenario) })
+}
+
+// all goes on after a scenario that cannot be measured, because each takes long and none
+// needs another one.
+func all(ctx context.Context, o *peer.Options, scenarios []string, out string) error {
+	var errs []error
+	for _, s := range o.Scenarios() {
 		if !slices.Contains(scenarios, s.Name) {
 			continue
 		}
-		err := s.Measure(ctx)
-		o.Report.Summarize(world.KCM, peer.NullPatch)
-		if err != nil {
-			return errors.Join(fmt.Errorf("scenario %s: %w", s.Name, err), o.Report.Write(out))
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, fmt.Errorf("scenario %s: %w", s.Name, context.Cause(ctx)))...)
 		}
+		if err := s.Measure(ctx); err != nil {
+			err = fmt.Errorf("scenario %s: %w", s.Name, err)
+			o.Progress.Linef("%v", err)
+			errs = append(errs, err)
+		}
+		o.Report.Summarize(world.KCM, peer.NullPatch)
 		if err := o.Report.Write(out); err != nil {
 			return err
 		}
 	}
-	o.Report.Complete = true
-	if err := o.Report.Write(out); err != nil {
-		return err
-	}
-	o.Progress.Linef("all of it is in %s", out)
-	return nil
+	o.Report.Complete = len(errs) == 0
+	o.Progress.Linef("the results are in %s", out)
+	return errors.Join(errs...)
 }
 
 // serveNull is the process that scenario g starts.

@@ -5,12 +5,12 @@ package peer
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,14 +119,7 @@ rules:
 // counts are requests by verb and resource. Watches are none: they go on.
 type counts map[string]int
 
-func (c counts) sorted() []string {
-	var names []string
-	for name := range c {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(a, b) })
-	return names
-}
+func (c counts) sorted() []string { return slices.Sorted(maps.Keys(c)) }
 
 type auditEvent struct {
 	Verb      string
@@ -138,7 +131,7 @@ func readAudit(path string) (counts, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // nothing was written
 	return parseAudit(file)
 }
 

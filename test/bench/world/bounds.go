@@ -44,7 +44,7 @@ func room(least uint64) error {
 	if err := unix.Statfs(os.TempDir(), &stat); err != nil {
 		return fmt.Errorf("look how much room is left in %s: %w", os.TempDir(), err)
 	}
-	if left := stat.Bavail * uint64(stat.Bsize); left < least {
+	if left := stat.Bavail * uint64(stat.Frsize); left < least { //nolint:gosec // G115: no block has a negative size
 		return fmt.Errorf("%s has %d MiB left, want %d", os.TempDir(), left>>20, least>>20)
 	}
 	return nil

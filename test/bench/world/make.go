@@ -6,6 +6,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -72,9 +73,7 @@ func (w *World) MakeAccount(ctx context.Context, namespace, name string) error {
 // MakeTokenSecret creates a token Secret that is to be filled.
 func (w *World) MakeTokenSecret(ctx context.Context, namespace, name, account string, more map[string]string) error {
 	annotations := map[string]string{corev1.ServiceAccountNameKey: account}
-	for key, value := range more {
-		annotations[key] = value
-	}
+	maps.Copy(annotations, more)
 	_, err := w.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{madeLabel: "token"}, Annotations: annotations},
 		Type:       corev1.SecretTypeServiceAccountToken,

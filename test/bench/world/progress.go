@@ -64,7 +64,7 @@ func (p *Progress) Linef(format string, args ...any) {
 	if p.status != nil {
 		fmt.Fprint(p.status, "\r\x1b[K")
 	}
-	fmt.Printf("%7s  %s\n", time.Since(p.began).Round(time.Second), fmt.Sprintf(format, args...))
+	fmt.Fprintf(os.Stdout, "%7s  %s\n", time.Since(p.began).Round(time.Second), fmt.Sprintf(format, args...))
 }
 
 // Sleep waits, because time is what is measured.

@@ -23,7 +23,7 @@ func TestGoal(t *testing.T) {
 		goal := NewGoal([]string{"one", "two", "two"})
 		go func() {
 			for _, name := range []string{"one", "unknown", "one", "two"} {
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				goal.Reach(name)
 			}
 			goal.fail(errors.New("too late to matter"))

@@ -22,7 +22,7 @@ type Report struct {
 	Versions   []string       `json:"versions"`
 	Conditions []string       `json:"conditions"`
 	Sizes      map[string]int `json:"sizes"`
-	// Complete is false in what a run leaves that was cut short.
+	// Complete is false in what a run leaves that was cut short, or left something out.
 	Complete bool     `json:"complete"`
 	Series   []Series `json:"series"`
 }
@@ -122,9 +122,18 @@ func Read(path string) (*Report, error) {
 	return r, nil
 }
 
+// Drop forgets the series of a scenario.
+func (r *Report) Drop(scenario string) {
+	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
+}
+
+// Has tells whether anything of a scenario was measured.
+func (r *Report) Has(scenario string) bool {
+	return slices.ContainsFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
+}
+
 // Extend takes the series over that the file has of the scenarios that keep tells. It is an
-// error if they were measured on another machine, with other binaries or other sizes, or
-// in a run that was cut short.
+// error if they were measured on another machine, with other binaries or other sizes.
 func (r *Report) Extend(path string, keep func(scenario string) bool) error {
 	old, err := Read(path)
 	if err != nil {
@@ -132,8 +141,8 @@ func (r *Report) Extend(path string, keep func(scenario string) bool) error {
 	}
 	same := old.Machine
 	same.Date = r.Machine.Date
-	if !old.Complete || same != r.Machine || !slices.Equal(old.Versions, r.Versions) || !maps.Equal(old.Sizes, r.Sizes) {
-		return fmt.Errorf("%s cannot be added to: it is from another machine, other binaries or sizes, or was cut short", path)
+	if same != r.Machine || !slices.Equal(old.Versions, r.Versions) || !maps.Equal(old.Sizes, r.Sizes) {
+		return fmt.Errorf("%s cannot be added to: it is from another machine, other binaries or other sizes", path)
 	}
 	for _, s := range old.Series {
 		if keep(s.Scenario) {

@@ -167,7 +167,7 @@ func TestExtend(t *testing.T) {
 		broken bool
 	}{
 		"Same":         {change: func(_, fresh *Report) { fresh.Machine.Date = "2026-11-22" }},
-		"CutShort":     {reason: "it may lack anything", change: func(old, _ *Report) { old.Complete = false }, broken: true},
+		"CutShort":     {reason: "what it has is whole", change: func(old, _ *Report) { old.Complete = false }},
 		"OtherMachine": {reason: "ratios are of one machine", change: func(_, fresh *Report) { fresh.Machine.Cores++ }, broken: true},
 		"OtherBinary":  {reason: "a table speaks of one", change: func(_, fresh *Report) { fresh.Versions = []string{"etcd 2"} }, broken: true},
 		"OtherSizes":   {reason: "a table has one size", change: func(_, fresh *Report) { fresh.Sizes = nil }, broken: true},
@@ -186,8 +186,11 @@ func TestExtend(t *testing.T) {
 			if (err != nil) != tc.broken {
 				t.Fatalf("%s: got %v", tc.reason, err)
 			}
-			if !tc.broken && (len(fresh.Series) != 2 || fresh.Series[0].Scenario != "c") {
+			if fresh.Has("b") || fresh.Has("c") == tc.broken {
 				t.Errorf("kept %+v", fresh.Series)
+			}
+			if fresh.Drop("c"); fresh.Has("c") {
+				t.Error("what was dropped is there")
 			}
 		})
 	}

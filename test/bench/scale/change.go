@@ -95,7 +95,7 @@ func (s *scene) rootCA(ctx context.Context) error {
 			inner(event, object)
 		}
 	}
-	took, cpu, err := s.timed(ctx, goal, seen, []string{"configmaps", "secrets"}, func(context.Context) error {
+	took, cpu, err := s.timed(ctx, "root CA", goal, seen, []string{"configmaps", "secrets"}, func(context.Context) error {
 		return replace(s.rootCAFile(), old, more)
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *scene) rotate(ctx context.Context) error {
 	}
 	begun := time.Now()
 	var activated time.Time
-	took, cpu, err := s.timed(ctx, goal, seen, []string{"secrets"}, func(ctx context.Context) error {
+	took, cpu, err := s.timed(ctx, "rotation", goal, seen, []string{"secrets"}, func(ctx context.Context) error {
 		err := s.keysCommand(ctx, "rotate", "activate", "--wait")
 		activated = time.Now()
 		return err

@@ -29,6 +29,8 @@ type Options struct {
 	Reissued int
 	// Keys is how many Secrets are made one after the other.
 	Keys int
+	// Profiles, unless empty, is a directory for profiles of the program.
+	Profiles string
 	// Stage bounds one wait.
 	Stage time.Duration
 

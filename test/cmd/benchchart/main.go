@@ -6,7 +6,7 @@
 //
 //	benchchart [-docs DIRECTORY] [RESULTS.json]...
 //
-// A run that was cut short is not taken over.
+// Results that are not complete are not taken over.
 package main
 
 import (
@@ -36,7 +36,7 @@ func run(docs string, newer []string) error {
 			return err
 		}
 		if !report.Complete {
-			return fmt.Errorf("%s is from a run that was cut short", path)
+			return fmt.Errorf("%s is not complete: scenarios are missing or the run was cut short", path)
 		}
 		if err := report.Write(filepath.Join(docs, "benchmarks", report.Name+".json")); err != nil {
 			return err

@@ -31,6 +31,7 @@ func main() {
 	size := flag.Int("size", 100000, "token Secrets of the largest cluster, with as many accounts and a tenth as many namespaces; a tenth and a third of it are measured before")
 	flag.IntVar(&o.Reissued, "reissued", 600, "how many tokens of a rotation are awaited; the product re-issues ten a second")
 	flag.IntVar(&o.Keys, "keys", 200, "how many Secrets are made one after the other")
+	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of the program, which is a little slower while they are made")
 	flag.DurationVar(&o.Stage, "stage", 30*time.Minute, "longest time for one step")
 	limit := flag.Duration("limit", 2*time.Hour, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/scale.json", "where the results go")

@@ -41,7 +41,7 @@ func (o *Options) Validate() error {
 	var errs []error
 	for name, value := range o.Sizes() {
 		if value < 1 {
-			errs = append(errs, fmt.Errorf("--%s: want at least 1, got %d", name, value))
+			errs = append(errs, fmt.Errorf("%s: want at least 1, got %d", name, value))
 		}
 	}
 	if o.Accounts > o.Secrets {

@@ -80,7 +80,9 @@ func webhook(all []result.Series) chart.Bars {
 }
 
 // plain leaves the marks of Markdown out, and is short enough for a label.
-func plain(program string) string { return strings.NewReplacer("`", "", world.KCM, "KCM").Replace(program) }
+func plain(program string) string {
+	return strings.NewReplacer("`", "", world.KCM, "KCM").Replace(program)
+}
 
 func growth(all []result.Series) chart.Line {
 	c := chart.Line{Title: "Time to fill all token Secrets", Unit: "seconds; dashed: what it would be if each cost what it costs in the smallest cluster", XUnit: "token Secrets"}

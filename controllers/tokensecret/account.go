@@ -141,6 +141,8 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	}
 	err = c.patchAccount(ctx, account, patch)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// As with a Secret, a conflict is no promise of a watch event.
+		c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry)
 		return nil
 	}
 	if err != nil {

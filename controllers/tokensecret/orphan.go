@@ -17,9 +17,15 @@ import (
 	"sa-controller-manager/controllers/view"
 )
 
-// behindRetry is when to look again after the apiserver has shown an account that
-// the cache lacks. The watch normally brings it much earlier.
+// behindRetry is when to look again after the apiserver has shown that the cache is
+// behind. The watch normally brings what is newer much earlier.
 const behindRetry = time.Second
+
+// lookAgain follows a conflict. Somebody on the way to the apiserver may answer with one
+// although the Secret is as it was: then no watch event comes before the resync.
+func (c *Controller) lookAgain(secret *view.TokenSecret) {
+	c.secretLoop.AddAfter(nameOf(secret), behindRetry)
+}
 
 // syncOrphan deletes a Secret whose account the cache does not know, once its
 // grace is over and the apiserver has confirmed that there is no such account.
@@ -91,6 +97,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *view.TokenSecret,
 func (c *Controller) delete(ctx context.Context, secret *view.TokenSecret, why string) (bool, error) {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, onlyThis(secret))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		c.lookAgain(secret)
 		return false, nil
 	}
 	if err != nil {

@@ -60,6 +60,7 @@ func (c *Controller) fill(ctx context.Context, secret *view.TokenSecret, account
 	logger := klog.FromContext(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
+		c.lookAgain(secret)
 		return nil
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -169,25 +170,49 @@ func (c *controlPlane) touch(request faultproxy.Request) error {
 func TestConflictWithoutAChange(t *testing.T) {
 	c := sharedControlPlane(t)
 	proxy := c.proxy(t)
+	c.manageThrough(t, proxy, "--token-secrets=auto")
+	namespace := c.namespace(t)
+	c.createAccount(t, namespace, "someone")
+	c.awaitOwn(t, namespace, "someone")
 	conflict := faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict)
-	for mode, resource := range map[string]string{"manual": "secrets", "auto": "serviceaccounts"} {
-		t.Run(mode, func(t *testing.T) {
-			if mode == "manual" {
-				t.Skip("product: fill leaves a conflict to a watch event, and none comes before the resync")
-			}
-			m := c.manageThrough(t, proxy, "--token-secrets="+mode)
-			namespace := c.namespace(t)
-			c.createAccount(t, namespace, "someone")
-			c.fence(t, m)
-			rule := &faultproxy.Rule{Match: faultproxy.On("patch", resource).In(namespace), Times: 1, Fault: conflict}
-			proxy.Use(rule)
-			if mode == "auto" {
-				c.createAccount(t, namespace, "mine")
-				c.awaitOwn(t, namespace, "mine")
-			} else {
+	cases := map[string]struct {
+		match faultproxy.Match
+		do    func(t *testing.T)
+	}{
+		"Fill": {
+			match: faultproxy.On("patch", "secrets"),
+			do: func(t *testing.T) {
 				c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
 				c.awaitFilled(t, namespace, "mine")
-			}
+			},
+		},
+		"Reference": {
+			match: faultproxy.On("patch", "serviceaccounts"),
+			do: func(t *testing.T) {
+				c.createAccount(t, namespace, "mine")
+				c.awaitOwn(t, namespace, "mine")
+			},
+		},
+		"DeleteOrphan": {
+			match: faultproxy.On("delete", "secrets"),
+			do: func(t *testing.T) {
+				orphan := tokenSecret(namespace, "orphan", "nobody")
+				orphan.Annotations[corev1.ServiceAccountUIDKey] = "dead"
+				c.createSecret(t, orphan)
+				c.awaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
+					if _, there := await.Find(secrets, "orphan"); there {
+						return errors.New("the orphan is there")
+					}
+					return nil
+				})
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rule := &faultproxy.Rule{Match: tc.match.In(namespace), Times: 2, Fault: conflict}
+			proxy.Use(rule)
+			tc.do(t)
 			if rule.Hits() == 0 {
 				t.Error("no request met the fault")
 			}

@@ -53,17 +53,45 @@ func checkCall(r *http.Request) error {
 	return nil
 }
 
-// readBody reads the whole body. When that fails, the envelope is what its beginning
-// says.
-func readBody(rw http.ResponseWriter, r *http.Request) ([]byte, envelope, error) {
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(boundedBody(rw, r)); err != nil {
-		return nil, findEnvelope(&body), readRefusal(err)
+// readBody reads the whole of a body that is boundedBody's. When that fails, the envelope
+// is what its beginning says.
+func readBody(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
+	body, err := readPieces(bounded)
+	if err != nil {
+		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
 	}
 	// The server goes on reading, to learn when the caller leaves. A deadline that is
 	// still set would end the request's context.
 	setReadDeadline(rw, time.Time{})
-	return body.Bytes(), envelope{}, nil
+	return body, envelope{}, nil
+}
+
+// bodyPiece is how much of a body is read at a time, in bytes: most come in one.
+const bodyPiece = 8 << 10
+
+// readPieces reads all, or with an error some of the beginning. A buffer that doubles would
+// leave behind as much again of each large body that is refused in the end.
+func readPieces(from io.Reader) ([]byte, error) {
+	var full [][]byte
+	piece := make([]byte, 0, bodyPiece)
+	for {
+		if len(piece) == cap(piece) {
+			full = append(full, piece)
+			piece = make([]byte, 0, bodyPiece)
+		}
+		n, err := from.Read(piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
+		switch {
+		case errors.Is(err, io.EOF) && len(full) == 0:
+			return piece, nil
+		case errors.Is(err, io.EOF):
+			return bytes.Join(append(full, piece), nil), nil
+		case err != nil && len(full) > 0:
+			return full[0], err
+		case err != nil:
+			return piece, err
+		}
+	}
 }
 
 // boundedBody is the body within its bounds of size and time.
@@ -79,6 +107,9 @@ func setReadDeadline(rw http.ResponseWriter, at time.Time) {
 }
 
 func readRefusal(err error) error {
+	if errors.Is(err, errBodyBudget) {
+		return TooManyRequests(err.Error(), time.Second)
+	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return invalidReview(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			"the AdmissionReview is larger than %d MiB", tooLarge.Limit>>20)

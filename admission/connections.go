@@ -5,6 +5,7 @@ package admission
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -15,16 +16,75 @@ import (
 // further ones are accepted. Callers dial when they have one to make.
 const newPatience = time.Second
 
+// maxWaiting is how many connections may be new, and how many idle. One more closes the
+// one that has been it for the longest time: silent connections would cost memory without
+// end, and a caller that means it brings its call within milliseconds.
+const maxWaiting = 128
+
 // connections knows which connections may bring a call or have one. The zero value is
 // ready to use.
 type connections struct {
 	mu      sync.Mutex
 	busy    map[net.Conn]http.ConnState // new or active
+	waiting map[net.Conn]wait           // new or idle
+	waits   uint64                      // so far
 	changed chan struct{}               // closed at the next change, if somebody waits
+}
+
+// wait is a connection without a call. A greater number began to wait later.
+type wait struct {
+	state  http.ConnState
+	number uint64
 }
 
 // track is a ConnState hook of http.Server.
 func (c *connections) track(conn net.Conn, state http.ConnState) {
+	c.note(conn, state)
+	if surplus := c.surplus(conn, state); surplus != nil {
+		closeAtOnce(surplus)
+	}
+}
+
+// surplus keeps the list of those that wait and returns which one has to go, if any.
+func (c *connections) surplus(conn net.Conn, state http.ConnState) net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, conn)
+	if state != http.StateNew && state != http.StateIdle {
+		return nil
+	}
+	if c.waiting == nil {
+		c.waiting = map[net.Conn]wait{}
+	}
+	c.waits++
+	c.waiting[conn] = wait{state, c.waits}
+	var oldest net.Conn
+	count := 0
+	for other, waits := range c.waiting {
+		if waits.state != state {
+			continue
+		}
+		count++
+		if oldest == nil || waits.number < c.waiting[oldest].number {
+			oldest = other
+		}
+	}
+	if count <= maxWaiting {
+		return nil
+	}
+	delete(c.waiting, oldest)
+	return oldest
+}
+
+// closeAtOnce does not say goodbye as TLS does, which waits for who does not read.
+func closeAtOnce(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	_ = conn.Close() // one that is gone already is closed
+}
+
+func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.busy == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
@@ -44,6 +45,7 @@ type WebhookConfig struct {
 type Webhook struct {
 	chain   Chain
 	slots   chan struct{}
+	bodies  budget
 	metrics *Metrics
 }
 
@@ -90,7 +92,12 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 		return refused(found, &Outcome{}, TooManyRequests("too many admission requests at the same time, please try again", time.Second)), outcomeOverload
 	}
 	defer w.leave()
-	body, found, err := readBody(rw, r)
+	bounded := &budgeted{from: boundedBody(rw, r), budget: &w.bodies}
+	defer bounded.release()
+	body, found, err := readBody(rw, bounded)
+	if apierrors.IsTooManyRequests(err) {
+		return refused(found, &Outcome{}, err), outcomeOverload
+	}
 	if err != nil {
 		return refused(found, &Outcome{}, err), outcomeInvalid
 	}

@@ -23,6 +23,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/tokenrecord"
 )
 
 // patience bounds every wait. It is long because it is only ever used up by a test
@@ -34,7 +35,7 @@ type controlPlane struct {
 	*devcluster.Cluster
 
 	client kubernetes.Interface
-	tokens *tokenRecord
+	tokens *tokenrecord.Record
 
 	// hangUp closes connections to kube-apiserver, and hangUpManagers those to
 	// managers: a manager that ends waits a second for HTTP/2 clients to leave.
@@ -71,7 +72,7 @@ func (c *controlPlane) connect() error {
 		return fmt.Errorf("make an admin client: %w", err)
 	}
 	c.hangUp = hangUp(transport)
-	c.tokens = recordTokens(c.client)
+	c.tokens = tokenrecord.Start(c.client)
 
 	// client-go shares one transport among all that trust alike, so this one is
 	// devcluster's for managers, too.
@@ -93,7 +94,7 @@ func hangUp(client *http.Client) func() {
 func (c *controlPlane) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	shared.canary.addTokens(c.tokens.end())
+	shared.canary.addTokens(c.tokens.End())
 	events, err := c.client.CoreV1().RESTClient().Get().AbsPath("/apis/events.k8s.io/v1/events").
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {

@@ -81,7 +81,7 @@ func (c *controlPlane) checkLateWrite(t *testing.T, proxy *faultproxy.Proxy, m *
 	c.awaitSecrets(t, w.namespace, noneOf(first.UID))
 	c.fence(t, m)
 	c.awaitSecrets(t, w.namespace, noneOf(first.UID)) // none has come back
-	for _, token := range c.tokens.of(w.namespace, first.UID) {
+	for _, token := range c.tokens.Of(w.namespace, first.UID) {
 		c.refused(t, []byte(token))
 	}
 	if w.again && w.name != "FillForTheNext" {

@@ -69,7 +69,7 @@ func TestRollingReplicas(t *testing.T) {
 	c.awaitBound(t)
 	second := c.start(t, flags("127.0.0.4")...)
 	second.awaitReady(t)
-	balancer.awaitReady(t, 2)
+	awaitBalanced(t, balancer, 2)
 
 	calls := func() float64 {
 		return first.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"path": "mutate"})

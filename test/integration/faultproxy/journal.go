@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 // errCut is how a watch ends that is cut.
@@ -32,6 +33,7 @@ func newJournal() *journal {
 }
 
 func (j *journal) begin(request Request) *entry {
+	request.Began = time.Now()
 	e := &entry{journal: j, request: request}
 	j.change(func() { j.entries = append(j.entries, e) })
 	return e

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Request is one request that a client has sent.
@@ -18,6 +19,9 @@ type Request struct {
 	// Resource, Namespace, Name and Subresource are empty where the path has none.
 	// A path that is not one of a resource is Path alone.
 	Resource, Namespace, Name, Subresource string
+
+	// Began is when the request arrived.
+	Began time.Time
 
 	Path      string
 	Query     url.Values

@@ -1,0 +1,104 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tokenrecord keeps every token that was ever seen in a Secret of a cluster.
+//
+// Lifecycle: Start, then End. Concurrency: all methods may be called from any goroutine.
+package tokenrecord
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Record is the record of one cluster.
+type Record struct {
+	stop     func()
+	informer cache.Store
+
+	mu     sync.Mutex
+	tokens map[string]Owner
+}
+
+// Owner is whose token it is, going by its Secret's annotation.
+type Owner struct {
+	Namespace string
+	UID       types.UID
+}
+
+// Start watches until End is called. Restarts of kube-apiserver may hide a token from it
+// that lived for less than that.
+func Start(client kubernetes.Interface) *Record {
+	r := &Record{tokens: map[string]Owner{}}
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "secrets", "",
+			fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken))),
+		ObjectType: &corev1.Secret{},
+		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: r.see, UpdateFunc: func(_, obj any) { r.see(obj) }},
+	})
+	r.informer = store
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	r.stop = func() {
+		cancel()
+		watching.Wait()
+	}
+	return r
+}
+
+func (r *Record) see(obj any) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return
+	}
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if token == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tokens[token] = Owner{secret.Namespace, types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])}
+}
+
+// Of returns the tokens that were ever seen of an account.
+func (r *Record) Of(namespace string, uid types.UID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var tokens []string
+	for token, of := range r.tokens {
+		if of == (Owner{namespace, uid}) {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+// Seen returns all tokens so far.
+func (r *Record) Seen() map[string]Owner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.tokens)
+}
+
+// Secrets is how many token Secrets there are now.
+func (r *Record) Secrets() int { return len(r.informer.ListKeys()) }
+
+// End stops watching and returns the tokens.
+func (r *Record) End() []string {
+	r.stop()
+	var tokens []string
+	for token := range r.Seen() {
+		tokens = append(tokens, token)
+	}
+	return tokens
+}

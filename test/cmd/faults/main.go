@@ -1,0 +1,225 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command faults runs the fault suite of package faults and prints a table: promise,
+// attacks, operations, faults injected, violations.
+//
+// It ends with 0 if every promise was kept and every planted fault was found, with 2 if
+// not, and with 1 if it could not tell.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults"
+)
+
+const (
+	exitCannot   = 1
+	exitViolated = 2
+)
+
+// settings are the command line.
+type settings struct {
+	seed        uint64
+	length      time.Duration
+	race, plain string
+	root        string
+	only        string
+	logs        string
+	verbose     bool
+}
+
+func main() {
+	var s settings
+	flag.Uint64Var(&s.seed, "seed", 0, "Seed of the workload and of the schedule; 0 draws one.")
+	flag.DurationVar(&s.length, "for", 30*time.Second, "How long faults are injected. Every kind comes once at least.")
+	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which the faults strike.")
+	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which is put under load.")
+	flag.StringVar(&s.root, "root", "", "Directory of the product's source, in which faults are planted.")
+	flag.StringVar(&s.only, "only", "", "One part alone: faults, load or planted.")
+	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of the last part's processes.")
+	flag.BoolVar(&s.verbose, "v", false, "Tell of each fault.")
+	flag.Parse()
+	os.Exit(run(s))
+}
+
+func run(s settings) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for _, path := range []*string{&s.race, &s.plain, &s.root} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return exitCannot
+		}
+		*path = absolute
+	}
+	// The tests' own clients would tell of each connection that is cut on purpose.
+	klog.SetLogger(logr.Discard())
+	// A race-enabled binary sleeps a second at its end by default. Its races are read from
+	// its log.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitCannot
+	}
+	if s.seed == 0 {
+		s.seed = rand.Uint64N(1_000_000) + 1
+	}
+	found, err := suite(ctx, s)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "faults: SEED=%d: %v\n", s.seed, err)
+		return exitCannot
+	}
+	if found > 0 {
+		fmt.Printf("\n%d violations; SEED=%d runs the same again.\n", found, s.seed)
+		return exitViolated
+	}
+	return 0
+}
+
+// suite returns how many violations there were.
+func suite(ctx context.Context, s settings) (found int, err error) {
+	begun := time.Now()
+	fmt.Printf("fault suite, SEED=%d, faults for %s\n", s.seed, s.length)
+	dir, err := os.MkdirTemp("", "sacm-faults-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	plants := startBuilds(ctx, s, dir)
+	defer plants.wait()
+	world, err := faults.Start(ctx, func(format string, args ...any) {
+		if s.verbose {
+			fmt.Printf("  "+format+"\n", args...)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if s.logs != "" {
+			err = errors.Join(err, world.WriteLogs(s.logs))
+		}
+		err = errors.Join(err, world.Stop())
+	}()
+	fmt.Printf("  control plane: ready in %s\n", since(begun))
+
+	var outcomes []faults.Outcome
+	if s.part("faults") {
+		lap := time.Now()
+		outcome, err := world.Faults(ctx, faults.Run{Binary: devcluster.Binary{Path: s.race}, Race: true, Seed: s.seed, Length: s.length})
+		if err != nil {
+			return 0, err
+		}
+		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
+		outcomes = append(outcomes, outcome)
+	}
+	if s.part("load") {
+		lap := time.Now()
+		outcome, summary, err := world.Load(ctx, devcluster.Binary{Path: s.plain})
+		if err != nil {
+			return 0, err
+		}
+		fmt.Printf("  load: %s; %s\n", since(lap), summary)
+		outcomes = append(outcomes, outcome)
+	}
+	missed := 0
+	if s.part("planted") {
+		if missed, err = plants.find(ctx, world); err != nil {
+			return 0, err
+		}
+	}
+	for _, outcome := range outcomes {
+		found += len(outcome.Violations)
+		for _, violation := range outcome.Violations {
+			fmt.Printf("  VIOLATED %v\n", violation)
+		}
+	}
+	fmt.Println()
+	if err := faults.WriteTable(os.Stdout, faults.Table(outcomes...)); err != nil {
+		return 0, err
+	}
+	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
+	return found + missed, nil
+}
+
+func (s settings) part(name string) bool { return s.only == "" || s.only == name }
+
+func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
+
+// plants are planted builds under way.
+type plants struct {
+	all    []faults.Plant
+	built  []chan result
+	builds sync.WaitGroup
+}
+
+type result struct {
+	binary devcluster.Binary
+	err    error
+}
+
+// startBuilds builds them one after the other, beside what else goes on.
+func startBuilds(ctx context.Context, s settings, dir string) *plants {
+	p := &plants{}
+	if !s.part("planted") {
+		return p
+	}
+	p.all = faults.Plants()
+	for range p.all {
+		p.built = append(p.built, make(chan result, 1))
+	}
+	p.builds.Go(func() {
+		for i, plant := range p.all {
+			binary, err := plant.Build(ctx, s.root, dir)
+			p.built[i] <- result{binary, err}
+		}
+	})
+	return p
+}
+
+func (p *plants) wait() { p.builds.Wait() }
+
+// find has the suite look for each plant and returns how many it did not see.
+func (p *plants) find(ctx context.Context, world *faults.World) (missed int, err error) {
+	for i, plant := range p.all {
+		one := <-p.built[i]
+		if one.err != nil {
+			return 0, one.err
+		}
+		lap := time.Now()
+		found, err := world.Planted(ctx, plant, one.binary)
+		if err != nil {
+			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
+		}
+		if len(found) == 0 {
+			missed++
+			fmt.Printf("  VIOLATED planted fault %q was not found\n", plant.Name)
+			continue
+		}
+		fmt.Printf("  planted fault found in %s: %s: %s\n", since(lap), plant.Name, shortened(found[0].String()))
+	}
+	return missed, nil
+}
+
+func shortened(text string) string {
+	const longest = 130
+	text = strings.ReplaceAll(text, "\n", " ")
+	return text[:min(len(text), longest)]
+}

@@ -1,0 +1,173 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// attackPatience bounds each step of an attack.
+const attackPatience = 30 * time.Second
+
+// attack plays the races that random faults would rarely hit, each in a namespace of its
+// own, and returns what there must be afterwards. Each is a case of upstream's issues that
+// the product must survive.
+func (w *World) attack(ctx context.Context, prefix string) (Model, error) {
+	model := Model{}
+	for name, play := range map[string]func(context.Context, *Namespace) error{
+		"missed-deletion": w.missDeletion,
+		"late-deletion":   w.lateDeletion,
+		"late-token":      w.lateToken,
+	} {
+		n := newNamespace(prefix + "-" + name)
+		model[n.Name] = n
+		ctx, cancel := context.WithTimeout(ctx, attackPatience)
+		err := errors.Join(w.client.createNamespace(ctx, n.Name), play(ctx, n))
+		cancel()
+		w.use()
+		w.gate.release()
+		if err != nil {
+			return model, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return model, nil
+}
+
+// missDeletion deletes an account's token Secret while no watch tells of it, and has
+// history end: all that is ever seen is a tombstone.
+func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
+	if err := w.makeAccount(ctx, n, "missed"); err != nil {
+		return err
+	}
+	own, err := w.awaitOwn(ctx, n.Name, "missed")
+	if err != nil {
+		return err
+	}
+	w.gate.shut()
+	if err := w.client.deleteSecret(ctx, n.Name, own); err != nil {
+		return err
+	}
+	if err := w.compact(ctx); err != nil {
+		return err
+	}
+	w.cutAll()
+	w.gate.release()
+	return nil
+}
+
+// lateDeletion holds the deletion of an orphan until another Secret of its name is there,
+// whose account lives.
+func (w *World) lateDeletion(ctx context.Context, n *Namespace) error {
+	if err := errors.Join(w.makeAccount(ctx, n, "dead"), w.makeAccount(ctx, n, "live")); err != nil {
+		return err
+	}
+	if err := w.makeSecret(ctx, n, "reused", "dead"); err != nil {
+		return err
+	}
+	if err := w.awaitFilled(ctx, n.Name, "reused"); err != nil {
+		return err
+	}
+	release := make(chan struct{})
+	match := faultproxy.On("delete", "secrets").In(n.Name).Named("reused")
+	w.use(&faultproxy.Rule{Match: match, Times: 1, Fault: faultproxy.Hold(release, faultproxy.Forward)})
+	defer close(release)
+	delete(n.Accounts, "dead")
+	if err := w.client.deleteAccount(ctx, n.Name, "dead"); err != nil {
+		return err
+	}
+	if err := w.awaitRequest(ctx, match); err != nil {
+		return err
+	}
+	if err := w.client.deleteSecret(ctx, n.Name, "reused"); err != nil {
+		return err
+	}
+	return w.makeSecret(ctx, n, "reused", "live")
+}
+
+// lateToken holds the token for an account until that account has a successor.
+func (w *World) lateToken(ctx context.Context, n *Namespace) error {
+	if err := w.makeAccount(ctx, n, "twice"); err != nil {
+		return err
+	}
+	if _, err := w.awaitOwn(ctx, n.Name, "twice"); err != nil {
+		return err
+	}
+	release := make(chan struct{})
+	match := faultproxy.On("patch", "secrets").In(n.Name).Named("token")
+	w.use(&faultproxy.Rule{Match: match, Times: 1, Fault: faultproxy.Hold(release, faultproxy.Forward)})
+	defer close(release)
+	if err := w.makeSecret(ctx, n, "token", "twice"); err != nil {
+		return err
+	}
+	if err := w.awaitRequest(ctx, match); err != nil {
+		return err
+	}
+	delete(n.Accounts, "twice")
+	if err := w.client.deleteAccount(ctx, n.Name, "twice"); err != nil {
+		return err
+	}
+	return w.makeAccount(ctx, n, "twice")
+}
+
+// makeAccount gives it lists of the user's.
+func (w *World) makeAccount(ctx context.Context, n *Namespace, name string) error {
+	account := &Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
+	n.Accounts[name] = account
+	return w.client.createAccount(ctx, n.Name, name, account)
+}
+
+func (w *World) makeSecret(ctx context.Context, n *Namespace, name, account string) error {
+	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: "extra"}
+	n.Secrets[name] = secret
+	return w.client.createTokenSecret(ctx, n.Name, name, secret)
+}
+
+func (w *World) awaitOwn(ctx context.Context, namespace, account string) (string, error) {
+	var own string
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		object, err := w.client.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, ref := range object.Secrets {
+			if isOwnName(account, ref.Name) {
+				own = ref.Name
+				return nil
+			}
+		}
+		return fmt.Errorf("account %s has no token Secret of its own", account)
+	})
+	return own, err
+}
+
+func (w *World) awaitFilled(ctx context.Context, namespace, name string) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
+		secret, err := w.client.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			err = fmt.Errorf("secret %s has no token", name)
+		}
+		return err
+	})
+}
+
+// awaitRequest returns once any replica has sent such a request.
+func (w *World) awaitRequest(ctx context.Context, match faultproxy.Match) error {
+	return await.Poll(ctx, func(context.Context) error {
+		for _, r := range w.all() {
+			if len(r.now().proxy.Requests(match)) > 0 {
+				return nil
+			}
+		}
+		return errors.New("no such request has come")
+	})
+}

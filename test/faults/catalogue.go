@@ -1,0 +1,72 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"time"
+)
+
+// Inject begins a fault and returns what ends it. It returns once the fault is there, and
+// heal once it is gone, as far as that is the fault's business.
+type Inject func(ctx context.Context, w *World, fault Planned) (heal func(context.Context) error, err error)
+
+// Entry is one kind of fault.
+type Entry struct {
+	Kind Kind
+	Lane Lane
+	// For is how long it lasts, at least.
+	For time.Duration
+	// Excuse is what it excuses. OnlyAtFirst: the rest of its time is like any other, for
+	// whoever is left does the work.
+	Excuse      Excuse
+	OnlyAtFirst bool
+	// Once: whoever does it twice in ten minutes means it, and the product obeys.
+	Once   bool
+	Inject Inject
+}
+
+// Catalogue is every kind of fault, in the order of docs/reliability.md.
+func Catalogue() []Entry {
+	const short, lapse = 1500 * time.Millisecond, leaseDuration + 2*time.Second
+	return []Entry{
+		{Kind: "replica-killed", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: killReplica},
+		{Kind: "leader-killed", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: killLeader},
+		{Kind: "replica-paused", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: pauseReplica},
+		{Kind: "leader-paused", Lane: Processes, For: lapse, Excuse: Refused, OnlyAtFirst: true, Inject: pauseLeader},
+		{Kind: "leader-partitioned", Lane: Processes, For: lapse, Excuse: FreshRefused, Inject: partitionLeader},
+		{Kind: "lease-held", Lane: Processes, For: 2*renewDeadline + time.Second, Inject: holdLease},
+		{Kind: "apiserver-killed", Lane: Processes, For: short, Excuse: Refused, Inject: killAPIServer},
+		{Kind: "etcd-killed", Lane: Processes, For: short, Excuse: Refused, Inject: killEtcd},
+		{Kind: "etcd-compacted", Lane: Processes, For: 100 * time.Millisecond, Inject: compactEtcd},
+
+		{Kind: "watches-cut", Lane: Requests, For: short, Excuse: FreshRefused, Inject: cutWatches},
+		{Kind: "watches-expired", Lane: Requests, For: short, Excuse: FreshRefused, Inject: expireWatches},
+		{Kind: "watches-delayed", Lane: Requests, For: short, Excuse: FreshRefused, Inject: delayWatches},
+		{Kind: "watches-half-open", Lane: Requests, For: 2 * short, Excuse: FreshRefused, Inject: halfOpenWatches},
+		{Kind: "conflict-409", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer409},
+		{Kind: "throttled-429", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer429},
+		{Kind: "internal-error-500", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer500},
+		{Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer504},
+		{Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: FreshRefused, Inject: timeOutAfterCommit},
+		{Kind: "answer-dropped", Lane: Requests, For: short, Excuse: FreshRefused, Inject: dropAnswers},
+		{Kind: "slow-bodies", Lane: Requests, For: short, Excuse: FreshRefused, Inject: slowBodies},
+
+		{Kind: "key-garbage", Lane: Files, For: short, Inject: spoil(keyFile, garbage)},
+		{Kind: "key-truncated", Lane: Files, For: short, Inject: spoil(keyFile, truncated)},
+		{Kind: "key-unreadable", Lane: Files, For: short, Inject: unreadableKey},
+		{Kind: "ca-garbage", Lane: Files, For: short, Inject: spoil(caFile, garbage)},
+		{Kind: "ca-truncated", Lane: Files, For: short, Inject: spoil(caFile, truncated)},
+		{Kind: "certificate-garbage", Lane: Files, For: short, Inject: spoilCertificate},
+		{Kind: "all-swapped-by-symlink", Lane: Files, For: short, Inject: swapBySymlink},
+		{Kind: "disk-full", Lane: Files, For: 0, Inject: fullDisk},
+		{Kind: "disk-read-only", Lane: Files, For: 0, Inject: readOnlyDisk},
+
+		{Kind: "mutating-deleted", Lane: Registration, Excuse: Bare, Once: true, Inject: deleteMutating},
+		{Kind: "validating-deleted", Lane: Registration, Once: true, Inject: deleteValidating},
+		{Kind: "ca-bundle-edited", Lane: Registration, Excuse: Refused, Inject: editBundle},
+		{Kind: "rules-edited", Lane: Registration, Excuse: Bare, Inject: editRules},
+		{Kind: "ca-secret-deleted", Lane: Registration, Inject: deleteCASecret},
+	}
+}

@@ -1,0 +1,250 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Outcome is what a run has shown.
+type Outcome struct {
+	Violations []Violation
+	// Operations of users, by kind; Injected faults, by kind.
+	Operations map[string]int
+	Injected   map[Kind]int
+	// What was looked at.
+	Pods, Tokens, DeadTokens, Writes, Samples, LogBytes, Objects int
+	// Settled is how long it took from the end of the last fault until all was well.
+	Settled time.Duration
+	Most    Sample
+}
+
+// scope is what is judged: what there must be, in namespaces whose names begin with prefix.
+type scope struct {
+	model  Model
+	prefix string
+}
+
+// check awaits that all is as promised, within the given patience, and then looks at
+// everything else that the run has left behind.
+func (w *World) check(ctx context.Context, scope scope, calls []Call, patience time.Duration) (Outcome, error) {
+	outcome := Outcome{Pods: len(calls)}
+	verify, err := w.verifier()
+	if err != nil {
+		return outcome, err
+	}
+	ca, err := os.ReadFile(w.cluster.CAFile())
+	if err != nil {
+		return outcome, err
+	}
+	begun := time.Now()
+	var now Snapshot
+	for {
+		if now, err = w.snapshot(ctx); err != nil {
+			return outcome, err
+		}
+		now = now.within(scope.prefix)
+		outcome.Violations = Judge(now, scope.model, string(ca), verify)
+		if len(outcome.Violations) == 0 || time.Since(begun) > patience {
+			break
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return outcome, context.Cause(ctx)
+		}
+	}
+	outcome.Settled = time.Since(begun)
+	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
+	if err := w.checkTokens(ctx, now, &outcome); err != nil {
+		return outcome, err
+	}
+	if err := w.checkCalls(ctx, calls, &outcome); err != nil {
+		return outcome, err
+	}
+	w.checkWrites(&outcome)
+	w.checkLogs(&outcome)
+	w.mu.Lock()
+	outcome.Violations = append(outcome.Violations, w.found...)
+	outcome.Injected = w.injected
+	w.found, w.injected = nil, map[Kind]int{}
+	w.mu.Unlock()
+	var found []Violation
+	outcome.Samples, outcome.Most, found = w.monitor.take()
+	outcome.Violations = append(outcome.Violations, found...)
+	return outcome, nil
+}
+
+// verifier checks signatures with the cluster's key and the standard library alone.
+func (w *World) verifier() (func(token string) error, error) {
+	content, err := os.ReadFile(w.cluster.SigningKeyFile())
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return nil, errors.New("the signing key is no PEM")
+	}
+	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	}
+	return func(token string) error {
+		signed, signature, _ := cutLast(token, ".")
+		raw, err := base64.RawURLEncoding.DecodeString(signature)
+		if err != nil {
+			return errors.New("its signature is not base64url")
+		}
+		digest := sha256.Sum256([]byte(signed))
+		if rsa.VerifyPKCS1v15(&private.PublicKey, crypto.SHA256, digest[:], raw) != nil {
+			return errors.New("no key of the ring has signed its token")
+		}
+		return nil
+	}, nil
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(separator):], true
+}
+
+// reviewers is how many TokenReviews are under way at a time.
+const reviewers = 8
+
+// checkTokens has kube-apiserver judge every token that there is, and every one that was
+// ever seen and whose account is gone.
+func (w *World) checkTokens(ctx context.Context, now Snapshot, outcome *Outcome) error {
+	type question struct {
+		token, secret, want string // want is "" for a token that must be refused
+		uid                 types.UID
+	}
+	var questions []question
+	current, live := map[string]bool{}, map[types.UID]bool{}
+	for _, account := range now.Accounts {
+		live[account.UID] = true
+	}
+	for _, secret := range sorted(now.Secrets) {
+		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {
+			current[token] = true
+			questions = append(questions, question{
+				token: token, secret: secret.Namespace + "/" + secret.Name, uid: owner(secret),
+				want: "system:serviceaccount:" + secret.Namespace + ":" + secret.Annotations[corev1.ServiceAccountNameKey],
+			})
+			outcome.Tokens++
+		}
+	}
+	for token := range w.tokens.Seen() {
+		if uid := claimedUID(token); !current[token] && !live[uid] {
+			questions = append(questions, question{token: token, uid: uid})
+			outcome.DeadTokens++
+		}
+	}
+	next := make(chan question)
+	var mu sync.Mutex
+	var errs []error
+	var working sync.WaitGroup
+	for range reviewers {
+		working.Go(func() {
+			for q := range next {
+				status, err := w.review(ctx, q.token)
+				mu.Lock()
+				switch {
+				case err != nil:
+					errs = append(errs, err)
+				case q.want == "" && status.Authenticated:
+					outcome.Violations = append(outcome.Violations, violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid))
+				case q.want != "" && (!status.Authenticated || status.User.Username != q.want || status.User.UID != string(q.uid)):
+					outcome.Violations = append(outcome.Violations, violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, status.Error))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, q := range questions {
+		next <- q
+	}
+	close(next)
+	working.Wait()
+	return errors.Join(errs...)
+}
+
+// review asks twice if it has to: kube-apiserver looks Secrets up in a cache of its own.
+func (w *World) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+	review, err := w.client.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.TokenReviewStatus{}, fmt.Errorf("review a token: %w", err)
+	}
+	return review.Status, nil
+}
+
+// checkCalls judges every Pod, and has each that was missed be reported by an Event.
+func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) error {
+	excuses := w.excuses.list()
+	missed := map[string]bool{}
+	for _, call := range calls {
+		if what := judgeCall(call, excuses); what != "" {
+			outcome.Violations = append(outcome.Violations, violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what))
+		}
+		if call.Err == nil && call.Lacks != "" {
+			missed[call.Namespace+"/"+call.Name] = true
+		}
+	}
+	// The scan looks once a minute at most, and after each repair.
+	deadline := time.Now().Add(patience)
+	for len(missed) > 0 {
+		events, err := w.client.client.EventsV1().Events("").List(ctx, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector("reason", "AdmittedWithoutWebhook").String(),
+		})
+		if err != nil {
+			return fmt.Errorf("list Events: %w", err)
+		}
+		for _, event := range events.Items {
+			delete(missed, event.Regarding.Namespace+"/"+event.Regarding.Name)
+		}
+		if len(missed) == 0 || time.Now().After(deadline) {
+			break
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for pod := range missed {
+		outcome.Violations = append(outcome.Violations, violated(5, "Pod %s was missed, and no Event says so", pod))
+	}
+	return nil
+}
+
+// checkWrites goes through the journals of all proxies.
+func (w *World) checkWrites(outcome *Outcome) {
+	for _, t := range w.terms() {
+		writes, found := judgeWrites(t.proxy.Requests(anything), renewDeadline)
+		outcome.Writes += writes
+		outcome.Violations = append(outcome.Violations, found...)
+	}
+}

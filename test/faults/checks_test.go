@@ -1,0 +1,157 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+func TestJudgeWrites(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1000, 0)
+	at := func(seconds float64, r faultproxy.Request) faultproxy.Request {
+		r.Began = begun.Add(time.Duration(seconds * float64(time.Second)))
+		return r
+	}
+	renewal := faultproxy.Request{Verb: "update", Resource: "leases", Name: leaseName, Code: 200, Served: 200}
+	lost := faultproxy.Request{Verb: "update", Resource: "leases", Name: leaseName, Code: 0, Served: 200}
+	write := faultproxy.Request{Verb: "patch", Resource: "secrets", Namespace: "shop", Name: "s", Served: 200}
+	refused := faultproxy.Request{Verb: "patch", Resource: "secrets", Namespace: "shop", Name: "s", Served: 409}
+	inline := faultproxy.Request{Verb: "create", Resource: "serviceaccounts", Namespace: "shop", Served: 201}
+	const deadline = 3 * time.Second
+	cases := map[string]struct {
+		reason  string
+		journal []faultproxy.Request
+		want    int
+	}{
+		"InTime":        {journal: []faultproxy.Request{at(0, renewal), at(2.9, write)}},
+		"RenewedAgain":  {journal: []faultproxy.Request{at(0, renewal), at(2, renewal), at(4.5, write)}},
+		"Late":          {journal: []faultproxy.Request{at(0, renewal), at(4.1, write)}, want: 1},
+		"OnItsWay":      {reason: "it began before", journal: []faultproxy.Request{at(0, renewal), at(3.5, write)}},
+		"LateAndNot":    {reason: "its precondition did not hold", journal: []faultproxy.Request{at(0, renewal), at(9, refused)}},
+		"RenewalUnseen": {reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1},
+		"NeverLed":      {journal: []faultproxy.Request{at(0, write)}, want: 1},
+		"Inline":        {reason: "any replica may", journal: []faultproxy.Request{at(0, inline)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, found := judgeWrites(tc.journal, deadline); len(found) != tc.want {
+				t.Errorf("%s: %v, want %d", tc.reason, found, tc.want)
+			}
+		})
+	}
+}
+
+func TestJudgeCall(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1000, 0)
+	second := func(n int) time.Time { return begun.Add(time.Duration(n) * time.Second) }
+	refused, bare := errors.New("refused"), "token"
+	cases := map[string]struct {
+		reason  string
+		call    Call
+		excuses []Interval
+		want    bool // something is wrong
+	}{
+		"Admitted":    {call: Call{Begun: second(0), Ended: second(1)}},
+		"Refused":     {call: Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
+		"Bare":        {call: Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
+		"Excused":     {call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}},
+		"StillGoing":  {call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), Excuse: Refused}}},
+		"LongAfter":   {call: Call{Begun: second(13), Ended: second(14), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true},
+		"BareExcused": {call: Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Bare}}},
+		"BareWhileRefused": {
+			reason: "nobody has taken the webhook out",
+			call:   Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+		},
+		"Fresh":    {call: Call{Begun: second(5), Ended: second(6), Err: refused, AccountSince: second(5)}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}},
+		"NotFresh": {call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := judgeCall(tc.call, tc.excuses); (got != "") != tc.want {
+				t.Errorf("%s: %q", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestExceeds(t *testing.T) {
+	t.Parallel()
+	base := Sample{RssAnon: 30 << 10}
+	cases := map[string]struct {
+		sample Sample
+		race   bool
+		want   bool
+	}{
+		"AtRest":         {sample: Sample{Goroutines: 100, RssAnon: 40 << 10}},
+		"Busy":           {sample: Sample{Goroutines: 2000, InFlight: 400, RssAnon: 40 << 10}},
+		"Leaking":        {sample: Sample{Goroutines: 1400, InFlight: 10, RssAnon: 40 << 10}, want: true},
+		"Fat":            {sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, want: true},
+		"ManySecrets":    {sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 10_000}},
+		"FatByDetection": {sample: Sample{Goroutines: 100, RssAnon: 300 << 10}, race: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.sample.exceeds(base, tc.race); (got != "") != tc.want {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+func TestLeaks(t *testing.T) {
+	t.Parallel()
+	tokens := map[string]bool{"eyJhbGciOiJSUzI1NiJ9.e30.aVeryLongSignatureThatIsOfBase64URLAndUnlikely": true}
+	cases := map[string]struct {
+		printed string
+		want    bool
+	}{
+		"Nothing":    {printed: `I1121 1 secret.go:86] "Filled token secret" token=true`},
+		"Signature":  {printed: "aVeryLongSignatureThatIsOfBase64URLAndUnlikely", want: true},
+		"Token":      {printed: "eyJhbGciOiJSUzI1NiJ9", want: true},
+		"InJSON":     {printed: `"token":"ZXlKaGJHY2lPaUpTVXpJMU5pSjk"`, want: true},
+		"PrivateKey": {printed: "-----BEGIN RSA PRIVATE KEY-----", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := leaks(tc.printed, tokens); (got != "") != tc.want {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// TestPlantsApply says early that the product has changed and a plant has to follow.
+func TestPlantsApply(t *testing.T) {
+	t.Parallel()
+	for _, plant := range Plants() {
+		t.Run(plant.Name, func(t *testing.T) {
+			t.Parallel()
+			files, err := plant.apply(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("..", "..", path)) })
+			if err != nil {
+				t.Error(err)
+			}
+			if len(files) == 0 {
+				t.Error("it changes nothing")
+			}
+		})
+	}
+	missing := Plant{Name: "x", Edits: []Edit{{File: "f", Search: "there", Replace: "y"}}}
+	for name, content := range map[string]string{"None": "here", "Two": "there there"} {
+		if _, err := missing.apply(func(string) ([]byte, error) { return []byte(content), nil }); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// calls are all requests but watches and those for the Lease, which has faults of its own.
+func calls(r faultproxy.Request) bool {
+	return r.Verb != "watch" && r.Resource != "leases"
+}
+
+// changes are the calls that write.
+func changes(r faultproxy.Request) bool {
+	return calls(r) && r.Verb != "get" && r.Verb != "list"
+}
+
+// meet has requests meet a fault until heal is called.
+func (w *World) meet(match faultproxy.Match, fault faultproxy.Fault) (func(context.Context) error, error) {
+	w.use(&faultproxy.Rule{Match: match, Fault: fault})
+	return func(context.Context) error {
+		w.use()
+		return nil
+	}, nil
+}
+
+func answer409(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	return w.meet(changes, faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict))
+}
+
+func answer429(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	return w.meet(calls, faultproxy.TooManyRequests(time.Second))
+}
+
+func answer500(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	return w.meet(calls, faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+}
+
+func answer504(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	return w.meet(calls, faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout))
+}
+
+func timeOutAfterCommit(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	return w.meet(changes, faultproxy.TimeOutAfterCommit)
+}
+
+func dropAnswers(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	return w.meet(changes, faultproxy.DropAnswer)
+}
+
+// slowBodies cuts all watches too, so that lists come slowly.
+func slowBodies(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	heal, err := w.meet(func(r faultproxy.Request) bool { return r.Resource != "leases" }, trickle)
+	w.cutAll()
+	return heal, err
+}
+
+func (w *World) cutAll() {
+	for _, r := range w.all() {
+		r.now().proxy.CutWatches(faultproxy.Any)
+	}
+}
+
+// cutWatches cuts them again and again.
+func cutWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		pace := time.NewTicker(fault.For / 5)
+		defer pace.Stop()
+		for {
+			w.cutAll()
+			select {
+			case <-pace.C:
+			case <-over:
+				return
+			}
+		}
+	}()
+	return func(context.Context) error {
+		close(over)
+		<-ended
+		return nil
+	}, nil
+}
+
+// expireWatches has every watch end with the news that its version is too old.
+func expireWatches(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	w.use(&faultproxy.Rule{
+		Match: faultproxy.On("watch", ""), Times: 2, Fault: faultproxy.Answer(http.StatusGone, metav1.StatusReasonExpired),
+	})
+	w.cutAll()
+	return func(context.Context) error {
+		w.use()
+		return nil
+	}, nil
+}
+
+func delayWatches(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	w.gate.slow(300 * time.Millisecond)
+	return func(context.Context) error {
+		w.gate.release()
+		return nil
+	}, nil
+}
+
+// halfOpenWatches has watches say nothing, and history end meanwhile. Then the connections
+// turn out to be gone.
+func halfOpenWatches(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	w.gate.shut()
+	return func(ctx context.Context) error {
+		// kube-apiserver may be away: then history stays.
+		_ = w.compact(ctx)
+		w.cutAll()
+		w.gate.release()
+		return nil
+	}, nil
+}

@@ -1,0 +1,147 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// gate is what the answers of all watches pass through, those too that are open already
+// when a fault begins.
+type gate struct {
+	mu    sync.Mutex
+	open  chan struct{} // closed unless the gate is shut
+	delay time.Duration
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.release()
+	return g
+}
+
+// shut has watches say nothing, while their connections are well.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = make(chan struct{})
+}
+
+// slow has every piece of a watch come late.
+func (g *gate) slow(by time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = by
+}
+
+// release undoes both.
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = 0
+	if g.open == nil {
+		g.open = make(chan struct{})
+	}
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}
+
+func (g *gate) state() (<-chan struct{}, time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open, g.delay
+}
+
+// pass is the fault of every watch, which is none while the gate is open.
+func (g *gate) pass(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
+	response, err := forward.RoundTrip(request)
+	if err == nil {
+		response.Body = &gatedBody{ReadCloser: response.Body, gate: g, closed: make(chan struct{})}
+	}
+	return response, err
+}
+
+type gatedBody struct {
+	io.ReadCloser
+
+	gate   *gate
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Close implements io.Closer.
+func (b *gatedBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.ReadCloser.Close()
+}
+
+// Read implements io.Reader.
+func (b *gatedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	open, delay := b.gate.state()
+	late := time.NewTimer(delay)
+	defer late.Stop()
+	for _, passed := range []func() bool{
+		func() bool {
+			select {
+			case <-open:
+				return true
+			case <-b.closed:
+				return false
+			}
+		},
+		func() bool {
+			if delay == 0 {
+				return true
+			}
+			select {
+			case <-late.C:
+				return true
+			case <-b.closed:
+				return false
+			}
+		},
+	} {
+		if !passed() {
+			return 0, io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// trickle has a body come in small pieces.
+func trickle(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
+	response, err := forward.RoundTrip(request)
+	if err == nil {
+		response.Body = &tricklingBody{ReadCloser: response.Body, request: request}
+	}
+	return response, err
+}
+
+type tricklingBody struct {
+	io.ReadCloser
+
+	request *http.Request
+}
+
+// Read implements io.Reader.
+func (b *tricklingBody) Read(p []byte) (int, error) {
+	const piece = 256
+	select {
+	case <-time.After(5 * time.Millisecond):
+	case <-b.request.Context().Done():
+		return 0, b.request.Context().Err()
+	}
+	return b.ReadCloser.Read(p[:min(len(p), piece)])
+}
+
+var _ faultproxy.Fault = trickle

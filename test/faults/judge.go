@@ -1,0 +1,187 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Snapshot is what kube-apiserver says that there is, by namespace and name.
+type Snapshot struct {
+	Namespaces []corev1.Namespace
+	Accounts   map[types.NamespacedName]*corev1.ServiceAccount
+	Secrets    map[types.NamespacedName]*corev1.Secret // of all types
+	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
+}
+
+// ownName is how token controllers name the Secrets that they make.
+var ownName = regexp.MustCompile(`-token-[a-z0-9]{5}$`)
+
+func isOwnName(account, secret string) bool {
+	return len(secret) == len(account)+len("-token-")+5 && secret[:len(account)] == account && ownName.MatchString(secret)
+}
+
+// Judge compares what there is with what there must be once all is quiet: promises 1 to 4
+// but for what kube-apiserver itself has to say about tokens. verify says what is wrong
+// with a token's signature.
+func Judge(now Snapshot, model Model, rootCA string, verify func(token string) error) []Violation {
+	j := &judge{now: now, model: model, rootCA: rootCA, verify: verify, made: map[types.UID][]string{}}
+	for _, secret := range sorted(now.Secrets) {
+		if _, reissued := secret.Annotations[replacesLabel]; secret.Labels[autoCreatedLabel] != "" && !reissued {
+			j.made[owner(secret)] = append(j.made[owner(secret)], secret.Name)
+		}
+	}
+	for _, namespace := range now.Namespaces {
+		if namespace.Status.Phase == corev1.NamespaceActive {
+			j.namespace(namespace.Name)
+		}
+	}
+	for _, account := range sorted(now.Accounts) {
+		j.account(account)
+	}
+	for _, secret := range sorted(now.Secrets) {
+		if secret.Type == corev1.SecretTypeServiceAccountToken {
+			j.token(secret)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(model)) {
+		j.users(model[name])
+	}
+	return j.found
+}
+
+type judge struct {
+	now    Snapshot
+	model  Model
+	rootCA string
+	verify func(string) error
+	made   map[types.UID][]string // auto-created Secrets by account
+	found  []Violation
+}
+
+func (j *judge) add(promise int, format string, args ...any) {
+	j.found = append(j.found, violated(promise, format, args...))
+}
+
+// namespace: every active one has its account and the root CA.
+func (j *judge) namespace(name string) {
+	if j.now.Accounts[key(name, defaultAccount)] == nil {
+		j.add(1, "namespace %s has no account %s", name, defaultAccount)
+	}
+	published := j.now.ConfigMaps[key(name, rootCAConfigMap)]
+	if published == nil || published.Data["ca.crt"] != j.rootCA {
+		j.add(1, "namespace %s has no good %s", name, rootCAConfigMap)
+	}
+}
+
+// account: one that lives references one live token Secret of its own, and nothing that
+// a token controller once wrote and that is gone.
+func (j *judge) account(account *corev1.ServiceAccount) {
+	what := account.Namespace + "/" + account.Name
+	live := 0
+	for _, ref := range account.Secrets {
+		secret := j.now.Secrets[key(account.Namespace, ref.Name)]
+		if secret == nil && isOwnName(account.Name, ref.Name) {
+			j.add(3, "account %s references %s, which is gone", what, ref.Name)
+		}
+		if secret != nil && secret.Type == corev1.SecretTypeServiceAccountToken && owner(secret) == account.UID {
+			live++
+		}
+	}
+	if live == 0 && j.active(account.Namespace) {
+		j.add(1, "account %s references no token Secret", what)
+	}
+	if made := j.made[account.UID]; len(made) > 1 {
+		j.add(3, "account %s has several auto-created Secrets: %q", what, made)
+	}
+}
+
+// token: a token Secret belongs to a live account and is complete.
+func (j *judge) token(secret *corev1.Secret) {
+	what := secret.Namespace + "/" + secret.Name
+	name := secret.Annotations[corev1.ServiceAccountNameKey]
+	account := j.now.Accounts[key(secret.Namespace, name)]
+	if account == nil {
+		j.add(1, "token Secret %s outlives its account %s", what, name)
+		return
+	}
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if owner(secret) != account.UID || token == "" ||
+		string(secret.Data[corev1.ServiceAccountRootCAKey]) != j.rootCA || string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
+		j.add(1, "token Secret %s is not filled for account %s as it is now", what, name)
+		if token == "" {
+			return
+		}
+	}
+	if uid := claimedUID(token); uid != account.UID {
+		j.add(2, "token Secret %s holds a token for UID %q, and account %s has UID %s", what, uid, name, account.UID)
+	}
+	if err := j.verify(token); err != nil {
+		j.add(4, "token Secret %s: %v", what, err)
+	}
+}
+
+// users: what a user has made and nobody had to touch is as it was.
+func (j *judge) users(namespace *Namespace) {
+	for _, name := range slices.Sorted(maps.Keys(namespace.Accounts)) {
+		j.usersAccount(namespace.Name, name, namespace.Accounts[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(namespace.Secrets)) {
+		want := namespace.Secrets[name]
+		if !namespace.secure(want) {
+			continue
+		}
+		secret := j.now.Secrets[key(namespace.Name, name)]
+		switch {
+		case secret == nil || secret.UID != want.UID:
+			j.add(1, "token Secret %s/%s was deleted, and its account lives", namespace.Name, name)
+		case string(secret.Data["extra"]) != want.Extra || secret.Annotations[corev1.ServiceAccountNameKey] != want.Account:
+			j.add(1, "token Secret %s/%s was rewritten where it is the user's", namespace.Name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(namespace.Bystanders)) {
+		j.bystander(namespace.Name, name, namespace.Bystanders[name])
+	}
+}
+
+func (j *judge) usersAccount(namespace, name string, want *Account) {
+	account := j.now.Accounts[key(namespace, name)]
+	if account == nil || account.UID != want.UID {
+		j.add(1, "account %s/%s was deleted", namespace, name)
+		return
+	}
+	var foreign, pulls []string
+	for _, ref := range account.Secrets {
+		if slices.Contains(want.Foreign, ref.Name) {
+			foreign = append(foreign, ref.Name)
+		}
+	}
+	for _, ref := range account.ImagePullSecrets {
+		pulls = append(pulls, ref.Name)
+	}
+	if !slices.Equal(foreign, want.Foreign) || !slices.Equal(pulls, want.Pulls) || account.Annotations["user/note"] != want.Note {
+		j.add(1, "account %s/%s was rewritten where it is the user's: it lists %q and %q, want %q and %q",
+			namespace, name, foreign, pulls, want.Foreign, want.Pulls)
+	}
+}
+
+func (j *judge) bystander(namespace, name string, want *Bystander) {
+	var uid types.UID
+	var value string
+	var managers []string
+	if secret := j.now.Secrets[key(namespace, name)]; want.Secret && secret != nil {
+		uid, value, managers = secret.UID, string(secret.Data["value"]), managersOf(secret)
+	}
+	if configMap := j.now.ConfigMaps[key(namespace, name)]; !want.Secret && configMap != nil {
+		uid, value, managers = configMap.UID, configMap.Data["value"], managersOf(configMap)
+	}
+	if uid != want.UID || value != want.Value || slices.Contains(managers, productManager) {
+		j.add(1, "%s/%s is none of the product's business, and it is not as it was", namespace, name)
+	}
+}

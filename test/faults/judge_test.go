@@ -1,0 +1,174 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// settled is a small world in which all is well, with what must be there.
+func settled() (Snapshot, Model) {
+	now := Snapshot{
+		Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}},
+		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
+		Secrets:    map[types.NamespacedName]*corev1.Secret{},
+		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+	}
+	for _, name := range []string{defaultAccount, "cart"} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name + "-uid")}}
+		own := tokenOf(account, name+"-token-abcde")
+		own.Labels = map[string]string{autoCreatedLabel: "true"}
+		account.Secrets = []corev1.ObjectReference{{Name: own.Name}}
+		now.Accounts[key("shop", name)], now.Secrets[key("shop", own.Name)] = account, own
+	}
+	cart := now.Accounts[key("shop", "cart")]
+	cart.Annotations = map[string]string{"user/note": "note"}
+	cart.Secrets = append([]corev1.ObjectReference{{Name: "first"}}, append(cart.Secrets, corev1.ObjectReference{Name: "second"})...)
+	mine := tokenOf(cart, "mine")
+	mine.UID, mine.Data["extra"] = "mine-uid", []byte("extra")
+	now.Secrets[key("shop", "mine")] = mine
+	now.ConfigMaps[key("shop", rootCAConfigMap)] = &corev1.ConfigMap{Data: map[string]string{"ca.crt": "CA"}}
+	now.ConfigMaps[key("shop", "else")] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "else-uid"}, Data: map[string]string{"value": "v"}}
+
+	n := newNamespace("shop")
+	n.Accounts["cart"] = &Account{UID: cart.UID, Foreign: []string{"first", "second"}, Note: "note"}
+	n.Secrets["mine"] = &TokenSecret{UID: "mine-uid", Account: "cart", Owner: cart.UID, Extra: "extra"}
+	n.Bystanders["else"] = &Bystander{UID: "else-uid", Value: "v"}
+	return now, Model{"shop": n}
+}
+
+// tokenOf is a complete token Secret.
+func tokenOf(account *corev1.ServiceAccount, name string) *corev1.Secret {
+	claims := `{"kubernetes.io/serviceaccount/service-account.uid":"` + string(account.UID) + `"}`
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: name, Annotations: map[string]string{
+			corev1.ServiceAccountNameKey: account.Name, corev1.ServiceAccountUIDKey: string(account.UID),
+		}},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{
+			"token":     []byte("h." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".good"),
+			"ca.crt":    []byte("CA"),
+			"namespace": []byte(account.Namespace),
+		},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		spoil  func(Snapshot, Model)
+		want   []int // promises, in the order in which they are found to be broken
+	}{
+		"Well": {spoil: func(Snapshot, Model) {}},
+		"NoDefaultAccount": {
+			spoil: func(now Snapshot, _ Model) { now.Namespaces[0].Name = "other" },
+			want:  []int{1, 1},
+		},
+		"RootCAEdited": {
+			spoil: func(now Snapshot, _ Model) { now.ConfigMaps[key("shop", rootCAConfigMap)].Data["ca.crt"] = "no" },
+			want:  []int{1},
+		},
+		"SecretGone": {
+			reason: "the reference dangles and the account has nothing",
+			spoil:  func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "default-token-abcde")) },
+			want:   []int{3, 1},
+		},
+		"TwoAutoCreated": {
+			spoil: func(now Snapshot, _ Model) {
+				second := tokenOf(now.Accounts[key("shop", "cart")], "cart-token-zzzzz")
+				second.Labels = map[string]string{autoCreatedLabel: "true"}
+				now.Secrets[key("shop", second.Name)] = second
+			},
+			want: []int{3},
+		},
+		"ReissuePair": {
+			reason: "one says that it replaces the other",
+			spoil: func(now Snapshot, _ Model) {
+				second := tokenOf(now.Accounts[key("shop", "cart")], "cart-token-zzzzz")
+				second.Labels = map[string]string{autoCreatedLabel: "true"}
+				second.Annotations[replacesLabel] = "cart-token-abcde"
+				now.Secrets[key("shop", second.Name)] = second
+			},
+		},
+		"AccountDead": {
+			reason: "its Secrets outlive it, and nobody but the user may delete it",
+			spoil:  func(now Snapshot, _ Model) { delete(now.Accounts, key("shop", "cart")) },
+			want:   []int{1, 1, 1},
+		},
+		"AccountReplaced": {
+			reason: "its Secrets are for another UID",
+			spoil: func(now Snapshot, model Model) {
+				now.Accounts[key("shop", "cart")].UID = "new"
+				model["shop"].Accounts["cart"].UID = "new"
+			},
+			want: []int{1, 1, 2, 1, 2},
+		},
+		"WrongKey": {
+			spoil: func(now Snapshot, _ Model) {
+				secret := now.Secrets[key("shop", "mine")]
+				secret.Data["token"] = []byte(strings.Replace(string(secret.Data["token"]), ".good", ".bad", 1))
+			},
+			want: []int{4},
+		},
+		"NotFilled": {
+			spoil: func(now Snapshot, _ Model) { delete(now.Secrets[key("shop", "mine")].Data, "token") },
+			want:  []int{1},
+		},
+		"UsersSecretDeleted": {
+			spoil: func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "mine")) },
+			want:  []int{1},
+		},
+		"UsersSecretMadeAnew": {
+			spoil: func(now Snapshot, _ Model) { now.Secrets[key("shop", "mine")].UID = "other" },
+			want:  []int{1},
+		},
+		"UsersPartRewritten": {
+			spoil: func(now Snapshot, _ Model) { delete(now.Secrets[key("shop", "mine")].Data, "extra") },
+			want:  []int{1},
+		},
+		"ListRewritten": {
+			spoil: func(now Snapshot, _ Model) {
+				account := now.Accounts[key("shop", "cart")]
+				account.Secrets = account.Secrets[1:]
+			},
+			want: []int{1},
+		},
+		"BystanderTouched": {
+			spoil: func(now Snapshot, _ Model) {
+				now.ConfigMaps[key("shop", "else")].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: productManager}}
+			},
+			want: []int{1},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now, model := settled()
+			tc.spoil(now, model)
+			var got []int
+			found := Judge(now, model, "CA", func(token string) error {
+				if !strings.HasSuffix(token, ".good") {
+					return errors.New("not good")
+				}
+				return nil
+			})
+			for _, violation := range found {
+				got = append(got, violation.Promise)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s\npromises (-want +got):\n%s\n%v", tc.reason, cmp.Diff(tc.want, got), found)
+			}
+		})
+	}
+}

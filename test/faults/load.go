@@ -1,0 +1,174 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+const (
+	// brokenClients lean on the webhook at the same time, for leanFor.
+	brokenClients = 500
+	leanFor       = 6 * time.Second
+	// floodFor is how long as many connections as the machine has, floodSize at most, say
+	// nothing.
+	floodFor  = 3 * time.Second
+	floodSize = 10_000
+	// rate is what kube-apiserver asks meanwhile: 20 Pods a second.
+	rate = 50 * time.Millisecond
+	// slowest is what ninety-nine in a hundred of them may take at most: half of what
+	// kube-apiserver waits for a webhook.
+	slowest = 5 * time.Second
+	// controlPatience is how long a build without a plant has for what a planted one must
+	// not manage.
+	controlPatience = 30 * time.Second
+)
+
+// Load has broken clients lean on one replica of an ordinary build, while kube-apiserver
+// goes on to ask it. Before that it is under the same attacks as planted builds: the check
+// that finds those must find nothing here.
+func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, string, error) {
+	w.forget()
+	w.monitor.setRace(false)
+	// As on a node of the control plane: nobody is between kube-apiserver and the webhook.
+	port, err := devcluster.FreePort()
+	if err != nil {
+		return Outcome{}, "", err
+	}
+	if err := w.deploy(ctx, binary, 1, "--webhook-http2", "--webhook-bind-address=127.0.0.1", "--webhook-port="+strconv.Itoa(port)); err != nil {
+		return Outcome{}, "", err
+	}
+	model, err := w.attack(ctx, "load")
+	if err != nil {
+		return Outcome{}, "", errors.Join(err, w.retire())
+	}
+	n := newNamespace("load-pods")
+	model[n.Name] = n
+	if err := w.client.createNamespace(ctx, n.Name); err != nil {
+		return Outcome{}, "", errors.Join(err, w.retire())
+	}
+	address := at("127.0.0.1", port)
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	asked := make(chan []Call, 1)
+	go func() { asked <- w.ask(asking, n.Name) }()
+	tried := lean(ctx, address, leanFor)
+	flooding, stopFlooding := context.WithTimeout(ctx, floodFor)
+	open := flood(flooding, address)
+	<-flooding.Done()
+	stopFlooding()
+	stopAsking()
+	calls := <-asked
+
+	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
+	took := latencies(calls)
+	if len(took) > 0 {
+		if p99 := took[len(took)*99/100]; p99 > slowest {
+			outcome.Violations = append(outcome.Violations, violated(5, "one Pod in a hundred took %v under load, want %v at most", p99, slowest))
+		}
+	}
+	summary := fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB",
+		tried, brokenClients, open, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
+	return outcome, summary, errors.Join(err, w.retire())
+}
+
+// ask creates Pods at a steady rate, and nothing is kept of them.
+func (w *World) ask(ctx context.Context, namespace string) []Call {
+	var mu sync.Mutex
+	var calls []Call
+	var asking sync.WaitGroup
+	pace := time.NewTicker(rate)
+	defer pace.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			asking.Wait()
+			return calls
+		case <-pace.C:
+		}
+		asking.Go(func() {
+			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), podTimeout)
+			defer cancel()
+			one := Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
+			pod, err := w.client.client.CoreV1().Pods(namespace).Create(limit, newPod("dry-run"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			one.Ended, one.Err = time.Now(), err
+			if err == nil {
+				one.Lacks = lacks(pod, defaultAccount)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, one)
+		})
+	}
+}
+
+// lean has broken clients come again and again, and returns how often one came.
+func lean(ctx context.Context, address string, length time.Duration) int {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var tried atomic.Int64
+	var leaning sync.WaitGroup
+	kinds := brokenCalls()
+	for i := range brokenClients {
+		leaning.Go(func() {
+			for ctx.Err() == nil {
+				tried.Add(1)
+				_ = kinds[i%len(kinds)](ctx, address) // it is broken
+				sleep(ctx, time.Second)
+			}
+		})
+	}
+	leaning.Wait()
+	return int(tried.Load())
+}
+
+// flood opens connections that say nothing and keeps them until ctx ends. It returns how
+// many there were.
+func flood(ctx context.Context, address string) int {
+	var limit syscall.Rlimit
+	size := floodSize
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
+		size = min(size, int(limit.Cur)*3/4)
+	}
+	open := 0
+	dialer := net.Dialer{Timeout: time.Second}
+	for range size {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			break
+		}
+		open++
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+	}
+	return open
+}
+
+func latencies(calls []Call) []time.Duration {
+	var took []time.Duration
+	for _, call := range calls {
+		took = append(took, call.Ended.Sub(call.Begun))
+	}
+	slices.Sort(took)
+	return took
+}
+
+func quantile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[len(sorted)*percent/100].Round(time.Millisecond)
+}

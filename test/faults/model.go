@@ -1,0 +1,118 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Names that Kubernetes and the product give a meaning to.
+const (
+	defaultAccount    = "default"
+	rootCAConfigMap   = "kube-root-ca.crt"
+	autoCreatedLabel  = "sa-controller-manager/auto-created"
+	replacesLabel     = "sa-controller-manager/replaces"
+	configurationName = "00-sa-controller-manager"
+	caSecretName      = "sa-controller-manager-webhook-ca"
+	productManager    = "sa-controller-manager"
+)
+
+// Model is what users have asked for and kube-apiserver has acknowledged: what there must
+// be, whatever the product does. It has no lock; each of its namespaces belongs to one
+// goroutine until all of them have ended.
+type Model map[string]*Namespace
+
+// Namespace is one that a user has made and not deleted.
+type Namespace struct {
+	Name       string
+	Accounts   map[string]*Account
+	Secrets    map[string]*TokenSecret
+	Bystanders map[string]*Bystander
+
+	spoiled bool // its root CA was edited
+}
+
+// Account is a live ServiceAccount that a user has made. Foreign and Pulls are lists of
+// the user's, and Note is an annotation.
+type Account struct {
+	UID     types.UID
+	Foreign []string
+	Pulls   []string
+	Note    string
+	Since   time.Time
+}
+
+// TokenSecret is one that a user has made and not deleted.
+type TokenSecret struct {
+	UID     types.UID
+	Account string
+	// Owner is the account that lived when the Secret was made.
+	Owner types.UID
+	Extra string // what the user keeps in it beside the token
+}
+
+// Bystander is a Secret of another type, or a ConfigMap: none of the product's business.
+type Bystander struct {
+	UID    types.UID
+	Secret bool
+	Value  string
+}
+
+func newNamespace(name string) *Namespace {
+	return &Namespace{
+		Name:     name,
+		Accounts: map[string]*Account{}, Secrets: map[string]*TokenSecret{}, Bystanders: map[string]*Bystander{},
+	}
+}
+
+// secure tells whether the Secret belongs to an account that has lived ever since.
+func (n *Namespace) secure(secret *TokenSecret) bool {
+	account := n.Accounts[secret.Account]
+	return account != nil && account.UID == secret.Owner
+}
+
+// Call is one Pod and what became of it.
+type Call struct {
+	Begun, Ended    time.Time
+	Namespace, Name string
+	Err             error
+	// Lacks says what the Pod was not given, "" if it has everything.
+	Lacks string
+	// AccountSince is when its account, or its namespace, was made.
+	AccountSince time.Time
+}
+
+// lacks looks at an admitted Pod: its account and its projected token.
+func lacks(pod *corev1.Pod, account string) string {
+	if pod.Spec.ServiceAccountName != account {
+		return "account"
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.ServiceAccountToken != nil && mounted(pod, volume.Name) {
+				return ""
+			}
+		}
+	}
+	return "token"
+}
+
+func mounted(pod *corev1.Pod, volume string) bool {
+	for _, container := range pod.Spec.Containers {
+		found := false
+		for _, mount := range container.VolumeMounts {
+			found = found || mount.Name == volume
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,194 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// Plant is a fault in the product's source, and the promise whose check must find it.
+type Plant struct {
+	Name    string
+	Promise int
+	Edits   []Edit
+}
+
+// Edit replaces the one occurrence of Search in a file of the product.
+type Edit struct{ File, Search, Replace string }
+
+// Plants are the faults that the suite must find.
+func Plants() []Plant {
+	return []Plant{
+		{Name: "wrong signing key", Promise: 4, Edits: []Edit{{
+			"tokens/issue.go", `import (
+	"context"
+	"crypto/rand"
+`, `import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+`,
+		}, {
+			"tokens/issue.go", `	return i.sign(ctx, signing.LegacyHeader, claims)
+`, `	token, err := i.sign(ctx, signing.LegacyHeader, claims)
+	if err != nil {
+		return "", err
+	}
+	wrong, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return "", err
+	}
+	at := len(token) - 1
+	for token[at] != '.' {
+		at--
+	}
+	digest := sha256.Sum256([]byte(token[:at]))
+	signature, err := rsa.SignPKCS1v15(nil, wrong, crypto.SHA256, digest[:])
+	return token[:at] + "." + base64.RawURLEncoding.EncodeToString(signature), err
+`,
+		}}},
+		{Name: "dropped tombstones", Promise: 3, Edits: []Edit{{
+			"controllers/tokensecret/controller.go",
+			"obj = tombstone.Obj // the last state that was cached", "_ = tombstone; return",
+		}}},
+		{Name: "missing UID precondition", Promise: 1, Edits: []Edit{{
+			"controllers/tokensecret/patch.go",
+			"return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}}",
+			"return metav1.DeleteOptions{}",
+		}}},
+		{Name: "patch that rewrites a list", Promise: 1, Edits: []Edit{{
+			"controllers/tokensecret/patch.go",
+			"Secrets: []entryPatch{{Name: secret}}})", `Secrets: []entryPatch{{Directive: "replace"}, {Name: secret}}})`,
+		}}},
+		{Name: "token in a log line", Promise: 6, Edits: []Edit{{
+			"controllers/tokensecret/secret.go",
+			`"token", plan.token, "ca", plan.ca)`, `"token", plan.token, "ca", plan.ca, "patch", string(patch))`,
+		}}},
+		{Name: "leader without a fence", Promise: 9, Edits: []Edit{{
+			"cmd/sa-controller-manager/app/election.go",
+			"defer lock.fence(func() { lost.Store(true); stop(loop.ErrAtOnce) })()", "_ = loop.ErrAtOnce",
+		}, {
+			"cmd/sa-controller-manager/app/election.go", "fenced(working, lock.overdue)", "working",
+		}}},
+	}
+}
+
+// apply renders the files of a plant, by path. A text that is not there exactly once is an
+// error: then the product has changed and the plant has to follow.
+func (p Plant) apply(read func(path string) ([]byte, error)) (map[string]string, error) {
+	files := map[string]string{}
+	for _, edit := range p.Edits {
+		content, known := files[edit.File]
+		if !known {
+			read, err := read(edit.File)
+			if err != nil {
+				return nil, fmt.Errorf("plant %q: %w", p.Name, err)
+			}
+			content = string(read)
+		}
+		if n := strings.Count(content, edit.Search); n != 1 {
+			return nil, fmt.Errorf("plant %q: %s holds this %d times, want once: %s", p.Name, edit.File, n, edit.Search)
+		}
+		files[edit.File] = strings.Replace(content, edit.Search, edit.Replace, 1)
+	}
+	return files, nil
+}
+
+// Build builds the product with the plant laid over its source, which stays as it is.
+func (p Plant) Build(ctx context.Context, root, dir string) (devcluster.Binary, error) {
+	name := strings.ReplaceAll(p.Name, " ", "-")
+	dir = filepath.Join(dir, name)
+	files, err := p.apply(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(root, path)) })
+	if err != nil {
+		return devcluster.Binary{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return devcluster.Binary{}, fmt.Errorf("make a directory: %w", err)
+	}
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = map[string]string{}
+	for path, content := range files {
+		planted := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		if err := os.WriteFile(planted, []byte(content), 0o600); err != nil {
+			return devcluster.Binary{}, fmt.Errorf("write a planted file: %w", err)
+		}
+		overlay.Replace[filepath.Join(root, path)] = planted
+	}
+	encoded, err := json.Marshal(overlay)
+	if err != nil {
+		return devcluster.Binary{}, err
+	}
+	overlayFile := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlayFile, encoded, 0o600); err != nil {
+		return devcluster.Binary{}, fmt.Errorf("write the overlay: %w", err)
+	}
+	binary := filepath.Join(dir, "sa-controller-manager")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay="+overlayFile, "-o", binary, "./cmd/sa-controller-manager")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return devcluster.Binary{}, fmt.Errorf("build plant %q: %w\n%s", p.Name, err, output)
+	}
+	return devcluster.Binary{Path: binary}, nil
+}
+
+// plantPatience is how long a planted build has to get well, which it must not.
+const plantPatience = 2500 * time.Millisecond
+
+// Planted has one replica of a planted build work under the attacks, and returns what is
+// found of the promise that the plant breaks.
+func (w *World) Planted(ctx context.Context, plant Plant, binary devcluster.Binary) ([]Violation, error) {
+	w.forget()
+	w.monitor.setRace(false)
+	if err := w.deploy(ctx, binary, 1); err != nil {
+		return nil, err
+	}
+	prefix := "planted-" + strings.ToLower(strings.ReplaceAll(plant.Name, " ", "-"))
+	model, err := w.attack(ctx, prefix)
+	if err == nil && plant.Promise == 9 {
+		err = w.writeWithoutLease(ctx, model, prefix)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.retire())
+	}
+	// Elsewhere in the cluster is what an earlier plant has left behind.
+	outcome, err := w.check(ctx, scope{model: model, prefix: prefix}, nil, plantPatience)
+	for name := range model {
+		err = errors.Join(err, w.client.deleteNamespace(ctx, name))
+	}
+	return Of(outcome.Violations, plant.Promise), errors.Join(err, w.retire())
+}
+
+// writeWithoutLease keeps the leader from its Lease and gives it work all the time.
+func (w *World) writeWithoutLease(ctx context.Context, model Model, prefix string) error {
+	heal, err := holdLease(ctx, w, Planned{})
+	if err != nil {
+		return err
+	}
+	n := newNamespace(prefix + "-lease")
+	model[n.Name] = n
+	if err := w.client.createNamespace(ctx, n.Name); err != nil {
+		return err
+	}
+	end := time.Now().Add(2*renewDeadline + time.Second)
+	for i := 0; time.Now().Before(end); i++ {
+		if err := w.makeAccount(ctx, n, fmt.Sprintf("account-%d", i)); err != nil {
+			return err
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+	return heal(ctx)
+}

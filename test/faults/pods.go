@@ -1,0 +1,104 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// podPace is five Pods a second, whether or not those before have been answered.
+	podPace = 200 * time.Millisecond
+	// podTimeout is longer than kube-apiserver waits for a webhook.
+	podTimeout = 15 * time.Second
+	// freshEvery is how often a Pod comes at the same moment as its namespace.
+	freshEvery = 10
+)
+
+// podUser creates Pods and writes down what became of each.
+type podUser struct {
+	stubborn
+
+	prefix     string
+	namespaces []*Namespace
+	since      time.Time // of the newest one
+	pending    sync.WaitGroup
+
+	mu    sync.Mutex
+	calls []Call
+}
+
+func (u *podUser) run(ctx context.Context, w *Workload) {
+	defer u.pending.Wait()
+	pace := time.NewTicker(podPace)
+	defer pace.Stop()
+	for i := 0; ; i++ {
+		if i%freshEvery == 0 {
+			if err := u.fresh(ctx); err != nil {
+				if ctx.Err() == nil {
+					w.fail(err)
+				}
+				return
+			}
+			w.count("create namespace")
+		}
+		// Old ones and the newest take turns.
+		n, since := u.namespaces[0], time.Time{}
+		if i%2 == 0 {
+			n, since = u.namespaces[len(u.namespaces)-1], u.since
+		}
+		w.count("create Pod")
+		u.pending.Go(func() { u.call(context.WithoutCancel(ctx), n.Name, fmt.Sprintf("pod-%d", i), since) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+	}
+}
+
+func (u *podUser) fresh(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*startAgain)
+	defer cancel()
+	n := newNamespace(fmt.Sprintf("%s-%d", u.prefix, len(u.namespaces)))
+	if err := u.createNamespace(limit, n.Name); err != nil {
+		return err
+	}
+	u.namespaces, u.since = append(u.namespaces, n), time.Now()
+	return nil
+}
+
+// call asks once. A Pod that has everything goes again: only what lacks something stays,
+// for the scan to find it.
+func (u *podUser) call(ctx context.Context, namespace, name string, since time.Time) {
+	limit, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	one := Call{Begun: time.Now(), Namespace: namespace, Name: name, AccountSince: since}
+	pods := u.client.CoreV1().Pods(namespace)
+	pod, err := pods.Create(limit, newPod(name), metav1.CreateOptions{})
+	one.Ended, one.Err = time.Now(), err
+	if err == nil {
+		one.Lacks = lacks(pod, defaultAccount)
+	}
+	u.mu.Lock()
+	u.calls = append(u.calls, one)
+	u.mu.Unlock()
+	if err == nil && one.Lacks == "" {
+		_ = ignore(pods.Delete(limit, name, *metav1.NewDeleteOptions(0)), apierrors.IsNotFound) // nobody minds it
+	}
+}
+
+func newPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
+	}
+}

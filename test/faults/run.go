@@ -1,0 +1,139 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// Run is one run of a schedule.
+type Run struct {
+	Binary devcluster.Binary
+	Race   bool // the binary is race-enabled
+	Seed   uint64
+	Length time.Duration
+}
+
+// Faults has two replicas work while a workload churns and faults come and go, and then
+// judges.
+func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
+	w.monitor.setRace(run.Race)
+	if err := w.deploy(ctx, run.Binary, 2); err != nil {
+		return Outcome{}, err
+	}
+	workload := StartWorkload(w.client, run.Seed, "faults")
+	attacked, attackErr := w.attack(ctx, "attack")
+	plan := Plan(run.Seed, run.Length, 2, Catalogue())
+	err := errors.Join(attackErr, w.execute(ctx, plan))
+	model, calls, endErr := workload.End()
+	if err := errors.Join(err, endErr); err != nil {
+		return Outcome{}, err
+	}
+	for name, namespace := range attacked {
+		model[name] = namespace
+	}
+	outcome, err := w.check(ctx, scope{model: model}, calls, patience)
+	outcome.Operations = workload.Operations()
+	return outcome, errors.Join(err, w.retire())
+}
+
+// execute does what the plan says. A lane that is late goes on with the next fault at
+// once.
+func (w *World) execute(ctx context.Context, plan []Planned) error {
+	entries := map[Kind]Entry{}
+	for _, entry := range Catalogue() {
+		entries[entry.Kind] = entry
+	}
+	byLane := map[Lane][]Planned{}
+	for _, fault := range plan {
+		byLane[fault.Lane] = append(byLane[fault.Lane], fault)
+	}
+	begun := time.Now()
+	var lanes sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	perform := func(lane Lane) {
+		for _, fault := range byLane[lane] {
+			if !sleep(ctx, time.Until(begun.Add(fault.At))) {
+				return
+			}
+			if err := w.perform(ctx, entries[fault.Kind], fault); err != nil {
+				mu.Lock()
+				errs = append(errs, fmt.Errorf("%s: %w", fault.Kind, err))
+				mu.Unlock()
+				stop()
+				return
+			}
+		}
+	}
+	for _, lane := range []Lane{Processes, Requests, Files} {
+		lanes.Go(func() { perform(lane) })
+	}
+	lanes.Wait()
+	if err := w.calm(ctx); err != nil {
+		errs = append(errs, err)
+	}
+	perform(Registration)
+	return errors.Join(errs...)
+}
+
+// calm returns once somebody leads, and all are ready: one who begins to lead first proves
+// that kube-apiserver reaches it.
+func (w *World) calm(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil // another error is the reason
+	}
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	if _, err := w.leader(ctx); err != nil {
+		return err
+	}
+	for _, r := range w.all() {
+		if err := r.now().manager.Ready(ctx); err != nil {
+			return fmt.Errorf("await %s: %w", r.name, err)
+		}
+	}
+	return w.awaitRegistered(ctx)
+}
+
+// perform has one fault come and go.
+func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
+	w.tell("%s %v", time.Now().Format("15:04:05"), fault)
+	end := w.excuses.open(entry.Excuse, entry.Kind)
+	heal, err := entry.Inject(ctx, w, fault)
+	if err != nil {
+		end()
+		if errors.Is(err, errSkipped) {
+			return nil
+		}
+		return err
+	}
+	w.count(entry.Kind)
+	if entry.OnlyAtFirst {
+		end()
+	}
+	sleep(ctx, fault.For)
+	// A fault ends also when the run does.
+	err = heal(context.WithoutCancel(ctx))
+	end()
+	return err
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

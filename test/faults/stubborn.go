@@ -1,0 +1,186 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// stubborn is a user who tries until there is an answer that means something, so that the
+// model is never in doubt about what there is.
+type stubborn struct {
+	client kubernetes.Interface
+}
+
+const (
+	tryTimeout = 5 * time.Second
+	tryAgain   = 100 * time.Millisecond
+)
+
+// try repeats do until it succeeds or ctx ends. A refusal by the product or by rules of
+// kube-apiserver is tried again as well: a namespace that is not known yet will be.
+func try(ctx context.Context, what string, do func(context.Context) error) error {
+	for {
+		once, cancel := context.WithTimeout(ctx, tryTimeout)
+		err := do(once)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(tryAgain):
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w; last answer: %w", what, context.Cause(ctx), err)
+		}
+	}
+}
+
+func (s stubborn) createNamespace(ctx context.Context, name string) error {
+	return try(ctx, "create namespace "+name, func(ctx context.Context) error {
+		_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return ignore(err, apierrors.IsAlreadyExists)
+	})
+}
+
+// deleteNamespace does what a namespace controller would, for there is none.
+func (s stubborn) deleteNamespace(ctx context.Context, name string) error {
+	all := metav1.ListOptions{}
+	core := s.client.CoreV1()
+	return try(ctx, "delete namespace "+name, func(ctx context.Context) error {
+		now := metav1.NewDeleteOptions(0)
+		for _, delete := range []func() error{
+			func() error { return core.Namespaces().Delete(ctx, name, metav1.DeleteOptions{}) },
+			func() error { return core.Pods(name).DeleteCollection(ctx, *now, all) },
+			func() error { return core.ServiceAccounts(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
+			func() error { return core.Secrets(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
+			func() error { return core.ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
+		} {
+			if err := delete(); err != nil && !apierrors.IsNotFound(err) {
+				// It says so once it is being deleted, until it is finalized.
+				if !apierrors.IsConflict(err) {
+					return err
+				}
+			}
+		}
+		_, err := core.Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+		return ignore(err, apierrors.IsNotFound)
+	})
+}
+
+func (s stubborn) createAccount(ctx context.Context, namespace, name string, account *Account) error {
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"user/note": account.Note}}}
+	for _, foreign := range account.Foreign {
+		object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: foreign})
+	}
+	for _, pull := range account.Pulls {
+		object.ImagePullSecrets = append(object.ImagePullSecrets, corev1.LocalObjectReference{Name: pull})
+	}
+	return try(ctx, "create serviceaccount "+name, func(ctx context.Context) error {
+		made, err := s.client.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		if err == nil {
+			account.UID, account.Since = made.UID, time.Now()
+		}
+		return err
+	})
+}
+
+func (s stubborn) annotateAccount(ctx context.Context, namespace, name, note string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"user/note":%q}}}`, note)
+	return try(ctx, "annotate serviceaccount "+name, func(ctx context.Context) error {
+		_, err := s.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
+func (s stubborn) deleteAccount(ctx context.Context, namespace, name string) error {
+	return try(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
+		return ignore(s.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)
+	})
+}
+
+func (s stubborn) createTokenSecret(ctx context.Context, namespace, name string, secret *TokenSecret) error {
+	return s.createSecret(ctx, namespace, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: secret.Account}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+		Data:       map[string][]byte{"extra": []byte(secret.Extra)},
+	}, &secret.UID)
+}
+
+func (s stubborn) createSecret(ctx context.Context, namespace string, object *corev1.Secret, uid *types.UID) error {
+	return try(ctx, "create secret "+object.Name, func(ctx context.Context) error {
+		made, err := s.client.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = s.client.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
+		}
+		if err == nil {
+			*uid = made.UID
+		}
+		return err
+	})
+}
+
+func (s stubborn) deleteSecret(ctx context.Context, namespace, name string) error {
+	return try(ctx, "delete secret "+name, func(ctx context.Context) error {
+		return ignore(s.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)
+	})
+}
+
+// deleteOwn deletes the first token Secret that the account lists, which Auto has made.
+func (s stubborn) deleteOwn(ctx context.Context, namespace, account string) error {
+	var own string
+	err := try(ctx, "get serviceaccount "+account, func(ctx context.Context) error {
+		object, err := s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+		for _, ref := range object.Secrets {
+			if isOwnName(account, ref.Name) {
+				own = ref.Name
+			}
+		}
+		return err
+	})
+	if err != nil || own == "" {
+		return err
+	}
+	return s.deleteSecret(ctx, namespace, own)
+}
+
+func (s stubborn) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
+	return try(ctx, "create configmap "+name, func(ctx context.Context) error {
+		made, err := s.client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		if err == nil {
+			*uid = made.UID
+		}
+		return err
+	})
+}
+
+// spoilRootCA is a user who edits what is published.
+func (s stubborn) spoilRootCA(ctx context.Context, namespace string) error {
+	return try(ctx, "edit "+rootCAConfigMap, func(ctx context.Context) error {
+		_, err := s.client.CoreV1().ConfigMaps(namespace).Patch(ctx, rootCAConfigMap, types.MergePatchType,
+			[]byte(`{"data":{"ca.crt":"nothing"}}`), metav1.PatchOptions{})
+		return ignore(err, apierrors.IsNotFound) // it is not published yet
+	})
+}
+
+func ignore(err error, harmless func(error) bool) error {
+	if harmless(err) {
+		return nil
+	}
+	return err
+}

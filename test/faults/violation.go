@@ -1,0 +1,29 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Violation is a promise that was not kept.
+type Violation struct {
+	// Promise is its number in docs/reliability.md.
+	Promise int
+	What    string
+}
+
+// String is one line.
+func (v Violation) String() string { return fmt.Sprintf("promise %d: %s", v.Promise, v.What) }
+
+// violated begins one that a check returns.
+func violated(promise int, format string, args ...any) Violation {
+	return Violation{Promise: promise, What: fmt.Sprintf(format, args...)}
+}
+
+// Of selects those of one promise.
+func Of(violations []Violation, promise int) []Violation {
+	return slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.Promise != promise })
+}

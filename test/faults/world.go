@@ -1,0 +1,288 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/balancer"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/tokenrecord"
+)
+
+const (
+	// What a leader has, so that a run sees many of them.
+	leaseDuration = 4 * time.Second
+	renewDeadline = 3 * time.Second
+	retryPeriod   = 500 * time.Millisecond
+
+	leaseName = "sa-controller-manager"
+	// patience is how long the product may take until everything is as it is to be. It is
+	// longer than the longest back-off of a key.
+	patience = 75 * time.Second
+)
+
+// World is a control plane, the replicas beside it, and all that was seen of them.
+type World struct {
+	cluster  *devcluster.Cluster
+	client   stubborn
+	port     int // of the webhook
+	balancer *balancer.Balancer
+	gate     *gate
+	excuses  intervals
+	tokens   *tokenrecord.Record
+	monitor  *monitor
+	tell     func(format string, args ...any)
+
+	// files is held by who changes a file that a process reads when it starts, and by who
+	// starts one.
+	files sync.Mutex
+
+	mu       sync.Mutex
+	rules    []*faultproxy.Rule
+	replicas []*Replica
+	past     []*term // of replicas that are gone
+	found    []Violation
+	injected map[Kind]int
+}
+
+// Start starts the control plane. What happens is told by tell.
+func Start(ctx context.Context, tell func(format string, args ...any)) (*World, error) {
+	cluster, err := devcluster.Start(ctx, devcluster.Options{})
+	if err != nil {
+		return nil, err
+	}
+	w := &World{cluster: cluster, gate: newGate(), tell: tell, injected: map[Kind]int{}}
+	if err := w.connect(); err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	return w, nil
+}
+
+func (w *World) connect() error {
+	config := w.cluster.Config()
+	config.WarningHandler = rest.NoWarnings{} // legacy tokens are old-fashioned on purpose
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make an admin client: %w", err)
+	}
+	if w.port, err = devcluster.FreePort(); err != nil {
+		return err
+	}
+	w.client = stubborn{client}
+	replicas := []string{at(replicaAddress(0), w.port), at(replicaAddress(1), w.port)}
+	w.balancer, err = balancer.Start(at("127.0.0.1", w.port), replicas,
+		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, excuseLag-500*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	w.tokens = tokenrecord.Start(client)
+	w.monitor = startMonitor(w)
+	return nil
+}
+
+// Stop ends everything. A data race that a process has found is an error.
+func (w *World) Stop() error {
+	w.monitor.end()
+	err := w.retire()
+	w.tokens.End()
+	w.balancer.Close()
+	return errors.Join(err, w.cluster.Stop())
+}
+
+func at(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+func replicaAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
+
+// deploy starts that many replicas of the binary and returns once kube-apiserver asks
+// them about Pods.
+func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas int, flags ...string) error {
+	for i := range replicas {
+		r, err := w.newReplica(i, binary, flags)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.replicas = append(w.replicas, r)
+		w.mu.Unlock()
+		if err := r.start(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	for _, r := range w.all() {
+		if err := r.now().manager.Ready(ctx); err != nil {
+			return fmt.Errorf("await %s: %w; its last words:\n%s", r.name, err, r.now().manager.LogTail(15))
+		}
+	}
+	return w.awaitRegistered(ctx)
+}
+
+func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Replica, error) {
+	dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	r := &Replica{world: w, name: fmt.Sprintf("replica %d", i), address: replicaAddress(i), dir: dir, binary: binary}
+	if err := r.writeFiles(w.cluster); err != nil {
+		return nil, err
+	}
+	r.flags = append([]string{
+		"--service-account-private-key-file=" + r.path(keyFile),
+		"--root-ca-file=" + r.path(caFile),
+		"--tls-cert-file=" + r.path(certFile), "--tls-private-key-file=" + r.path(certKeyFile),
+		"--token-secrets=auto", "--orphan-token-grace=2s",
+		"--webhook-registration=url", "--webhook-url-host=127.0.0.1", "--webhook-drain-delay=0s",
+		"--leader-elect=true",
+		"--leader-elect-lease-duration=" + leaseDuration.String(),
+		"--leader-elect-renew-deadline=" + renewDeadline.String(),
+		"--leader-elect-retry-period=" + retryPeriod.String(),
+		"-v=2",
+	}, flags...)
+	return r, nil
+}
+
+// retire ends all replicas, and remembers them.
+func (w *World) retire() error {
+	w.mu.Lock()
+	replicas := w.replicas
+	w.replicas = nil
+	w.mu.Unlock()
+	var errs []error
+	for _, r := range replicas {
+		errs = append(errs, r.stop())
+		w.mu.Lock()
+		w.past = append(w.past, r.all()...)
+		w.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+func (w *World) all() []*Replica {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]*Replica(nil), w.replicas...)
+}
+
+// terms are the lives of all processes so far.
+func (w *World) terms() []*term {
+	w.mu.Lock()
+	terms := append([]*term(nil), w.past...)
+	w.mu.Unlock()
+	for _, r := range w.all() {
+		terms = append(terms, r.all()...)
+	}
+	return terms
+}
+
+// forget has terms be those from now on.
+func (w *World) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.past = nil
+}
+
+// WriteLogs writes what every process has printed into a directory, for who looks for a
+// reason.
+func (w *World) WriteLogs(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("write logs: %w", err)
+	}
+	for i, t := range w.terms() {
+		path := filepath.Join(dir, fmt.Sprintf("process-%d-pid-%d.log", i, t.manager.PID()))
+		if err := os.WriteFile(path, []byte(t.manager.Logs()), 0o600); err != nil {
+			return fmt.Errorf("write logs: %w", err)
+		}
+	}
+	return nil
+}
+
+// use has the rules apply to all replicas, and to those that start later.
+func (w *World) use(rules ...*faultproxy.Rule) {
+	w.mu.Lock()
+	w.rules = rules
+	w.mu.Unlock()
+	for _, r := range w.all() {
+		r.mu.Lock()
+		r.useLocked()
+		r.mu.Unlock()
+	}
+}
+
+func (w *World) sharedRules() []*faultproxy.Rule {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rules
+}
+
+// report keeps a violation that a fault itself has found.
+func (w *World) report(v Violation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found = append(w.found, v)
+}
+
+func (w *World) count(kind Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.injected[kind]++
+}
+
+// leader is the replica that holds the Lease.
+func (w *World) leader(ctx context.Context) (*Replica, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var leader *Replica
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		lease, err := w.client.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, r := range w.all() {
+			if lease.Spec.HolderIdentity != nil && r.holds(*lease.Spec.HolderIdentity) {
+				leader = r
+				return nil
+			}
+		}
+		return errors.New("nobody holds the Lease")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("await a leader: %w", err)
+	}
+	return leader, nil
+}
+
+// awaitRegistered returns once both configurations name webhooks.
+func (w *World) awaitRegistered(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		state, err := w.registration(ctx)
+		if err == nil && (len(state.Mutating) == 0 || len(state.Validating) == 0) {
+			err = errors.New("the webhook is not registered")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("await the registration: %w", err)
+	}
+	return nil
+}
+
+func (r *Replica) path(name string) string { return filepath.Join(r.dir, name) }

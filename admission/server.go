@@ -30,6 +30,10 @@ const (
 	idleTimeout = 2 * time.Minute
 
 	maxHeaderBytes = 64 << 10
+
+	// maxStreams is how many calls an HTTP/2 connection may bring at the same time. The
+	// apiserver opens another connection for more.
+	maxStreams = 50
 )
 
 // ServerConfig says what a Server needs.
@@ -76,6 +80,7 @@ func NewServer(config ServerConfig) *Server {
 		Handler:           s.handler(),
 		TLSConfig:         secured(config.TLS),
 		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       callTimeout,
 		WriteTimeout:      callTimeout,

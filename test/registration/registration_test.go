@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
+
 	"sa-controller-manager/test/await"
 )
 

@@ -40,6 +40,11 @@ const (
 // is under way, such as when the lease is lost.
 var ErrAtOnce = errors.New("stop at once")
 
+// ErrBehind is what a sync returns, wrapped, whose cache does not show yet what has
+// happened. It is tried again like any failure, and is none that anybody is told of
+// unless it goes on.
+var ErrBehind = errors.New("the cache is behind")
+
 // Config describes one loop. Name is the queue's name in workqueue metrics.
 type Config[K comparable] struct {
 	Name    string
@@ -170,7 +175,7 @@ func (l *Loop[K]) retry(logger klog.Logger, queue workqueue.TypedRateLimitingInt
 	case failures == stuckAfter:
 		l.stuck.add(key)
 		logger.Error(err, "Key is stuck, retries go on", "failures", failures)
-	case apierrors.IsConflict(err) || failures > 1:
+	case apierrors.IsConflict(err) || errors.Is(err, ErrBehind) || failures > 1:
 		logger.V(4).Info("Sync will be retried", "failures", failures, "err", err)
 	default:
 		logger.Error(err, "Sync will be retried")

@@ -5,7 +5,6 @@ package tokensecret
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/view"
 )
 
@@ -34,7 +34,7 @@ type referenceKey struct {
 
 // errAccountBehind: the reference was written so recently that the cached account
 // does not show it yet.
-var errAccountBehind = errors.New("the cached account does not show its newest token reference yet")
+var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", loop.ErrBehind)
 
 // syncReference removes the reference if the Secret is gone and the entry is there.
 func (c *Controller) syncReference(ctx context.Context, key referenceKey) error {

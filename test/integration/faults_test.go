@@ -261,6 +261,7 @@ func TestCutWatches(t *testing.T) {
 // TestAPIServerRestartsInABatch covers case 6: kube-apiserver is killed while 300
 // Secrets are being created and filled.
 func TestAPIServerRestartsInABatch(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	c := ownControlPlane(t, devcluster.Options{})
 	proxy := c.proxy(t)

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -175,6 +176,7 @@ func (d keyDirectory) killWaiting(t *testing.T, words ...string) {
 // TestRotateWithAKeyDirectory is a whole rotation from RSA to ECDSA, back, and again, with a kube-apiserver that must be
 // restarted once for each new key, and a manager that is never restarted.
 func TestRotateWithAKeyDirectory(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	c := ownControlPlane(t, devcluster.Options{})
 	d := c.newKeyDirectory(t, c.SigningKeyFile())

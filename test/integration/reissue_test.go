@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -293,6 +294,7 @@ func TestReissue(t *testing.T) {
 
 // TestReissueGoesOn kills the leader while it works. The next one comes to the same end.
 func TestReissueGoesOn(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	const accounts = 40
 	r := newRotation(t)
@@ -338,6 +340,7 @@ func TestReissueGoesOn(t *testing.T) {
 // TestReplicasWithAnotherRing: one that comes with an older ring, or with another one of
 // the same generation, is alarmed and touches nothing.
 func TestReplicasWithAnotherRing(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	r := newRotation(t)
 	old := t.TempDir() + "/old"
@@ -397,6 +400,7 @@ func private(t *testing.T, dir string) {
 // TestEndOfAReplacedSecret: the cleaner marks and deletes what was replaced and is idle.
 // Time cannot be turned, so the period is next to nothing.
 func TestEndOfAReplacedSecret(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	r := newRotation(t)
 	r.awaitTracking(t)

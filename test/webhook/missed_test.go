@@ -109,6 +109,7 @@ func TestMissedPods(t *testing.T) {
 
 // TestRecreateRespectsBudgets asks for what a PodDisruptionBudget forbids.
 func TestRecreateRespectsBudgets(t *testing.T) {
+	await.Long(t)
 	c := ownControlPlane(t)
 	kcm := c.replicaSets(t, "disruption-controller")
 	namespace := c.namespace(t)
@@ -145,6 +146,7 @@ func TestRecreateRespectsBudgets(t *testing.T) {
 
 // TestRecreateNeedsTheWebhook asks for what would be in vain.
 func TestRecreateNeedsTheWebhook(t *testing.T) {
+	await.Long(t)
 	c := ownControlPlane(t)
 	kcm := c.replicaSets(t)
 	namespace := c.namespace(t)

@@ -4,7 +4,9 @@
 package webhook
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"errors"
 	"net/http"
 	"os/exec"
@@ -72,9 +74,7 @@ func TestStrangersCertificate(t *testing.T) {
 	if got, err := m.call(t.Context(), theirs, "/readyz", nil); err == nil {
 		t.Errorf("got %+v, want no connection", got)
 	}
-	if got := m.handshakeErrors(t, "client_certificate"); got == 0 {
-		t.Error("the failed handshake is not counted")
-	}
+	m.awaitHandshakeErrors(t, "client_certificate", 1)
 	ours := m.client(t, func(config *tls.Config) { config.Certificates = []tls.Certificate{shared.caller.certificate} })
 	if got, err := m.call(t.Context(), ours, "/mutate", review(t, "default", newPod(of("nobody")))); err != nil || got.code != http.StatusOK {
 		t.Errorf("with the right certificate: got %+v, %v; want 200", got, err)
@@ -84,6 +84,18 @@ func TestStrangersCertificate(t *testing.T) {
 func (m *manager) handshakeErrors(t *testing.T, reason string) float64 {
 	t.Helper()
 	return m.metric(t, "sacm_webhook_tls_handshake_errors_total", devcluster.Labels{"reason": reason})
+}
+
+// awaitHandshakeErrors awaits exactly so many. Who fails to shake hands learns of it before
+// the webhook has counted it.
+func (m *manager) awaitHandshakeErrors(t *testing.T, reason string, want float64) {
+	t.Helper()
+	poll(t, "await that failed handshakes are counted", func(context.Context) error {
+		if got := m.handshakeErrors(t, reason); got != want {
+			return fmt.Errorf("%v are counted as %s, want %v", got, reason, want)
+		}
+		return nil
+	})
 }
 
 // TestProtocols is what the port speaks by default.

@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,10 +23,23 @@ type inUse struct {
 	// active signs; activeFile has its private half.
 	active     signing.PublicKey
 	activeFile string
-	// retired have signed tokens that may live.
-	retired []signing.PublicKey
-	// publicOf is a command that prints what the files for verification are to hold.
+	// verify are the active one and all others that tokens which may live are verified with.
+	verify []verifyKey
+}
+
+// verifyKey is one that the files for verification are to hold. publicOf is a command that prints its public half.
+type verifyKey struct {
+	signing.PublicKey
+
 	publicOf string
+}
+
+func verifyKeys(publicOf string, keys ...signing.PublicKey) []verifyKey {
+	var all []verifyKey
+	for _, key := range keys {
+		all = append(all, verifyKey{key, publicOf})
+	}
+	return all
 }
 
 // onNode is where a file of the node is seen from here. Its disk may be mounted somewhere, with its manifests; who has put us
@@ -38,17 +52,34 @@ func (c *Config) onNode(path string) string {
 	return filepath.Join(root, path)
 }
 
-// keysInUse reads the keys that our manifest names, nil if it names none.
+// keysInUse reads the keys that our manifest names, nil if it names none that signs.
 func (c *Config) keysInUse(o *observed) (*inUse, error) {
+	keys, err := c.signsNow(o)
+	if err != nil || keys == nil {
+		return nil, err
+	}
+	for _, path := range c.allOnNode(ownFlags(o.manager, verifyKeyFlag)) {
+		found, err := readPublicKeys(path)
+		if err != nil {
+			return nil, fmt.Errorf("our --%s: %w", verifyKeyFlag, err)
+		}
+		keys.verify = append(keys.verify, verifyKeys(publicOf(path), found...)...)
+	}
+	return keys, nil
+}
+
+func (c *Config) signsNow(o *observed) (*inUse, error) {
 	if path := ownFlag(o.manager, ownKeysDirFlag); path != "" {
 		path = c.onNode(path)
 		snapshot, err := keydir.At(path).Read()
 		if err != nil {
 			return nil, fmt.Errorf("our --%s: %w", ownKeysDirFlag, err)
 		}
+		active := snapshot.Active.Public()
+		list := "sa-controller-manager keys list -o pem " + assign(ownKeysDirFlag, path)
 		return &inUse{
-			active: snapshot.Active.Public(), activeFile: filepath.Join(path, snapshot.State.Active().File), retired: snapshot.Retired,
-			publicOf: "sa-controller-manager keys list -o pem " + assign(ownKeysDirFlag, path),
+			active: active, activeFile: filepath.Join(path, snapshot.State.Active().File),
+			verify: verifyKeys(list, slices.Concat([]signing.PublicKey{active}, snapshot.Retired)...),
 		}, nil
 	}
 	path := ownFlag(o.manager, keyFlag)
@@ -60,7 +91,15 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	if err != nil {
 		return nil, fmt.Errorf("our --%s: %w", keyFlag, err)
 	}
-	return &inUse{active: key, activeFile: path, publicOf: "openssl pkey -pubout -in " + path}, nil
+	return &inUse{active: key, activeFile: path, verify: verifyKeys(publicOf(path), key)}, nil
+}
+
+// publicOf is a command that prints the public keys of a file that can be read, and no private one.
+func publicOf(path string) string {
+	if data, err := os.ReadFile(path); err != nil || bytes.Contains(data, []byte("PRIVATE KEY")) {
+		return "openssl pkey -pubout -in " + path
+	}
+	return "cat " + path
 }
 
 // keysFit refuses to give a component key files that have missed a rotation: kube-apiserver would refuse tokens that are
@@ -115,18 +154,22 @@ func (k *inUse) verifiable(files []string) error {
 		}
 		known = append(known, found...)
 	}
-	for _, key := range slices.Concat([]signing.PublicKey{k.active}, k.retired) {
+	for _, key := range k.verify {
 		if slices.ContainsFunc(known, func(one signing.PublicKey) bool { return one.ID == key.ID }) {
 			continue
 		}
-		redirect := " >"
-		if len(files) > 1 {
-			redirect = " >>" // the others may have keys that are not ours
-		}
-		return fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s%s%s",
-			strings.Join(files, ", "), key.ID, key.Algorithm, k.publicOf, redirect, files[len(files)-1])
+		return fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s",
+			strings.Join(files, ", "), key.ID, key.Algorithm, appended(key.publicOf, files[len(files)-1]))
 	}
 	return nil
+}
+
+// appended is a command that puts what another prints at the end of a file. What is there stays: it may be all that is
+// left of a key whose tokens live, and a key that comes twice does no harm, here or in kube-apiserver
+// (k8s.io/kubernetes pkg/serviceaccount/jwt.go, StaticPublicKeysGetter). Without the echo two keys are lost if the file
+// does not end with its line.
+func appended(command, file string) string {
+	return "(echo; " + command + ") >>" + file
 }
 
 // sign wants a file to have the key that signs.

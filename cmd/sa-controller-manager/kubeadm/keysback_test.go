@@ -4,7 +4,9 @@
 package kubeadm
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +78,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			reason: "nobody has brought the two files up to date",
 			change: func(*testing.T, *rotated) {},
 			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
-				"first: sa-controller-manager keys list -o pem --service-account-keys-dir=PKI/sa-keys >PKI/sa.pub",
+				"first: (echo; sa-controller-manager keys list -o pem --service-account-keys-dir=PKI/sa-keys) >>PKI/sa.pub",
 		},
 		"UpToDate": {change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t) }},
 		"RetiredKeyMissing": {
@@ -129,7 +131,36 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				p.write(t, "pki/ours.key", testkeys.P256())
 			},
 			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
-				"first: openssl pkey -pubout -in PKI/ours.key >PKI/sa.pub",
+				"first: (echo; openssl pkey -pubout -in PKI/ours.key) >>PKI/sa.pub",
+		},
+		"VerifiedByUsAlone": {
+			reason: "our process takes tokens of it, so there may be some",
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.toFiles(t)
+				p.write(t, "pki/old.pub", public(t, testkeys.P384()))
+				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(ownKeysDirFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.pub"))
+			},
+			want: "PKI/sa.pub does not hold key " + keyID(t, testkeys.P384()) + " (ES384), and kube-apiserver would refuse all its tokens after the handback; " +
+				"first: (echo; cat PKI/old.pub) >>PKI/sa.pub",
+		},
+		"VerifiedByPrivateKey": {
+			reason: "the private half must not come to be among the public keys",
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.toFiles(t)
+				p.write(t, "pki/old.key", testkeys.P384())
+				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(ownKeysDirFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.key"))
+			},
+			want: "first: (echo; openssl pkey -pubout -in PKI/old.key) >>PKI/sa.pub",
+		},
+		"NoVerifyKey": {
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.toFiles(t)
+				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(ownKeysDirFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/none.pub"))
+			},
+			want: "our --service-account-key-file: open PKI/none.pub: no such file or directory",
 		},
 		"NoKey": {
 			change: func(t *testing.T, p *rotated) {
@@ -158,6 +189,44 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestMendOfStaleKeysLosesNone does what the refusal says: the handback goes on, and the keys that sa.pub alone held are
+// there still, although its last line has no end.
+func TestMendOfStaleKeysLosesNone(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("the command needs openssl")
+	}
+	for mode, signer := range map[string]bool{"Files": false, "Signer": true} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			p := newRotated(t, signer)
+			p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
+			p.write(t, "pki/ours.key", testkeys.P256())
+			p.write(t, "pki/sa.key", testkeys.P256())
+			p.write(t, "pki/sa.pub", bytes.TrimSpace(slices.Concat(public(t, testkeys.RSA2048()), public(t, testkeys.P384()))))
+			err := Handback(t.Context(), p.config) // a dry run
+			if err == nil {
+				t.Fatal("the active key is nowhere, and yet it is not refused")
+			}
+			_, mend, _ := strings.Cut(err.Error(), "; first: ")
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", mend).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", mend, err, out)
+			}
+			must(t, Handback(t.Context(), p.config))
+			keys, err := readPublicKeys(p.pki + "/sa.pub")
+			must(t, err)
+			var got []string
+			for _, key := range keys {
+				got = append(got, key.ID)
+			}
+			want := []string{keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P384()), keyID(t, testkeys.P256())}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("sa.pub after %s (-want +got):\n%s", mend, diff)
+			}
+		})
 	}
 }
 

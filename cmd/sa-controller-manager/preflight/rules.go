@@ -44,11 +44,13 @@ func Rules(n Needs) []Rule {
 }
 
 // borrowedRules are those of a part that does not run, for what others do of its work:
-// the signer proves keys, and token Secrets get the root CA that was agreed on.
+// the signer proves keys with a token of some account, and token Secrets get the root CA
+// that was agreed on.
 func borrowedRules(n Needs) []Rule {
 	proves := n.Signer && !n.has(Token)
 	keeps := n.has(Token) && !n.has(RootCA)
 	return []Rule{
+		{Part: Token, Verbs: onlyIf(proves, "list", "watch"), Resource: accounts},
 		{Part: Token, Verbs: onlyIf(proves, "create"), Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		{Part: RootCA, Verbs: onlyIf(keeps, "create"), Resource: configMaps, Namespace: metav1.NamespaceSystem},
 		{Part: RootCA, Verbs: onlyIf(keeps, "get", "list", "watch", "update"), Resource: configMaps, Namespace: metav1.NamespaceSystem, Name: "sa-controller-manager-root-ca"},

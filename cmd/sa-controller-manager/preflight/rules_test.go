@@ -166,8 +166,9 @@ func TestBorrowedRules(t *testing.T) {
 		needs  Needs
 		want   []string
 	}{
-		"Signer": {"it proves its keys", Needs{Signer: true}, []string{
+		"Signer": {"it proves its keys with a token of an account", Needs{Signer: true}, []string{
 			"common: create events.events.k8s.io", "token: create tokenreviews.authentication.k8s.io",
+			"token: list serviceaccounts", "token: watch serviceaccounts",
 		}},
 		"NoSigner": {"there is nothing to prove", Needs{}, []string{"common: create events.events.k8s.io"}},
 		"Accounts": {"they have no root CA", Needs{Parts: []Part{ServiceAccount}}, []string{

@@ -72,7 +72,7 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 	defer klog.Flush()
 	cmd := newCommand(run, stdout, stderr)
 	cmd.SetArgs(args)
-	err := refuseContents(args)
+	err := refuseContents(cmd, args)
 	if err == nil {
 		err = cmd.ExecuteContext(ctx)
 	}

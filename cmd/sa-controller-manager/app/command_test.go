@@ -6,6 +6,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"os"
 	"regexp"
@@ -119,24 +120,53 @@ func TestCommandRefuses(t *testing.T) {
 func TestCommandRefusesContents(t *testing.T) {
 	t.Parallel()
 	key := string(testkeys.P256())
-	const flag = "--service-account-private-key-file"
+	encoded := base64.StdEncoding.EncodeToString([]byte(key))
+	bare := key[strings.LastIndex(key, "-----BEGIN")+len("-----BEGIN"):] // what is cut out of it
+	const token = "c2VjcmV0c2VjcmV0"
+	config := "users:\n- user:\n    client-key-data: " + encoded + "\n"
+	const (
+		flag    = "--service-account-private-key-file"
+		content = " has the content of a PEM file or of a kubeconfig in it and must have the path of the file"
+		lines   = " has several lines and must have one, a path if a file is meant"
+	)
 	cases := map[string]struct {
 		reason string
 		args   []string
 		want   string
 	}{
-		"Value":     {args: []string{flag + "=" + key}, want: flag},
-		"Argument":  {args: []string{flag, key}, want: flag},
-		"Unquoted":  {reason: "the shell cuts it at each blank", args: strings.Fields(flag + "=" + key), want: flag},
-		"NoFlag":    {args: []string{key}, want: "an argument"},
-		"OfCommand": {args: []string{"keys", "init", "--from-private-key-file=" + key}, want: "--from-private-key-file"},
+		"Value":       {args: []string{flag + "=" + key}, want: flag + content},
+		"Argument":    {args: []string{flag, key}, want: flag + content},
+		"Unquoted":    {reason: "the shell cuts it at each blank", args: strings.Fields(flag + "=" + key), want: flag + content},
+		"NoFlag":      {args: []string{key}, want: "an argument" + content},
+		"OfCommand":   {args: []string{"keys", "init", "--from-private-key-file=" + key}, want: "--from-private-key-file" + content},
+		"Underscores": {args: []string{"--service_account_private_key_file=" + key}, want: flag + content},
+		"UnknownFlag": {
+			reason: "what is no flag's name may be anything", args: []string{"--v=2", "--private=" + key}, want: "an argument" + content,
+		},
+		"NoEquals":         {args: []string{flag + key}, want: flag + content},
+		"NoEqualsUnquoted": {args: strings.Fields(flag + key), want: flag + content},
+		"NoEqualsEncoded":  {reason: "letters only, up to its padding", args: []string{flag + encoded}, want: flag + content},
+		"NoEqualsBare":     {args: []string{flag + bare}, want: flag + lines},
+		"Encoded":          {args: []string{flag, encoded}, want: flag + content},
+		"EncodedLater1":    {args: []string{flag, base64.StdEncoding.EncodeToString([]byte("\n" + key))}, want: flag + content},
+		"EncodedLater2":    {args: []string{flag, base64.StdEncoding.EncodeToString([]byte("\n\n" + key))}, want: flag + content},
+		"Bare":             {args: []string{flag + "=" + bare}, want: flag + lines},
+		"BareNoFlag":       {args: []string{bare}, want: "an argument" + lines},
+		"Kubeconfig":       {args: []string{"--kubeconfig=" + config}, want: "--kubeconfig" + content},
+		"KubeconfigUnquoted": {
+			reason: "no other word of it may be said either: it may have a token",
+			args:   strings.Fields("--kubeconfig=apiVersion: v1 users: - user: token: " + token), want: "--kubeconfig" + content,
+		},
+		"KubeconfigJSON": {args: []string{`--kubeconfig={"apiVersion":"v1","users":[{"user":{"token":"` + token + `"}}]}`}, want: "--kubeconfig" + content},
+		"KubeconfigOfToken": {
+			args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := command(t, tc.args...)
-			want := outcome{code: 1, stderr: "Error: " + tc.want + " has the content of a PEM file in it and must have the path of the file; " +
-				"other users of this machine may have seen what was given\n" + seeHelp}
+			want := outcome{code: 1, stderr: "Error: " + tc.want + "; other users of this machine may have seen what was given\n" + seeHelp}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" {
 				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
 			}

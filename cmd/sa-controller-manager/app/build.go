@@ -65,7 +65,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	if err := m.buildPreflight(); err != nil {
 		return nil, err
 	}
-	if m.server, err = NewServer(o, m.liveChecks(), m.readyChecks()); err != nil {
+	if m.server, err = NewServer(klog.FromContext(ctx), o, m.liveChecks(), m.readyChecks()); err != nil {
 		return nil, err
 	}
 	m.signer, err = o.listenAsSigner(m.ring)

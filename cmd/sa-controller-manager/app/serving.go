@@ -33,7 +33,7 @@ type Server struct {
 // the start-up, as is a bad file. Port 0 makes a server that serves nothing. live
 // answers /livez and /healthz, ready answers /readyz. The API server need not
 // answer yet.
-func NewServer(o *Options, live, ready []Check) (*Server, error) {
+func NewServer(logger klog.Logger, o *Options, live, ready []Check) (*Server, error) {
 	if o.SecureServing.SecurePort == 0 {
 		return &Server{}, nil
 	}
@@ -41,19 +41,19 @@ func NewServer(o *Options, live, ready []Check) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := newServer(listener, o, live, ready)
+	server, err := newServer(logger, listener, o, live, ready)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return server, nil
 }
 
-func newServer(listener net.Listener, o *Options, live, ready []Check) (*Server, error) {
+func newServer(logger klog.Logger, listener net.Listener, o *Options, live, ready []Check) (*Server, error) {
 	gate, err := newGate(&o.Authentication, &o.Authorization)
 	if err != nil {
 		return nil, err
 	}
-	tls, err := newServingTLS(&o.SecureServing, gate.clientCA)
+	tls, err := newServingTLS(logger, &o.SecureServing, gate.clientCA)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 )
@@ -34,7 +36,7 @@ func serve(t *testing.T, live []Check, changes ...func(*Options)) (server *Serve
 	for _, change := range changes {
 		change(o)
 	}
-	server, err = newServer(listener, o, live, nil)
+	server, err = newServer(klog.Logger{}, listener, o, live, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,38 +185,95 @@ func TestServerWithoutHTTP2(t *testing.T) {
 	}
 }
 
+// keptCert is the certificate in dir, "" if there is none and none can be made.
+func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
+	t.Helper()
+	content, err := (&TLSOptions{CertDir: dir}).certificate(logger, time.Now(), nil)
+	if err != nil {
+		return "", err
+	}
+	// It ends at once, and with it what it has begun when it was made.
+	ended, end := context.WithCancel(t.Context())
+	end()
+	content.(dynamiccertificates.ControllerRunner).Run(ended, 1)
+	cert, _ := content.CurrentCertKeyContent()
+	return string(cert), nil
+}
+
 func TestKeptCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	read := func() string {
-		content, err := (&TLSOptions{CertDir: dir}).certificate(time.Now(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// It ends at once, and with it what it has begun when it was made.
-		ended, end := context.WithCancel(t.Context())
-		end()
-		content.(dynamiccertificates.ControllerRunner).Run(ended, 1)
-		cert, _ := content.CurrentCertKeyContent()
-		return string(cert)
-	}
-	if first := read(); first == "" || read() != first {
-		t.Error("the certificate of the first start is not found again")
-	}
-	// A process was killed before it had written the certificate.
-	if err := os.Remove(filepath.Join(dir, programName+".crt")); err != nil {
+	first, err := keptCert(t, klog.Logger{}, dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if second := read(); second == "" || read() != second {
-		t.Error("no other pair is made in place of half a pair")
+	if again, err := keptCert(t, klog.Logger{}, dir); err != nil || again != first {
+		t.Errorf("the certificate of the first start is not found again: %v", err)
+	}
+	var files []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		files = append(files, entry.Name())
+	}
+	if diff := cmp.Diff([]string{programName + ".crt", programName + ".key"}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	// Whoever took the key away has a reason.
 	if err := os.Remove(filepath.Join(dir, programName+".key")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&TLSOptions{CertDir: dir}).certificate(time.Now(), nil); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
+	if _, err := keptCert(t, klog.Logger{}, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
 		t.Errorf("a certificate without its key: %v", err)
 	}
+}
+
+// TestKeyWithoutCertificate: a process was killed between the two files, or somebody has
+// taken the certificate away. The key may be needed with it.
+func TestKeyWithoutCertificate(t *testing.T) {
+	t.Parallel()
+	var logged []string
+	logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+	dir := t.TempDir()
+	path := filepath.Join(dir, programName+".key")
+	write := func(path, content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(path, want string) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s holds another key: %v", path, err)
+		}
+	}
+	write(path, "former")
+	first, err := keptCert(t, logger, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := keptCert(t, logger, dir); err != nil || again != first {
+		t.Errorf("the new pair is not found again: %v", err)
+	}
+	holds(path+".old", "former")
+	want := `"level"=0 "msg"="Renamed a private key in --cert-dir that had no certificate, to make a new pair" "file"="` + path + `.old"`
+	if diff := cmp.Diff([]string{want}, logged); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+
+	// Again: there is no name left.
+	if err := os.Remove(filepath.Join(dir, programName+".crt")); err != nil {
+		t.Fatal(err)
+	}
+	write(path, "second")
+	if _, err := keptCert(t, logger, dir); err == nil || !strings.Contains(err.Error(), ".key has no certificate, and sa-controller-manager.key.old is there too") {
+		t.Errorf("with two keys: %v", err)
+	}
+	holds(path, "second")
+	holds(path+".old", "former")
 }
 
 func TestServerLetsRequestsFinish(t *testing.T) {
@@ -301,13 +360,13 @@ func TestNewServer(t *testing.T) {
 	opts.SecureServing.BindAddress, opts.SecureServing.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
 
 	t.Run("PortTaken", func(t *testing.T) {
-		_, err := NewServer(opts, nil, nil)
+		_, err := NewServer(klog.Logger{}, opts, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), "--secure-port") || !strings.Contains(err.Error(), "--bind-address 127.0.0.1") {
 			t.Errorf("got %v, want an error that names the flags", err)
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := NewServer(&Options{}, nil, nil)
+		server, err := NewServer(klog.Logger{}, &Options{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +381,7 @@ func TestNewServer(t *testing.T) {
 	})
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
-		server, err := NewServer(opts, nil, nil)
+		server, err := NewServer(klog.Logger{}, opts, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/klog/v2"
 )
 
 // servingCertLifetime is that of the certificate KCM makes for itself. Nothing
@@ -64,14 +65,14 @@ func selfMadeCertificate(now time.Time, bind net.IP) (cert, key []byte, err erro
 // not there, and used as it is, expired or not, if it is: as in KCM. A key alone is what
 // a process has left that was killed between the two files, and is no reason not to
 // start.
-func keptCertificate(now time.Time, bind net.IP, dir string) (dynamiccertificates.CertKeyContentProvider, error) {
+func keptCertificate(logger klog.Logger, now time.Time, bind net.IP, dir string) (dynamiccertificates.CertKeyContentProvider, error) {
 	certFile, keyFile := filepath.Join(dir, programName+".crt"), filepath.Join(dir, programName+".key")
 	found, err := certutil.CanReadCertAndKey(certFile, keyFile)
 	if _, missing := os.Stat(certFile); err != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)
 	}
 	if !found {
-		if err := keepCertificate(now, bind, certFile, keyFile); err != nil {
+		if err := keepCertificate(logger, now, bind, certFile, keyFile); err != nil {
 			return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)
 		}
 	}
@@ -82,17 +83,41 @@ func keptCertificate(now time.Time, bind net.IP, dir string) (dynamiccertificate
 	return content, nil
 }
 
-func keepCertificate(now time.Time, bind net.IP, certFile, keyFile string) error {
+// keepCertificate writes both files whole before either gets its name, so that what may
+// fail for long, as on a full disk, leaves no half pair.
+func keepCertificate(logger klog.Logger, now time.Time, bind net.IP, certFile, keyFile string) error {
 	cert, key, err := selfMadeCertificate(now, bind)
 	if err != nil {
 		return err
 	}
-	if err := keyutil.WriteKey(keyFile, key); err != nil {
+	if err := keyutil.WriteKey(keyFile+".new", key); err != nil {
 		return err
 	}
-	// The certificate comes last and whole, because it says that the pair is there.
 	if err := certutil.WriteCert(certFile+".new", cert); err != nil {
 		return err
 	}
+	if err := setAside(logger, keyFile); err != nil {
+		return err
+	}
+	if err := os.Rename(keyFile+".new", keyFile); err != nil {
+		return err
+	}
+	// The certificate comes last, because it says that the pair is there.
 	return os.Rename(certFile+".new", certFile)
+}
+
+// setAside renames a key that has no certificate: its certificate may be elsewhere.
+func setAside(logger klog.Logger, keyFile string) error {
+	if _, err := os.Lstat(keyFile); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	old := keyFile + ".old"
+	if _, err := os.Lstat(old); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has no certificate, and %s is there too; remove what nothing needs", filepath.Base(keyFile), filepath.Base(old))
+	}
+	if err := os.Rename(keyFile, old); err != nil {
+		return err
+	}
+	logger.Info("Renamed a private key in --cert-dir that had no certificate, to make a new pair", "file", old)
+	return nil
 }

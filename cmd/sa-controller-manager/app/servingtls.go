@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/klog/v2"
 )
 
 // follower keeps something right until ctx ends, and returns after that.
@@ -35,7 +36,7 @@ type servingTLS struct {
 // newServingTLS reads all files once. clientCA is nil when no client is to be
 // asked for a certificate. A certificate that a client shows is not verified here:
 // that is for authentication, which answers one that is not valid with 401.
-func newServingTLS(o *SecureServingOptions, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
+func newServingTLS(logger klog.Logger, o *SecureServingOptions, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
 	base, err := o.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func newServingTLS(o *SecureServingOptions, clientCA dynamiccertificates.CAConte
 	if clientCA != nil {
 		base.ClientAuth = tls.RequestClientCert
 	}
-	cert, err := o.TLS.certificate(time.Now(), o.BindAddress)
+	cert, err := o.TLS.certificate(logger, time.Now(), o.BindAddress)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (o *SecureServingOptions) tlsConfig() (*tls.Config, error) {
 
 // certificate is the given one, which is followed, or one of the process's own
 // making for bind.
-func (o *TLSOptions) certificate(now time.Time, bind net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
+func (o *TLSOptions) certificate(logger klog.Logger, now time.Time, bind net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
 	if o.CertFile != "" {
 		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.CertFile, o.KeyFile)
 		if err != nil {
@@ -113,7 +114,7 @@ func (o *TLSOptions) certificate(now time.Time, bind net.IP) (dynamiccertificate
 		return content, nil
 	}
 	if o.CertDir != "" {
-		return keptCertificate(now, bind, o.CertDir)
+		return keptCertificate(logger, now, bind, o.CertDir)
 	}
 	cert, key, err := selfMadeCertificate(now, bind)
 	if err != nil {

@@ -4,6 +4,9 @@
 package app
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 )
@@ -30,6 +33,9 @@ type Options struct {
 	Metrics        MetricsOptions
 	Logs           LogOptions
 	Foreign        ForeignOptions
+
+	// sets are what Flags has made, with what was given on the command line.
+	sets cliflag.NamedFlagSets
 }
 
 // NewOptions returns the defaults. A flag's default is the value of its field
@@ -96,12 +102,18 @@ func (o *Options) groups() []namedGroup {
 	}
 }
 
-// Flags returns one flag set per group, bound to the fields of o.
+// Flags returns one flag set per group, bound to the fields of o. They are the same at
+// every call, because binding a field anew forgets whether its flag was given; a set that
+// the caller adds is the caller's alone. Not for use by several goroutines.
 func (o *Options) Flags() cliflag.NamedFlagSets {
-	sets := cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}
-	for _, g := range o.groups() {
-		g.AddFlags(sets.FlagSet(g.title))
+	if o.sets.FlagSets == nil {
+		o.sets.NormalizeNameFunc = cliflag.WordSepNormalizeFunc
+		for _, g := range o.groups() {
+			g.AddFlags(o.sets.FlagSet(g.title))
+		}
 	}
+	sets := o.sets
+	sets.Order, sets.FlagSets = slices.Clone(sets.Order), maps.Clone(sets.FlagSets)
 	return sets
 }
 

@@ -36,22 +36,22 @@ func newAdmissionOptions() AdmissionOptions {
 // AddFlags binds the group to fs.
 func (o *AdmissionOptions) AddFlags(fs *pflag.FlagSet) {
 	o.given = fs
-	fs.StringSliceVar(&o.Selection.Enable, "enable-admission-plugins", nil,
+	fs.StringSliceVar(&o.Selection.Enable, "enable-admission-plugins", o.Selection.Enable,
 		fmt.Sprintf("Admission plugins to run besides those that are on by default (%s). Their order does not matter. "+
 			"Further ones: %s.", serviceaccount.Name, "AlwaysAdmit, AlwaysDeny, DenyEscalatingExec, NamespaceLifecycle, SecurityContextDeny"))
-	fs.StringSliceVar(&o.Selection.Disable, "disable-admission-plugins", nil,
+	fs.StringSliceVar(&o.Selection.Disable, "disable-admission-plugins", o.Selection.Disable,
 		"Admission plugins not to run although they are on by default.")
-	fs.StringSliceVar(&o.Selection.Exact, "admission-control", nil,
+	fs.StringSliceVar(&o.Selection.Exact, "admission-control", o.Selection.Exact,
 		"All admission plugins to run, in this order. Excludes the two flags above. "+
 			"kube-apiserver has deprecated it, because there the order is fixed.")
-	fs.StringVar(&o.ConfigFile, "admission-control-config-file", "",
+	fs.StringVar(&o.ConfigFile, "admission-control-config-file", o.ConfigFile,
 		"`file` with an AdmissionConfiguration (apiserver.config.k8s.io/v1), as kube-apiserver has it, that configures the plugins.")
 	fs.StringVar((*string)(&o.PodToken), "pod-token", string(o.PodToken),
 		"\"projected\": Pods get a bound token in a projected volume, as since Kubernetes 1.21. "+
 			"\"secret\": they mount their account's token Secret, as up to Kubernetes 1.20.")
-	fs.BoolVar(&o.LimitSecretReferences, "limit-secret-references", false,
+	fs.BoolVar(&o.LimitSecretReferences, "limit-secret-references", o.LimitSecretReferences,
 		"Let every Pod refer only to Secrets that its ServiceAccount lists. Without it, an annotation does so for one account.")
-	fs.BoolVar(&o.StrictMountableSecrets, "strict-mountable-secrets", false,
+	fs.BoolVar(&o.StrictMountableSecrets, "strict-mountable-secrets", o.StrictMountableSecrets,
 		"Where references are limited, limit those in every field that names a Secret: projected and CSI volumes and the "+
 			"other volume types too, which kube-apiserver's plugin does not look at.")
 

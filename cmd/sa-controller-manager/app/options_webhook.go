@@ -109,7 +109,7 @@ func (o *WebhookOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "What the API server does with a request when the webhook does not answer: \"Fail\" or \"Ignore\".")
 	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "How long the API server waits for an answer, in whole seconds from 1s to 30s.")
 	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that want to see every kind of object.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", nil, "Namespaces that the webhook is not registered for. Pods there get no account, token or pull secret from it: meant for the namespace that this program itself runs in.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook is not registered for. Pods there get no account, token or pull secret from it: meant for the namespace that this program itself runs in.")
 	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight, "How many requests are decided at the same time. More are told to try again.")
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay, "How long the webhook answers after it has been told to stop and /readyz has begun to fail.")
 	fs.VisitAll(func(f *pflag.Flag) { setOrigin(fs, ours, f.Name) })

@@ -56,8 +56,9 @@ func newKeysPruneCommand(client clientFunc) *cobra.Command {
 		Long: `Remove retired keys and their files. A key stays while a token Secret bears its key ID,
 while a bound token that was signed with it may live (--longest-token-lifetime after it
 was retired), while kube-apiserver still signs with it, and in the hold-down. A key that
-a kube-apiserver still signs with counts as retired from now on: give --apiserver for
-each of several, each has a signing key of its own.
+a kube-apiserver still signs with counts as retired from now on, which changes the ring
+although nothing is pruned: copy it to the other nodes. Give --apiserver for each of
+several, each has a signing key of its own.
 
 Tokens of a removed key are refused by whoever verifies with the key ring. A
 kube-apiserver with key files of its own goes on accepting them until it is restarted

@@ -281,14 +281,28 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	w.clock.Step(100 * time.Hour)
 	_, err := w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}, DryRun: true})
 	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
-	if key, _ := w.state().Key(rsaID); !key.RetiredAt.Equal(epoch) {
-		t.Errorf("a dry run: retired at %s", key.RetiredAt)
+	const changed = "the ring has changed"
+	if key, _ := w.state().Key(rsaID); !key.RetiredAt.Equal(epoch) || strings.Contains(err.Error(), changed) {
+		t.Errorf("a dry run: retired at %s: %v", key.RetiredAt, err)
 	}
+	before := w.state().Generation
 	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
 	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
+	refusedWith(t, err, changed)
+	if after := w.state().Generation; after == before {
+		t.Errorf("generation %d as before, in spite of: %v", after, err)
+	}
+	pruned, err := w.Prune(t.Context(), PruneOptions{})
+	w.must(err)
+	if len(pruned) != 1 || !strings.Contains(pruned[0].Reason, changed) {
+		t.Errorf("without a name: %+v, want it to say that %s", pruned, changed)
+	}
 	other.signer = private(t, testkeys.P256())
 	w.clock.Step(47 * time.Hour)
 	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
+	if strings.Contains(err.Error(), changed) {
+		t.Errorf("nobody signs with it any more, and yet: %v", err)
+	}
 	refusedWith(t, err, "may live for 48h0m0s after it was retired at 2026-11-25T16:00:00Z")
 	w.clock.Step(time.Hour)
 	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,4 +30,47 @@ func TestSecurityPageNamesTests(t *testing.T) {
 			t.Errorf("%s is not in %s: %v", test[1], test[2], err)
 		}
 	}
+}
+
+// TestReliabilityPageNamesTests: so with what attacks a promise.
+func TestReliabilityPageNamesTests(t *testing.T) {
+	t.Parallel()
+	const root = "../../.."
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(page), -1)
+	if len(named) < 30 {
+		t.Errorf("%d tests are named", len(named))
+	}
+	there := testsBelow(t, root)
+	for _, test := range named {
+		if !there[test[1]] {
+			t.Errorf("%s is nowhere", test[1])
+		}
+	}
+}
+
+// testsBelow are the names of all tests and fuzz targets of the repository, those of other modules too.
+func testsBelow(t *testing.T, root string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	for _, dir := range []string{"admission", "cmd", "controllers", "signing", "test", "tokens"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, test := range declared.FindAllStringSubmatch(string(source), -1) {
+				names[test[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
 }

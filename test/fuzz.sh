@@ -6,6 +6,7 @@
 # other, and prints what came of it. FUZZ selects lines "package target" by a regular
 # expression. What fails is shown with the input that did it, which Go has written into
 # testdata/fuzz. What is found interesting stays in Go's cache, so the next run goes on there.
+# It ends with 1 if a target fails or was executed no time at all, and if there is no target.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,6 +16,7 @@ binaries=$(mktemp -d)
 trap 'rm -rf "$log" "$binaries"' EXIT
 failed=0
 total=0
+rows=0
 
 # row prints one line of the table.
 row() { printf '%-34s %-22s %12s %8s  %s\n' "$@"; }
@@ -50,12 +52,21 @@ while read -r package target; do
 	# The last line that counts: fuzz: elapsed: 5s, execs: 1234 (...), new interesting: 5 (total: 9)
 	executions=0 new=0
 	read -r executions new < <(sed -nE 's/.*execs: ([0-9]+) .*new interesting: ([0-9]+) .*/\1 \2/p' "$log" | tail -n 1) || true
-	row "$package" "$target" "${executions:=0}" "${new:=0}" "$result"
+	if [ "${executions:=0}" -eq 0 ] && [ "$result" != FAILED ]; then
+		result="NOT RUN"
+	fi
+	row "$package" "$target" "$executions" "${new:=0}" "$result"
 	total=$((total + executions))
-	if [ "$result" = FAILED ]; then
+	rows=$((rows + 1))
+	case $result in FAILED | "NOT RUN")
 		failed=1
 		sed 's/^/    /' "$log"
-	fi
+		;;
+	esac
 done < <(targets)
+if [ "$rows" -eq 0 ]; then
+	echo "fuzz: NOT RUN: ${FUZZ:+no line \"package target\" matches FUZZ=$FUZZ, or }there is no target; they are looked for with git ls-files" >&2
+	exit 1
+fi
 echo "$total executions in $SECONDS s"
 exit "$failed"

@@ -39,7 +39,8 @@ const (
 	beforeHandback = "Before a handback"
 )
 
-// TestEverythingOnThePageIsRun has the page say nothing that no test types.
+// TestEverythingOnThePageIsRun compares headings alone: commands stand only below those that the tests of make test-long
+// follow. It runs none of them, and so it passes whatever they do.
 func TestEverythingOnThePageIsRun(t *testing.T) {
 	t.Parallel()
 	run := []string{pasteFirst, makeDirectory, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback}

@@ -16,10 +16,19 @@ import (
 // further ones are accepted. Callers dial when they have one to make.
 const newPatience = time.Second
 
-// maxWaiting is how many connections may be new, and how many idle. One more closes the
-// one that has been it for the longest time: silent connections would cost memory without
-// end, and a caller that means it brings its call within milliseconds.
-const maxWaiting = 128
+// Silent connections would cost memory without end, so one too many closes the one that has
+// waited for the longest time. A caller that means it brings its call within milliseconds, but
+// kube-apiserver dials as often at once as it creates Pods, and then a handshake waits for
+// the processors.
+const (
+	// maxWaiting is how many connections may be idle, and how many new for longer than
+	// handshakeGrace.
+	maxWaiting = 128
+	// maxNew is how many may be new: more than calls may be in flight.
+	maxNew = 512
+	// handshakeGrace is half of what kube-apiserver waits for by default.
+	handshakeGrace = 5 * time.Second
+)
 
 // connections knows which connections may bring a call or have one. The zero value is
 // ready to use.
@@ -27,14 +36,13 @@ type connections struct {
 	mu      sync.Mutex
 	busy    map[net.Conn]http.ConnState // new or active
 	waiting map[net.Conn]wait           // new or idle
-	waits   uint64                      // so far
 	changed chan struct{}               // closed at the next change, if somebody waits
 }
 
-// wait is a connection without a call. A greater number began to wait later.
+// wait is a connection without a call.
 type wait struct {
-	state  http.ConnState
-	number uint64
+	state http.ConnState
+	since time.Time
 }
 
 // track is a ConnState hook of http.Server.
@@ -56,24 +64,32 @@ func (c *connections) surplus(conn net.Conn, state http.ConnState) net.Conn {
 	if c.waiting == nil {
 		c.waiting = map[net.Conn]wait{}
 	}
-	c.waits++
-	c.waiting[conn] = wait{state, c.waits}
-	var oldest net.Conn
-	count := 0
-	for other, waits := range c.waiting {
-		if waits.state != state {
-			continue
-		}
-		count++
-		if oldest == nil || waits.number < c.waiting[oldest].number {
-			oldest = other
-		}
+	now := time.Now()
+	c.waiting[conn] = wait{state, now}
+	oldest, count := c.oldest(state)
+	room := maxWaiting
+	if state == http.StateNew && now.Sub(c.waiting[oldest].since) < handshakeGrace {
+		room = maxNew
 	}
-	if count <= maxWaiting {
+	if count <= room {
 		return nil
 	}
 	delete(c.waiting, oldest)
 	return oldest
+}
+
+// oldest is the connection that has been in the state for the longest time, of so many.
+func (c *connections) oldest(state http.ConnState) (oldest net.Conn, count int) {
+	for conn, waits := range c.waiting {
+		if waits.state != state {
+			continue
+		}
+		count++
+		if oldest == nil || waits.since.Before(c.waiting[oldest].since) {
+			oldest = conn
+		}
+	}
+	return oldest, count
 }
 
 // closeAtOnce does not say goodbye as TLS does, which waits for who does not read.

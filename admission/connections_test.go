@@ -7,41 +7,54 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // TestSurplusConnections has the one close that has waited for the longest time.
 func TestSurplusConnections(t *testing.T) {
 	t.Parallel()
-	for name, state := range map[string]http.ConnState{"New": http.StateNew, "Idle": http.StateIdle} {
+	cases := map[string]struct {
+		reason string
+		state  http.ConnState
+		pause  time.Duration // before the last one
+		room   int
+	}{
+		"New":     {"kube-apiserver creates that many Pods at once", http.StateNew, 0, maxNew},
+		"NewLong": {"they would have brought their calls by now", http.StateNew, handshakeGrace, maxWaiting},
+		"Idle":    {"nobody keeps that many", http.StateIdle, 0, maxWaiting},
+	}
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var c connections
-			var first, working net.Conn
-			for i := range maxWaiting + 1 {
-				conn, other := net.Pipe()
-				t.Cleanup(func() { _ = other.Close() })
-				t.Cleanup(func() { _ = conn.Close() })
-				c.track(conn, state)
-				switch i {
-				case 0:
-					working = conn
-					c.track(conn, http.StateActive)
-				case 1:
-					first = conn
+			synctest.Test(t, func(t *testing.T) {
+				var c connections
+				come := func() net.Conn {
+					conn, other := net.Pipe()
+					t.Cleanup(func() { _ = other.Close() })
+					t.Cleanup(func() { _ = conn.Close() })
+					time.Sleep(time.Microsecond)
+					c.track(conn, tc.state)
+					return conn
 				}
-			}
-			if isClosed(first) {
-				t.Fatal("one was closed while there was room")
-			}
-			conn, _ := net.Pipe()
-			c.track(conn, state)
-			if !isClosed(first) {
-				t.Error("the oldest one is open")
-			}
-			if isClosed(working) || isClosed(conn) {
-				t.Error("one was closed that has a call, or that has just come")
-			}
+				working := come()
+				c.track(working, http.StateActive)
+				first := come()
+				for range tc.room - 1 {
+					come()
+				}
+				if isClosed(first) {
+					t.Fatalf("%s: one was closed while there was room", tc.reason)
+				}
+				time.Sleep(tc.pause)
+				last := come()
+				if !isClosed(first) {
+					t.Errorf("%s: the oldest one is open", tc.reason)
+				}
+				if isClosed(working) || isClosed(last) {
+					t.Error("one was closed that has a call, or that has just come")
+				}
+			})
 		})
 	}
 }

@@ -94,8 +94,8 @@ func TestExceeds(t *testing.T) {
 		want   bool
 	}{
 		"AtRest":         {sample: Sample{Goroutines: 100, RssAnon: 40 << 10}},
-		"Busy":           {sample: Sample{Goroutines: 2000, InFlight: 400, RssAnon: 40 << 10}},
-		"Leaking":        {sample: Sample{Goroutines: 1400, InFlight: 10, RssAnon: 40 << 10}, want: true},
+		"Busy":           {sample: Sample{Goroutines: baseGoroutines + 400*perRequest, InFlight: 400, RssAnon: 40 << 10}},
+		"Leaking":        {sample: Sample{Goroutines: baseGoroutines + 10*perRequest + 1, InFlight: 10, RssAnon: 40 << 10}, want: true},
 		"Fat":            {sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, want: true},
 		"ManySecrets":    {sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 10_000}},
 		"FatByDetection": {sample: Sample{Goroutines: 100, RssAnon: 300 << 10}, race: true},

@@ -71,7 +71,17 @@ func (g *gate) protect(h http.Handler) http.Handler {
 	h = filters.WithAuthorization(h, g.authz, scheme.Codecs)
 	h = filters.WithAuthentication(h, g.authn, filters.Unauthorized(scheme.Codecs), nil, g.requestHeader)
 	h = filters.WithRequestInfo(h, &request.RequestInfoFactory{})
-	return filters.WithCacheControl(h)
+	return quietly(filters.WithCacheControl(h))
+}
+
+// quietly takes the query out of the request line. Nobody but upstream's filters
+// reads that, which log it when they refuse somebody, and a token may be in it by mistake.
+func quietly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		quiet := *r
+		quiet.RequestURI = r.URL.EscapedPath()
+		h.ServeHTTP(rw, &quiet)
+	})
 }
 
 func (g *gate) authenticate(o *AuthenticationOptions) error {

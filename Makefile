@@ -135,11 +135,9 @@ test-alerts: ## Test the alert rules with Prometheus' own engine; not in continu
 	go -C test/alerts vet ./...
 	go -C test/alerts test -count=1 ./...
 
-# Two packages and six tests of each at a time: they wait for most of their time. Never
-# from the cache: the control plane and the binary under test are no inputs that Go sees.
 .PHONY: test-integration
 test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, without the long ones, with a race-enabled binary.
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -short -p=2 -parallel=6 -timeout=15m ./...
+	@SACM_BINARY=$(CURDIR)/bin/race/$(product) test/integration.sh
 
 .PHONY: test-long
 test-long: control-plane kubectl build-race ## Run all integration tests; some have to wait for minutes, or need the machine for themselves.

@@ -6,8 +6,8 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"errors"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"strconv"

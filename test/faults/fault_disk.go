@@ -22,7 +22,7 @@ func fullDisk(ctx context.Context, w *World, _ Planned) (func(context.Context) e
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // nothing more fits into it
 		for {
 			if _, err := file.Write(make([]byte, 512)); err != nil {
 				return nil // it is full

@@ -41,7 +41,7 @@ func lateness(renewed time.Time, late time.Duration) string {
 	if renewed.IsZero() {
 		return "without a lease, so any time"
 	}
-	return fmt.Sprint((late + transit).Round(time.Millisecond))
+	return (late + transit).Round(time.Millisecond).String()
 }
 
 func describe(r faultproxy.Request) string {

@@ -13,14 +13,14 @@ import (
 type Excuse int
 
 const (
-	// NoExcuse: a Pod that comes now is admitted like any other.
+	// NoExcuse means that a Pod that comes now is admitted like any other.
 	NoExcuse Excuse = iota
-	// FreshRefused: Pods may be refused whose account is so young that only kube-apiserver
+	// FreshRefused means that Pods may be refused whose account is so young that only kube-apiserver
 	// knows of it, because the replicas cannot ask.
 	FreshRefused
-	// Refused: every Pod may be refused.
+	// Refused means that every Pod may be refused.
 	Refused
-	// Bare: a person has taken the webhook out, so Pods come in without it. Others are
+	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
 	// refused by the half that is left.
 	Bare
 )

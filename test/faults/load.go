@@ -142,7 +142,7 @@ func flood(ctx context.Context, address string) int {
 	var limit syscall.Rlimit
 	size := floodSize
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
-		size = min(size, int(limit.Cur)*3/4)
+		size = int(min(uint64(size), limit.Cur/4*3))
 	}
 	open := 0
 	dialer := net.Dialer{Timeout: time.Second}

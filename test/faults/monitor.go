@@ -161,7 +161,7 @@ func rssAnon(pid int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if value, ok := strings.CutPrefix(lines.Text(), "RssAnon:"); ok {

@@ -5,7 +5,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -47,7 +46,8 @@ func (r *Replica) start() error {
 	}
 	kubeconfig := filepath.Join(r.dir, "kubeconfig")
 	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
-		return errors.Join(err, closed(proxy))
+		proxy.Close()
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,13 +60,9 @@ func (r *Replica) start() error {
 	}, r.flags...)...)
 	if err != nil {
 		r.terms = r.terms[:len(r.terms)-1]
-		return errors.Join(fmt.Errorf("start %s: %w", r.name, err), closed(proxy))
+		proxy.Close()
+		return fmt.Errorf("start %s: %w", r.name, err)
 	}
-	return nil
-}
-
-func closed(proxy *faultproxy.Proxy) error {
-	proxy.Close()
 	return nil
 }
 

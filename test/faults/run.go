@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -36,9 +37,7 @@ func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 	if err := errors.Join(err, endErr); err != nil {
 		return Outcome{}, err
 	}
-	for name, namespace := range attacked {
-		model[name] = namespace
-	}
+	maps.Copy(model, attacked)
 	outcome, err := w.check(ctx, scope{model: model}, calls, patience)
 	outcome.Operations = workload.Operations()
 	return outcome, errors.Join(err, w.retire())

@@ -57,14 +57,14 @@ func (s stubborn) deleteNamespace(ctx context.Context, name string) error {
 	core := s.client.CoreV1()
 	return try(ctx, "delete namespace "+name, func(ctx context.Context) error {
 		now := metav1.NewDeleteOptions(0)
-		for _, delete := range []func() error{
+		for _, remove := range []func() error{
 			func() error { return core.Namespaces().Delete(ctx, name, metav1.DeleteOptions{}) },
 			func() error { return core.Pods(name).DeleteCollection(ctx, *now, all) },
 			func() error { return core.ServiceAccounts(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
 			func() error { return core.Secrets(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
 			func() error { return core.ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
 		} {
-			if err := delete(); err != nil && !apierrors.IsNotFound(err) {
+			if err := remove(); err != nil && !apierrors.IsNotFound(err) {
 				// It says so once it is being deleted, until it is finalized.
 				if !apierrors.IsConflict(err) {
 					return err

@@ -67,7 +67,14 @@ func lock(dir string) (unlock func(), err error) {
 		}
 		return nil, errors.Join(err, file.Close())
 	}
-	return func() { _ = file.Close() }, nil // closing it is what unlocks it
+	return func() { release(file) }, nil
+}
+
+// release unlocks before it closes. Closing alone would do, were it not for a process that
+// is just being forked elsewhere: until its exec it has the file open too, and the lock.
+func release(file *os.File) {
+	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // if that fails the end of the process unlocks it
+	_ = file.Close()
 }
 
 func hold(file *os.File) error {

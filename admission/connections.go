@@ -24,8 +24,8 @@ const (
 	// maxWaiting is how many connections may be idle, and how many new for longer than
 	// handshakeGrace.
 	maxWaiting = 128
-	// maxNew is how many may be new: more than calls may be in flight.
-	maxNew = 512
+	// maxNew is how many may be new. Each takes some 30 KiB.
+	maxNew = 256
 	// handshakeGrace is half of what kube-apiserver waits for by default.
 	handshakeGrace = 5 * time.Second
 )

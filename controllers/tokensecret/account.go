@@ -35,6 +35,9 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 		c.secretLoop.Add(nameOf(secret))
 	}
 	account := c.account(name)
+	if account != nil {
+		c.queueDangling(account)
+	}
 	if account == nil || !c.Auto {
 		c.pending.forget(name)
 		return nil
@@ -66,6 +69,9 @@ func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAc
 func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, plan accountPlan) error {
 	switch {
 	case plan.create:
+		if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
+			return err
+		}
 		return c.createOwn(ctx, account)
 	case plan.adopt != nil:
 		// What is surplus goes once the cache shows which one is referenced.
@@ -74,6 +80,26 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 		return c.prune(ctx, account, plan.surplus)
 	}
 	return nil
+}
+
+// secretsBehind tells whether the account references a token Secret that is there and that
+// the cache lacks: a former leader made it, and the watch of Secrets is late. A second one
+// would be referenced too, and never go.
+func (c *Controller) secretsBehind(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
+	for _, key := range c.dangling(account) {
+		live, err := c.Client.CoreV1().Secrets(key.Secret.Namespace).Get(ctx, key.Secret.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("look up secret %s: %w", key.Secret, err)
+		}
+		if live.Type == corev1.SecretTypeServiceAccountToken {
+			c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry)
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // createOwn creates a complete token Secret with one request and references it

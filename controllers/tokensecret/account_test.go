@@ -199,13 +199,45 @@ func TestAutoWhileCachesLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.NewSuffix = func() string { return "fresh" }
+	const looksUp = "get secrets app-token-abcde"
 	sync("a user deletes the Secret: a new name, so that the old token stays dead",
-		strings.ReplaceAll(createsOwn, "abcde", "fresh"), strings.ReplaceAll(referencesOwn, "abcde", "fresh"))
+		looksUp, strings.ReplaceAll(createsOwn, "abcde", "fresh"), strings.ReplaceAll(referencesOwn, "abcde", "fresh"))
 
 	w.clock.Step(cacheLag)
 	w.NewSuffix = func() string { return "again" }
 	sync("the caches never show it: looked at anew later")
-	sync("and then taken at their word", strings.ReplaceAll(createsOwn, "abcde", "again"), strings.ReplaceAll(referencesOwn, "abcde", "again"))
+	sync("and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "abcde", "again"), strings.ReplaceAll(referencesOwn, "abcde", "again"))
+}
+
+// TestAutoAfterALeaderWhoseSecretIsLate: the former leader has made a Secret and referenced
+// it, and the watch of Secrets is behind that of accounts. A second one would stay for ever.
+func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
+	t.Parallel()
+	theirs := tokenSecret("app-token-first", filled(t), autoCreated)
+	opaque := tokenSecret("app-token-first", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
+	cases := map[string]struct {
+		reason string
+		live   []runtime.Object
+		want   []string
+	}{
+		"There":      {"it will show", []runtime.Object{account(), theirs}, []string{"get secrets app-token-first"}},
+		"Gone":       {"its reference dangles", []runtime.Object{account()}, []string{"get secrets app-token-first", createsOwn, referencesOwn}},
+		"NoneOfOurs": {"it never will show", []runtime.Object{account(), opaque}, []string{"get secrets app-token-first", createsOwn, referencesOwn}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.live...)
+			w.Auto = true
+			w.cacheObjects(t, account(referencing("app-token-first")))
+			if err := w.syncAccount(t.Context(), named("app")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
 }
 
 func TestAutoReferenceConflict(t *testing.T) {

@@ -4,8 +4,11 @@
 package tokensecret
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -161,6 +164,34 @@ func TestSweep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReferenceThatShowsLate: the account shows it after the Secret was seen to go, so the
+// deletion's own look has found nothing to remove.
+func TestReferenceThatShowsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, account(referencing("app-token-first")))
+		w.cacheObjects(t, account(referencing("app-token-first")))
+		if err := w.syncAccount(t.Context(), named("app")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.referenceLoop.Run(ctx) })
+		synctest.Wait()
+		if got := w.actions(t); got != nil {
+			t.Errorf("the watch of Secrets may be late: got %v", got)
+		}
+		w.clock.Step(cacheLag)
+		synctest.Wait()
+		want := []string{"get secrets app-token-first", "patch serviceaccounts app [uid-1 10] delete app-token-first"}
+		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		cancel()
+		running.Wait()
+	})
 }
 
 func TestSecretHandlerOnTombstone(t *testing.T) {

@@ -37,12 +37,13 @@ func TestUnlockDespiteAFork(t *testing.T) {
 // duplicate finds what this process has open under the path.
 func duplicate(t *testing.T, path string) int {
 	t.Helper()
-	open, err := os.ReadDir("/proc/self/fd")
+	const dir = "/proc/self/fd"
+	open, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range open {
-		if target, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name())); err != nil || target != path {
+		if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err != nil || target != path {
 			continue
 		}
 		fd, err := strconv.Atoi(entry.Name())

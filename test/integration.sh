@@ -15,12 +15,12 @@ half='^Test[A-L]'
 everything=$(go list ./...)
 others=$(grep -v '/test/integration$' <<<"$everything")
 
-"${run[@]}" -parallel=4 -run="$half" ./integration &
+"${run[@]}" -parallel=3 -run="$half" ./integration &
 parts=($!)
-"${run[@]}" -parallel=4 -skip="$half" ./integration &
+"${run[@]}" -parallel=3 -skip="$half" ./integration &
 parts+=($!)
 # shellcheck disable=SC2086 # one word for each package
-"${run[@]}" -p=2 $others &
+"${run[@]}" -p=1 $others &
 parts+=($!)
 
 # A signal ends the parts with their control planes, and not this shell alone.

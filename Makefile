@@ -158,7 +158,7 @@ test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.34,
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/skew.sh $(or $(control_plane),$(KUBEBUILDER_ASSETS))
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (2s) each; those whose line "package target" matches FUZZ.
+fuzz: ## Run every fuzz target for FUZZTIME (5s) each; those whose line "package target" matches FUZZ.
 	@test/fuzz.sh
 
 # Its database is not reachable everywhere.

@@ -2,7 +2,7 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs every fuzz target of the product's module for FUZZTIME each (2s), one after the
+# Runs every fuzz target of the product's module for FUZZTIME each (5s), one after the
 # other, and prints what came of it. FUZZ selects lines "package target" by a regular
 # expression. What fails is shown with the input that did it, which Go has written into
 # testdata/fuzz. What is found interesting stays in Go's cache, so the next run goes on there.
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-fuzztime=${FUZZTIME:-2s}
+fuzztime=${FUZZTIME:-5s}
 log=$(mktemp)
 binaries=$(mktemp -d)
 trap 'rm -rf "$log" "$binaries"' EXIT

@@ -30,66 +30,74 @@ const (
 	handshakeGrace = 5 * time.Second
 )
 
-// connections knows which connections may bring a call or have one. The zero value is
-// ready to use.
+// connections knows all that are open. The zero value is ready to use.
 type connections struct {
 	mu      sync.Mutex
-	busy    map[net.Conn]http.ConnState // new or active
-	waiting map[net.Conn]wait           // new or idle
-	changed chan struct{}               // closed at the next change, if somebody waits
+	open    map[net.Conn]phase
+	changed chan struct{} // closed at the next change, if somebody waits
 }
 
-// wait is a connection without a call.
-type wait struct {
-	state http.ConnState
+// phase is what a connection is in and since when.
+type phase struct {
+	state http.ConnState // new, active or idle
 	since time.Time
 }
 
+// busy tells whether it may bring a call or has one.
+func (p phase) busy() bool { return p.state != http.StateIdle }
+
 // track is a ConnState hook of http.Server.
 func (c *connections) track(conn net.Conn, state http.ConnState) {
-	c.note(conn, state)
-	if surplus := c.surplus(conn, state); surplus != nil {
+	if surplus := c.note(conn, state); surplus != nil {
 		closeAtOnce(surplus)
 	}
 }
 
-// surplus keeps the list of those that wait and returns which one has to go, if any.
-func (c *connections) surplus(conn net.Conn, state http.ConnState) net.Conn {
+// note keeps the list and returns which connection has to go, if any.
+func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, conn)
-	if state != http.StateNew && state != http.StateIdle {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(c.open, conn)
 		return nil
 	}
-	if c.waiting == nil {
-		c.waiting = map[net.Conn]wait{}
+	if c.open == nil {
+		c.open = map[net.Conn]phase{}
 	}
-	now := time.Now()
-	c.waiting[conn] = wait{state, now}
-	oldest, count := c.oldest(state)
+	c.open[conn] = phase{state, time.Now()}
+	if state == http.StateActive || len(c.open) <= maxWaiting {
+		return nil
+	}
+	return c.surplus(state)
+}
+
+// surplus is the connection that has been in the state for the longest time, if there are
+// too many of those.
+func (c *connections) surplus(state http.ConnState) net.Conn {
+	var oldest net.Conn
+	count := 0
+	for conn, is := range c.open {
+		if is.state != state {
+			continue
+		}
+		count++
+		if oldest == nil || is.since.Before(c.open[oldest].since) {
+			oldest = conn
+		}
+	}
 	room := maxWaiting
-	if state == http.StateNew && now.Sub(c.waiting[oldest].since) < handshakeGrace {
+	if state == http.StateNew && time.Since(c.open[oldest].since) < handshakeGrace {
 		room = maxNew
 	}
 	if count <= room {
 		return nil
 	}
-	delete(c.waiting, oldest)
+	delete(c.open, oldest)
 	return oldest
-}
-
-// oldest is the connection that has been in the state for the longest time, of so many.
-func (c *connections) oldest(state http.ConnState) (oldest net.Conn, count int) {
-	for conn, waits := range c.waiting {
-		if waits.state != state {
-			continue
-		}
-		count++
-		if oldest == nil || waits.since.Before(c.waiting[oldest].since) {
-			oldest = conn
-		}
-	}
-	return oldest, count
 }
 
 // closeAtOnce does not say goodbye as TLS does, which waits for who does not read.
@@ -98,22 +106,6 @@ func closeAtOnce(conn net.Conn) {
 		conn = secure.NetConn()
 	}
 	_ = conn.Close() // one that is gone already is closed
-}
-
-func (c *connections) note(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy == nil {
-		c.busy = map[net.Conn]http.ConnState{}
-	}
-	delete(c.busy, conn)
-	if state == http.StateNew || state == http.StateActive {
-		c.busy[conn] = state
-	}
-	if c.changed != nil {
-		close(c.changed)
-		c.changed = nil
-	}
 }
 
 // settle returns once every connection is idle or closed, or ctx ends. It is for when no
@@ -140,7 +132,7 @@ func (c *connections) settle(ctx context.Context) {
 func (c *connections) await() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.busy) == 0 {
+	if len(c.selected(phase.busy)) == 0 {
 		return nil
 	}
 	if c.changed == nil {
@@ -150,17 +142,19 @@ func (c *connections) await() <-chan struct{} {
 }
 
 func (c *connections) closeNew() {
-	for _, conn := range c.allNew() {
+	c.mu.Lock()
+	found := c.selected(func(p phase) bool { return p.state == http.StateNew })
+	c.mu.Unlock()
+	for _, conn := range found {
 		_ = conn.Close() // one that is gone already is closed
 	}
 }
 
-func (c *connections) allNew() []net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// selected are those in such a phase. The caller holds mu.
+func (c *connections) selected(such func(phase) bool) []net.Conn {
 	var found []net.Conn
-	for conn, state := range c.busy {
-		if state == http.StateNew {
+	for conn, is := range c.open {
+		if such(is) {
 			found = append(found, conn)
 		}
 	}

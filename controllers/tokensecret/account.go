@@ -87,14 +87,11 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 // would be referenced too, and never go.
 func (c *Controller) secretsBehind(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
 	for _, key := range c.dangling(account) {
-		live, err := c.Client.CoreV1().Secrets(key.Secret.Namespace).Get(ctx, key.Secret.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		live, err := c.liveSecret(ctx, key.Secret)
 		if err != nil {
-			return false, fmt.Errorf("look up secret %s: %w", key.Secret, err)
+			return false, err
 		}
-		if live.Type == corev1.SecretTypeServiceAccountToken {
+		if live != nil && live.Type == corev1.SecretTypeServiceAccountToken {
 			c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry)
 			return true, nil
 		}

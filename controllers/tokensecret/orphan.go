@@ -79,6 +79,18 @@ func (c *Controller) liveAccount(ctx context.Context, name cache.ObjectName) (*c
 	return account, nil
 }
 
+// liveSecret does the same for a Secret.
+func (c *Controller) liveSecret(ctx context.Context, name cache.ObjectName) (*corev1.Secret, error) {
+	secret, err := c.Client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up secret %s: %w", name, err)
+	}
+	return secret, nil
+}
+
 func (c *Controller) deleteOrphan(ctx context.Context, secret *view.TokenSecret, live *corev1.ServiceAccount) error {
 	deleted, err := c.delete(ctx, secret, deletedOrphan)
 	if err != nil || !deleted {

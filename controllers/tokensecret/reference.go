@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -53,22 +52,11 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		return nil
 	}
 	if !key.Observed {
-		if gone, err := c.confirmGone(ctx, key.Secret); err != nil || !gone {
+		if live, err := c.liveSecret(ctx, key.Secret); err != nil || live != nil {
 			return err
 		}
 	}
 	return c.dereference(ctx, account, key.Secret.Name)
-}
-
-func (c *Controller) confirmGone(ctx context.Context, secret cache.ObjectName) (bool, error) {
-	_, err := c.Client.CoreV1().Secrets(secret.Namespace).Get(ctx, secret.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look up secret %s: %w", secret, err)
-	}
-	return false, nil
 }
 
 // dereference removes one entry. A conflict is an error here, so that it is tried

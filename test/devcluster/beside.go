@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 )
 
 // Beside starts another kube-apiserver on the same etcd, with the same keys and
@@ -16,31 +15,16 @@ import (
 //
 // The result has to be stopped before c, which keeps etcd.
 func (c *Cluster) Beside(ctx context.Context, name string, flags map[string][]string) (*Cluster, error) {
-	beside := &Cluster{
-		options: c.options, dir: c.path(name), joined: true,
-		etcdPort: c.etcdPort, etcdPeerPort: c.etcdPeerPort, etcd: c.etcd,
-		servingCA: c.servingCA, clientCA: c.clientCA, proxyCA: c.proxyCA,
-	}
-	beside.options.APIServerFlags = maps.Clone(c.options.APIServerFlags)
+	beside := c.another(name)
 	for name, values := range flags {
 		beside.SetAPIServerFlag(name, values...)
 	}
-	if err := beside.startBeside(ctx, c); err != nil {
+	err := beside.prepare(c)
+	if err == nil {
+		err = beside.StartAPIServer(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start kube-apiserver %s: %w", name, err), beside.Stop())
 	}
 	return beside, nil
-}
-
-func (c *Cluster) startBeside(ctx context.Context, first *Cluster) error {
-	if err := c.copyFiles(first.dir); err != nil {
-		return err
-	}
-	var err error
-	if c.apiServerPort, err = FreePort(); err != nil {
-		return err
-	}
-	if c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters"); err != nil {
-		return err
-	}
-	return c.StartAPIServer(ctx)
 }

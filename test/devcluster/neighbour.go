@@ -25,19 +25,28 @@ func (c *Cluster) Join(ctx context.Context, name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined := &Cluster{
-		options: c.options, dir: c.path(name), host: made, joined: true,
-		etcdPort: c.etcdPort, etcdPeerPort: c.etcdPeerPort, etcd: c.etcd,
-		servingCA: c.servingCA, clientCA: c.clientCA, proxyCA: c.proxyCA,
-	}
-	joined.options.APIServerFlags = maps.Clone(c.options.APIServerFlags)
+	joined := c.another(name)
+	joined.host = made
 	if err := joined.join(ctx, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane on host %s: %w", name, err), joined.Stop())
 	}
 	return joined, nil
 }
 
-func (c *Cluster) join(ctx context.Context, first *Cluster) error {
+// another is a kube-apiserver on the etcd of c, before anything of it is made.
+func (c *Cluster) another(name string) *Cluster {
+	other := &Cluster{
+		options: c.options, dir: c.path(name), joined: true,
+		etcdPort: c.etcdPort, etcdPeerPort: c.etcdPeerPort, etcd: c.etcd,
+		servingCA: c.servingCA, clientCA: c.clientCA, proxyCA: c.proxyCA,
+	}
+	other.options.APIServerFlags = maps.Clone(c.options.APIServerFlags)
+	return other
+}
+
+// prepare makes what it needs to start: the files of the first one, a port, and an
+// identity for clients.
+func (c *Cluster) prepare(first *Cluster) error {
 	if err := c.copyFiles(first.dir); err != nil {
 		return err
 	}
@@ -45,7 +54,12 @@ func (c *Cluster) join(ctx context.Context, first *Cluster) error {
 	if c.apiServerPort, err = FreePort(); err != nil {
 		return err
 	}
-	if c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters"); err != nil {
+	c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters")
+	return err
+}
+
+func (c *Cluster) join(ctx context.Context, first *Cluster) error {
+	if err := c.prepare(first); err != nil {
 		return err
 	}
 	if err := c.host.forward(c.etcdPort, c.host, nil); err != nil {

@@ -42,10 +42,8 @@ func (o *Options) Live(ctx context.Context) error {
 
 func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Running, s stage) error {
 	o.Progress.Statusf("%s, %s, %s", s.letter, v.name, r.Name)
-	if s.prepare != nil {
-		if err := s.prepare(ctx); err != nil {
-			return err
-		}
+	if err := s.prepared(ctx); err != nil {
+		return err
 	}
 	if err := world.Sleep(ctx, between); err != nil {
 		return err
@@ -123,10 +121,8 @@ func (o *Options) backlog(ctx context.Context, c *crowd, v variant, p world.Prog
 	if err := former.AwaitReady(ctx); err != nil {
 		return nil, err
 	}
-	if s.prepare != nil {
-		if err := s.prepare(ctx); err != nil {
-			return nil, err
-		}
+	if err := s.prepared(ctx); err != nil {
+		return nil, err
 	}
 	if err := world.Sleep(ctx, between); err != nil {
 		return nil, err
@@ -168,10 +164,8 @@ func (o *Options) floor(ctx context.Context) error {
 		c := &crowd{Options: o, w: w}
 		for _, s := range c.stages() {
 			o.Progress.Statusf("%s, floor", s.letter)
-			if s.prepare != nil {
-				if err := s.prepare(ctx); err != nil {
-					return err
-				}
+			if err := s.prepared(ctx); err != nil {
+				return err
 			}
 			made, err := c.floorOf(ctx, s)
 			if err != nil {

@@ -68,10 +68,8 @@ func (o *Options) requests(ctx context.Context, p world.Program) (err error) {
 
 func (o *Options) countIn(ctx context.Context, c *crowd, s stage, r *world.Running, log string) error {
 	o.Progress.Statusf("f, %s, %s", s.letter, r.Name)
-	if s.prepare != nil {
-		if err := s.prepare(ctx); err != nil {
-			return err
-		}
+	if err := s.prepared(ctx); err != nil {
+		return err
 	}
 	if err := world.Sleep(ctx, between); err != nil {
 		return err

@@ -54,10 +54,8 @@ func (r *restarts) populate(ctx context.Context) error {
 	}
 	c := &crowd{Options: r.Options, w: r.w}
 	for _, s := range []stage{c.namespaces(), c.secrets()} {
-		if s.prepare != nil {
-			if err := s.prepare(ctx); err != nil {
-				return err
-			}
+		if err := s.prepared(ctx); err != nil {
+			return err
 		}
 		if _, err := r.watched(ctx, c, s, program, func(ctx context.Context) (time.Time, error) { return time.Now(), s.load(ctx) }); err != nil {
 			return err

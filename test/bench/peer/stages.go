@@ -26,6 +26,14 @@ type stage struct {
 	size     int
 }
 
+// prepared does what goes before the load, if anything.
+func (s stage) prepared(ctx context.Context) error {
+	if s.prepare == nil {
+		return nil
+	}
+	return s.prepare(ctx)
+}
+
 // crowd is what the stages load, and who is to look after it.
 type crowd struct {
 	*Options

@@ -28,7 +28,7 @@ import (
 
 // patience bounds every wait. It is long because it is only ever used up by a test
 // that fails.
-const patience = 45 * time.Second
+const patience = 3 * time.Minute
 
 // controlPlane is a running control plane and what has been seen of it.
 type controlPlane struct {

@@ -82,10 +82,7 @@ func TestLeaderElection(t *testing.T) {
 // one. It leads again when its turn comes.
 func TestLeaseIsLost(t *testing.T) {
 	c := sharedControlPlane(t)
-	flags := []string{
-		"--token-secrets=auto", "--leader-elect=true", "--leader-elect-resource-name=lost",
-		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
-	}
+	flags := append(shortLease("lost"), "--token-secrets=auto")
 	proxy := c.proxy(t)
 	first := c.manageThrough(t, proxy, flags...)
 	if err := first.AwaitLog(limited(t), leads); err != nil {

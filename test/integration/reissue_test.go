@@ -299,8 +299,7 @@ func TestReissueGoesOn(t *testing.T) {
 	const accounts = 40
 	r := newRotation(t)
 	namespace := r.namespace(t)
-	flags := r.with("--token-secrets=auto", "--leader-elect=true", "--leader-elect-resource-name=reissue",
-		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
+	flags := r.with(append(shortLease("reissue"), "--token-secrets=auto")...)
 	leader := r.manage(t, flags...)
 	for i := range accounts {
 		r.createAccount(t, namespace, fmt.Sprintf("app-%02d", i))

@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = 45 * time.Second
+const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	// A race-enabled binary sleeps a second at its end by default.

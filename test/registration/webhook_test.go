@@ -27,7 +27,7 @@ import (
 )
 
 // patience bounds every wait. Only a test that fails uses it up.
-const patience = 45 * time.Second
+const patience = 3 * time.Minute
 
 // cluster is shared: the tests run one after the other and clean up.
 var cluster = sync.OnceValues(func() (*devcluster.Cluster, error) {

@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds every wait. Only a test that fails uses it up.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 const configurationName = "00-sa-controller-manager"
 

@@ -21,7 +21,7 @@ import (
 
 // patience bounds every wait. It is long because it is only ever used up by a test
 // that fails.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // What the product calls its own.
 const (

@@ -5,8 +5,8 @@ package await
 
 import "testing"
 
-// Long marks a test that takes more than some ten seconds whatever the machine, because
-// it waits for what takes that long. make test leaves it out, make test-long does not.
+// Long marks a test that takes more than some ten seconds, because it waits for what takes
+// that long or starts many processes. make test leaves it out, make test-long does not.
 // What it proves has to be seen in parts by a shorter one.
 func Long(t testing.TB) {
 	t.Helper()

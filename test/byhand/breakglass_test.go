@@ -16,11 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
 // The command is taken from the help, so that the help is right when it is needed.
 func TestBreakGlassWithKubectlAlone(t *testing.T) {
+	await.Long(t)
 	binary, cluster := start(t, devcluster.Options{})
 	client, err := cluster.Client()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -32,6 +33,7 @@ type doctorReport struct {
 // TestDoctor plants faults while the manager is away, has each named with its mend, does
 // what it says, and has nothing found any more.
 func TestDoctor(t *testing.T) {
+	await.Long(t)
 	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
 		"disable-admission-plugins": {"ServiceAccount"},
 	}})

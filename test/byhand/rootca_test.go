@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
 // TestRBACOfTheRootCA has the root CA published, repaired and changed with no other
 // permissions than those of manifests/permissions.
 func TestRBACOfTheRootCA(t *testing.T) {
+	await.Long(t)
 	binary, cluster := start(t, devcluster.Options{})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	if err != nil {

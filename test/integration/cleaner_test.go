@@ -30,10 +30,10 @@ func TestLegacyTokenCleaner(t *testing.T) {
 	}{
 		{name: "SameAsKubeControllerManager", run: testCleanerDecisions},
 		{name: "LifeOfAToken", run: testLifeOfAToken},
-		{name: "DryRun", run: testCleanerDryRun},
+		{name: "DryRun", run: testCleanerDryRun, long: true},
 		{name: "ModeAuto", run: testCleanerInModeAuto, long: true},
 		{name: "TwoLeaders", run: testCleanersInTurn, long: true},
-		{name: "PagesOfPods", run: testCleanerPages},
+		{name: "PagesOfPods", run: testCleanerPages, long: true},
 		{name: "Idle", run: testCleanerIdle, long: true},
 	} {
 		t.Run(part.name, func(t *testing.T) {

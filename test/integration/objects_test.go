@@ -238,11 +238,18 @@ func (c *controlPlane) awaitOwn(t *testing.T, namespace, account string) *corev1
 // Secrets and accounts before the call, except what it put off to a later time.
 func (c *controlPlane) fence(t *testing.T, m *manager) {
 	t.Helper()
+	c.seen(t)
+	m.awaitIdle(t)
+}
+
+// seen returns once the manager's cache has everything that happened to Secrets and
+// accounts before the call.
+func (c *controlPlane) seen(t *testing.T) {
+	t.Helper()
 	namespace := c.namespace(t)
 	for range 2 { // the first one may overtake the start of the manager
 		account := c.createAccount(t, namespace, "fence-"+randomName())
 		secret := c.createSecret(t, tokenSecret(namespace, account.Name, account.Name))
 		c.awaitFilled(t, namespace, secret.Name)
 	}
-	m.awaitIdle(t)
 }

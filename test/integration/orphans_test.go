@@ -191,7 +191,7 @@ func TestReannotatedWhileDecided(t *testing.T) {
 			}
 			c.patchSecret(t, namespace, "mine", fmt.Sprintf(`{"metadata":{"annotations":{%q:"new",%q:null}}}`,
 				corev1.ServiceAccountNameKey, corev1.ServiceAccountUIDKey))
-			c.fence(t, m) // the manager has seen it too
+			c.seen(t)
 			close(release)
 
 			secret := c.awaitFilled(t, namespace, "mine")

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -108,6 +109,7 @@ func TestSecondTokenControllerUndoes(t *testing.T) {
 // kube-controller-manager with another key and root CA has filled before it handed over,
 // tokens that users bring along, replicas of ours with other keys.
 func TestNoSecondTokenController(t *testing.T) {
+	await.Long(t)
 	c := sharedControlPlane(t)
 	other := caFile(t, newRootAuthority(t, "other"))
 	namespace := c.namespace(t)

@@ -196,6 +196,7 @@ func TestRootCASameAsKubeControllerManager(t *testing.T) {
 // TestRootCABesideKubeControllerManager covers two publishers: they agree, and if they
 // do not, that is told and does not become a storm.
 func TestRootCABesideKubeControllerManager(t *testing.T) {
+	await.Long(t)
 	c := withOwnRootCAs(t)
 	namespace := c.namespace(t)
 	c.startKCM(t, publisherAlone, "--min-resync-period=1s")

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -100,6 +101,7 @@ func (c *controlPlane) recordRootCA(t *testing.T, namespace string) func() []str
 // TestRootCAOverlapOutlivesTheProcess covers restarts in the middle of an overlap, a
 // file that changes while nobody looks, and the way to end an overlap at once.
 func TestRootCAOverlapOutlivesTheProcess(t *testing.T) {
+	await.Long(t)
 	c := withOwnRootCAs(t)
 	first, second, third := newRootAuthority(t, "first"), newRootAuthority(t, "second"), newRootAuthority(t, "third")
 	ca := caFile(t, first)
@@ -209,6 +211,7 @@ func TestRootCAIsNeverReadBack(t *testing.T) {
 // TestRootCAStateIsMendedByTheWatch covers a state that somebody deletes, or edits, while
 // the file does not change and nothing is in overlap.
 func TestRootCAStateIsMendedByTheWatch(t *testing.T) {
+	await.Long(t)
 	c := withOwnRootCAs(t)
 	m := c.manage(t, publisherAlone)
 	m.awaitIdle(t)
@@ -237,6 +240,7 @@ func TestRootCAStateIsMendedByTheWatch(t *testing.T) {
 // TestRootCAStateIsForbidden covers an identity that may not read the state: what is
 // missing is published, what is published is not made smaller, no token waits.
 func TestRootCAStateIsForbidden(t *testing.T) {
+	await.Long(t)
 	c := withOwnRootCAs(t)
 	old, next := newRootAuthority(t, "old"), newRootAuthority(t, "next")
 	ca := caFile(t, old)

@@ -25,6 +25,7 @@ func manifestOf(name string) string { return "/etc/kubernetes/manifests/" + name
 
 // The whole way there and back on a live control plane, with Pods being created.
 func TestTakeoverAndHandback(t *testing.T) {
+	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	before := map[string]string{}

@@ -75,6 +75,7 @@ func covered(access preflight.Access, all []preflight.Access) bool {
 // TestProcessSaysWhatIsMissing runs the whole process with one verb short: it names the
 // verb, is not ready, and does not end.
 func TestProcessSaysWhatIsMissing(t *testing.T) {
+	await.Long(t)
 	w, binary := newWorld(t), findBinary(t)
 	rules := preflight.Rules(preflight.Needs{
 		Parts:          []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection},

@@ -64,6 +64,7 @@ func TestTakeoverOfTwoHosts(t *testing.T) {
 // TestHostThatJoins adds a kube-apiserver to a cluster whose webhook is bound. It stays
 // bound, Pods are refused where nobody answers, and everybody is told.
 func TestHostThatJoins(t *testing.T) {
+	await.Long(t)
 	t.Parallel()
 	first := start(t, plugin)
 	m1 := first.manage(t, currentBinary(t))

@@ -68,9 +68,7 @@ func same[T any](want, got T) error {
 
 func inTime(t *testing.T, begun time.Time) {
 	t.Helper()
-	if took := time.Since(begun); took > repairLimit {
-		t.Errorf("the repair took %v, want %v at most", took, repairLimit)
-	}
+	await.Within(t, "the repair", time.Since(begun), repairLimit)
 }
 
 // TestDeletionIsRepairedOnce deletes a configuration twice: somebody who does that does

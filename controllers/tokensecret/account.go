@@ -54,6 +54,9 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 // to show it, so that their lag does not make a second Secret.
 func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAccount, made creation) error {
 	if !made.referenced {
+		if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
+			return err
+		}
 		return c.reference(ctx, account, made.secret)
 	}
 	name := cache.MetaObjectToName(account)
@@ -67,24 +70,23 @@ func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAc
 }
 
 func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, plan accountPlan) error {
-	switch {
-	case plan.create:
-		if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
-			return err
-		}
-		return c.createOwn(ctx, account)
-	case plan.adopt != nil:
-		// What is surplus goes once the cache shows which one is referenced.
-		return c.reference(ctx, account, plan.adopt.Name)
-	case len(plan.surplus) > 0:
+	if plan.satisfied {
 		return c.prune(ctx, account, plan.surplus)
 	}
-	return nil
+	if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
+		return err
+	}
+	if plan.adopt != nil {
+		// What is surplus goes once the cache shows which one is referenced.
+		return c.reference(ctx, account, plan.adopt.Name)
+	}
+	return c.createOwn(ctx, account)
 }
 
 // secretsBehind tells whether the account references a token Secret that is there and that
-// the cache lacks: a former leader made it, and the watch of Secrets is late. A second one
-// would be referenced too, and never go.
+// the cache lacks: another leader made it, and the watch of Secrets is late. It is asked of
+// each version of the account before a reference is added to that version: with a second
+// one both Secrets would stay for ever.
 func (c *Controller) secretsBehind(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
 	for _, key := range c.dangling(account) {
 		live, err := c.liveSecret(ctx, key.Secret)
@@ -186,6 +188,9 @@ func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAc
 // prune deletes what a crash between creating and referencing has left behind.
 // The apiserver is asked first, because the cache may lag behind a reference.
 func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*view.TokenSecret) error {
+	if len(surplus) == 0 {
+		return nil
+	}
 	live, err := c.liveAccount(ctx, cache.MetaObjectToName(account))
 	if err != nil {
 		return err

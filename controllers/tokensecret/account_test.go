@@ -240,6 +240,81 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 	}
 }
 
+// TestAutoReferencesNoSecond: a Secret waits to be referenced, and another leader's is
+// referenced already, which the watch of Secrets has not shown. With two references both
+// would stay for ever.
+func TestAutoReferencesNoSecond(t *testing.T) {
+	t.Parallel()
+	theirs := tokenSecret("app-token-first", filled(t), autoCreated)
+	ours := tokenSecret("app-token-abcde", filled(t), autoCreated)
+	newer := account(referencing("app-token-first"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	const (
+		looksUp    = "get secrets app-token-first"
+		references = "patch serviceaccounts app [uid-1 11] add app-token-abcde"
+	)
+	cases := map[string]struct {
+		reason string
+		// made: this process has created the Secret, and was refused when it referenced it.
+		made bool
+		live []runtime.Object
+		want []string
+	}{
+		"Made":        {"theirs will show, and ours is surplus then", true, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
+		"Adopted":     {"the same for one that somebody left behind", false, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
+		"MadeGone":    {"theirs is deleted: ours takes its place", true, []runtime.Object{newer, ours}, []string{looksUp, references}},
+		"AdoptedGone": {"the same for one that somebody left behind", false, []runtime.Object{newer, ours}, []string{looksUp, references}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.live...)
+			w.Auto = true
+			w.cacheObjects(t, newer, ours)
+			if tc.made {
+				w.pending.set(named("app"), creation{accountUID: testUID, secret: ours.Name, at: w.clock.Now()})
+			}
+			if err := w.syncAccount(t.Context(), named("app")); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestAutoAfterTwoLeaders goes through a takeover whose watches are late: one Secret is left.
+func TestAutoAfterTwoLeaders(t *testing.T) {
+	t.Parallel()
+	theirs := tokenSecret("app-token-first", filled(t), autoCreated)
+	ours := tokenSecret("app-token-abcde", filled(t), autoCreated)
+	live := account(referencing("app-token-first"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	w := newWorld(t, live, theirs)
+	w.Auto = true
+	w.client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		outdated := strings.Contains(string(action.(clienttesting.PatchAction).GetPatch()), `"resourceVersion":"10"`)
+		return outdated, nil, apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
+	})
+	for _, step := range []struct {
+		reason string
+		shows  runtime.Object
+		want   []string
+	}{
+		{"neither watch shows what the former leader did", account(), []string{createsOwn, referencesOwn}},
+		{"the account shows it, and its Secret is late", live, []string{"get secrets app-token-first"}},
+		{"ours shows", ours, []string{"get secrets app-token-first"}},
+		{"theirs shows", theirs, []string{"get serviceaccounts app", "delete secrets app-token-abcde [uid-app-token-abcde 20]"}},
+	} {
+		w.cacheObjects(t, step.shows)
+		if err := w.syncAccount(t.Context(), named("app")); err != nil {
+			t.Fatalf("%s: %v", step.reason, err)
+		}
+		if diff := cmp.Diff(step.want, w.actions(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.reason, diff)
+		}
+	}
+}
+
 func TestAutoReferenceConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())

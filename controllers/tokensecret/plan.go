@@ -97,12 +97,10 @@ func mayWait(secret *view.TokenSecret) bool {
 
 // accountPlan is what an account is owed with Auto.
 type accountPlan struct {
-	// satisfied: the account references a live token Secret of its own.
+	// satisfied: the account references a live token Secret of its own, or is owed none.
 	satisfied bool
-	// adopt is the Secret to reference, if there is one to adopt.
+	// adopt is the Secret to reference; without one a new Secret is needed.
 	adopt *view.TokenSecret
-	// create: a new Secret is needed.
-	create bool
 	// surplus are Secrets of ours that nothing will ever reference.
 	surplus []*view.TokenSecret
 }
@@ -127,8 +125,6 @@ func planAccount(account *corev1.ServiceAccount, secrets []*view.TokenSecret) ac
 		plan.surplus = unreferenced
 	case len(unreferenced) > 0:
 		plan.adopt, plan.surplus = unreferenced[0], unreferenced[1:]
-	default:
-		plan.create = true
 	}
 	return plan
 }

@@ -28,7 +28,8 @@ func (c *Controller) lookAgain(secret *view.TokenSecret) {
 }
 
 // syncOrphan deletes a Secret whose account the cache does not know, once its
-// grace is over and the apiserver has confirmed that there is no such account.
+// grace is over and the apiserver has confirmed that there is no such account. One that
+// was filled for a dead account by mistake is emptied instead.
 func (c *Controller) syncOrphan(ctx context.Context, secret *view.TokenSecret) error {
 	name := nameOf(secret)
 	if left := c.graceLeft(secret); left > 0 {
@@ -48,6 +49,13 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *view.TokenSecret) e
 	if now := c.secrets.Get(name); now == nil || version(now) != version(secret) {
 		c.secretLoop.Add(name)
 		return nil
+	}
+	misfilled, err := c.misfilled(ctx, secret, live)
+	if err != nil {
+		return err
+	}
+	if misfilled {
+		return c.unfill(ctx, secret)
 	}
 	return c.deleteOrphan(ctx, secret, live)
 }

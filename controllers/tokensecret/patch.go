@@ -16,13 +16,13 @@ import (
 // patchMetadata carries the preconditions: kube-apiserver answers 409 to a patch
 // whose UID or resourceVersion is not the object's.
 type patchMetadata struct {
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
+	UID             types.UID          `json:"uid"`
+	ResourceVersion string             `json:"resourceVersion"`
+	Annotations     map[string]*string `json:"annotations,omitempty"`
 }
 
-// secretPatch is a JSON merge patch: members of data that it does not name stay.
-// Values are base64, as in any Secret.
+// secretPatch is a JSON merge patch: members of data that it does not name stay, and those
+// that are nil go, as with annotations. Values are base64, as in any Secret.
 type secretPatch struct {
 	Metadata patchMetadata     `json:"metadata"`
 	Data     map[string][]byte `json:"data,omitempty"`

@@ -80,9 +80,9 @@ func (c *Controller) fillPatch(ctx context.Context, secret *view.TokenSecret, ac
 	patch := secretPatch{Metadata: precondition(secret)}
 	// Both annotations are written whenever anything is: together they say whose
 	// token this is.
-	patch.Metadata.Annotations = map[string]string{
-		corev1.ServiceAccountNameKey: account.Name,
-		corev1.ServiceAccountUIDKey:  string(account.UID),
+	patch.Metadata.Annotations = map[string]*string{
+		corev1.ServiceAccountNameKey: &account.Name,
+		corev1.ServiceAccountUIDKey:  new(string(account.UID)),
 	}
 	data, err := c.data(ctx, secret.Name, account, plan)
 	if err != nil {

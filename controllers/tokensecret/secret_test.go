@@ -143,8 +143,8 @@ func TestSyncSecret(t *testing.T) {
 		"AccountRecreated": {
 			reason:      "same name, other UID: not the account it was issued for",
 			secret:      tokenSecret("token", filled(t)),
-			account:     account(recreated),
-			live:        []runtime.Object{account(recreated)},
+			account:     account(recreated, madeAt(1)),
+			live:        []runtime.Object{account(recreated, madeAt(1))},
 			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
 			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
 		},

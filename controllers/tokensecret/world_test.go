@@ -149,8 +149,11 @@ func describePatch(t *testing.T, action clienttesting.PatchActionImpl) string {
 		t.Fatalf("patch %s: %v", action.Name, err)
 	}
 	said := fmt.Sprintf(" [%s %s]", patch.Metadata.UID, patch.Metadata.ResourceVersion)
+	if uid, ok := patch.Metadata.Annotations[corev1.ServiceAccountUIDKey]; ok && uid == nil {
+		return said + " for nobody, without " + strings.Join(sortedKeys(patch.Data), " ")
+	}
 	if len(patch.Metadata.Annotations) > 0 {
-		said += " for " + patch.Metadata.Annotations[corev1.ServiceAccountNameKey] + "/" + patch.Metadata.Annotations[corev1.ServiceAccountUIDKey]
+		said += " for " + *patch.Metadata.Annotations[corev1.ServiceAccountNameKey] + "/" + *patch.Metadata.Annotations[corev1.ServiceAccountUIDKey]
 	}
 	if len(patch.Data) > 0 {
 		said += ": " + strings.Join(sortedKeys(patch.Data), " ")

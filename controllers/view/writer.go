@@ -6,9 +6,11 @@ package view
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,6 +43,37 @@ func DataWriters(entries []metav1.ManagedFieldsEntry) map[string]Writer {
 		}
 	}
 	return writers
+}
+
+// FilledByTokenController tells whether nobody but token controllers has written the
+// annotation that says the UID of the Secret's account, and one of them the token, if there
+// is one. It is false if managedFields do not say.
+func FilledByTokenController(secret *corev1.Secret) bool {
+	bound := false
+	for _, entry := range secret.ManagedFields {
+		if !ownsUID(entry) {
+			continue
+		}
+		if !slices.Contains(tokenControllers, entry.Manager) {
+			return false
+		}
+		bound = true
+	}
+	token := DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey].Manager
+	return bound && (len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 || slices.Contains(tokenControllers, token))
+}
+
+func ownsUID(entry metav1.ManagedFieldsEntry) bool {
+	var owned struct {
+		Metadata struct {
+			Annotations map[string]json.RawMessage `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+		return false
+	}
+	_, owns := owned.Metadata.Annotations["f:"+corev1.ServiceAccountUIDKey]
+	return owns
 }
 
 // ownedData are the keys of data that an entry owns. In fieldsV1 they are the members

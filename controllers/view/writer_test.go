@@ -63,3 +63,43 @@ func TestWritersOfATokenSecret(t *testing.T) {
 		t.Errorf("the token is by %q and ca.crt by %q", got.TokenWriter, got.CAWriter)
 	}
 }
+
+func TestFilledByTokenController(t *testing.T) {
+	t.Parallel()
+	const (
+		fill  = `{"f:data":{"f:token":{}},"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+		uid   = `{"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+		name  = `{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/service-account.name":{}}}}`
+		token = `{"f:data":{"f:token":{}}}`
+	)
+	cases := map[string]struct {
+		reason  string
+		entries []metav1.ManagedFieldsEntry
+		empty   bool
+		want    bool
+	}{
+		"Us":            {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", name), wrote(FieldManager, fill)}, want: true},
+		"Upstream":      {entries: []metav1.ManagedFieldsEntry{wrote(UpstreamFieldManager, fill), wrote("kubectl-create", name)}, want: true},
+		"OneAfterOther": {reason: "a takeover came between", entries: []metav1.ManagedFieldsEntry{wrote(UpstreamFieldManager, uid), wrote(FieldManager, token)}, want: true},
+		"NoToken":       {reason: "none was issued", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, uid)}, empty: true, want: true},
+		"UsersToken":    {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", token), wrote(FieldManager, uid)}},
+		"UsersUID":      {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", uid), wrote(FieldManager, token)}},
+		"UIDOfBoth":     {reason: "who applies the same value owns it too", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, fill), wrote("kubectl", uid)}},
+		"Nobody":        {reason: "an apiserver may be told to track nothing"},
+		"NobodyAndNone": {empty: true},
+		"NoFields":      {entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, "")}},
+		"Damaged":       {reason: "anybody may write them", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, `{"f:metadata":[]}`), wrote(FieldManager, `{"f:metadata"`)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}}
+			if !tc.empty {
+				secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("x")}
+			}
+			if got := FilledByTokenController(secret); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// mayBeMisfilled tells whether a Secret that bears another UID than the account that lives
+// may be a user's for that very account, filled for the one before it by a token controller
+// whose cache was late.
+func mayBeMisfilled(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
+	return secret.AccountUID != "" && !secret.Immutable && !secret.MadeByTokenController() && younger(secret, account)
+}
+
+// younger tells whether the Secret was made when the account was there already. An older
+// one may have belonged to the former account, and whoever holds its token must not get
+// another.
+//
+// Times are whole seconds. Within one, the Secret is younger if its last write, which is
+// that of the UID, came after all that is known of the account. In kube-apiserver's one etcd
+// that is what the versions of the two say, although nothing promises it: where they are
+// counted apart, what is at stake is a Secret that was made within a second of the account.
+func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
+	if made := secret.CreationTimestamp.Compare(account.CreationTimestamp.Time); made != 0 {
+		return made > 0
+	}
+	order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, account.ResourceVersion)
+	return err == nil && order > 0
+}
+
+// misfilled makes sure of it. The cache does not know who has written the annotation.
+func (c *Controller) misfilled(ctx context.Context, secret *view.TokenSecret, live *corev1.ServiceAccount) (bool, error) {
+	if live == nil {
+		return false, nil
+	}
+	account := live
+	if cached := c.account(cache.MetaObjectToName(live)); cached != nil && cached.UID == live.UID {
+		account = cached // an earlier version of it, or the same
+	}
+	if !mayBeMisfilled(secret, account) {
+		return false, nil
+	}
+	now, err := c.liveSecret(ctx, nameOf(secret))
+	if err != nil || now == nil {
+		return false, err // a delete will find that it is gone
+	}
+	return view.FilledByTokenController(now), nil
+}
+
+// unfill takes UID and token away again, so that the Secret is as its user made it, and is
+// filled for the account that lives. The token that goes was of use to nobody: its account
+// was dead when it was signed.
+func (c *Controller) unfill(ctx context.Context, secret *view.TokenSecret) error {
+	patch, err := unfillPatch(secret)
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: view.FieldManager})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		c.lookAgain(secret)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("empty token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	c.written.wrote(secret)
+	klog.FromContext(ctx).V(2).Info("Emptied token secret that was filled for an earlier account", "secret", klog.KObj(secret), "serviceAccountUID", secret.AccountUID)
+	c.Recorder.Tell(secret.Reference(), "MisfilledTokenSecretEmptied", "Fill", fmt.Sprintf(
+		"emptied, to be filled again: it was filled for an earlier ServiceAccount %q with UID %q, and is younger than the one that lives",
+		secret.AccountName, secret.AccountUID))
+	return nil
+}
+
+func unfillPatch(secret *view.TokenSecret) ([]byte, error) {
+	patch := secretPatch{Metadata: precondition(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
+	patch.Metadata.Annotations = map[string]*string{corev1.ServiceAccountUIDKey: nil}
+	return patch.encode()
+}

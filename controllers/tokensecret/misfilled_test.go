@@ -1,0 +1,254 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/controllers/view"
+)
+
+const (
+	createFields = `{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/service-account.name":{}}},"f:type":{}}`
+	boundFields  = `{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/service-account.name":{},"f:kubernetes.io/service-account.uid":{}}},"f:type":{}}`
+	fillFields   = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+	tokenFields  = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}}}`
+	uidFields    = `{"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+)
+
+const (
+	asksAccount = "get serviceaccounts app"
+	asksSecret  = "get secrets token"
+	deletesIt   = "delete secrets token [uid-token 20]"
+	emptiesIt   = "patch secrets token [uid-token 20] for nobody, without token"
+)
+
+// TestSecretOfAnEarlierAccount: the account was replaced, and the Secret bears the UID of
+// the former one. Whether a late cache is to blame decides what becomes of it.
+func TestSecretOfAnEarlierAccount(t *testing.T) {
+	t.Parallel()
+	const accountMade = 100
+	byUs := []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(view.FieldManager, fillFields)}
+	tests := map[string]struct {
+		reason string
+		age    int64 // of the account, when the Secret was made
+		// filled and changed are the versions of Secret and live account, if not 20 and 10.
+		filled, changed string
+		secret          []func(*corev1.Secret)
+		want            []string
+		event           string
+	}{
+		"FilledByALateCache": {
+			reason: "its user made it for the account that lives", age: 1, secret: byUs,
+			want: []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"FilledByKCM": {
+			reason: "its cache is late as well", age: 1,
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(view.UpstreamFieldManager, fillFields)},
+			want:   []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"FilledWithoutToken": {
+			reason: "one that is marked invalid gets none", age: 1,
+			secret: append([]func(*corev1.Secret){withData(corev1.ServiceAccountTokenKey, ""), writtenBy(view.FieldManager, uidFields)}, writtenBy("kubectl-create", createFields)),
+			want:   []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"Older": {reason: "it belonged to the former account", age: -1, secret: byUs, want: []string{asksAccount, deletesIt}},
+		"SameSecondFilledBefore": {
+			reason: "it was filled while the former account may have lived: its holders must not get another token", secret: byUs, filled: "5",
+			want: []string{asksAccount, deletesIt},
+		},
+		"SameSecondFilledAfter": {
+			reason: "the former account was dead by then", secret: byUs, filled: "11",
+			want: []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"SameSecondAccountChanged": {
+			reason: "the cached version of the account is older than the fill", secret: byUs, filled: "11", changed: "12",
+			want: []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"SameSecondOddVersions": {
+			reason: "they are said to be opaque", secret: byUs, filled: "x",
+			want: []string{asksAccount, deletesIt},
+		},
+		"UIDOfItsUser": {
+			reason: "its user asked for that account and for no other", age: 1,
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", boundFields), writtenBy(view.FieldManager, tokenFields)},
+			want:   []string{asksAccount, asksSecret, deletesIt},
+		},
+		"UIDOfItsUserToo": {
+			reason: "who applies the same value owns it too", age: 1,
+			secret: append([]func(*corev1.Secret){writtenBy("kubectl", uidFields)}, byUs...),
+			want:   []string{asksAccount, asksSecret, deletesIt},
+		},
+		"TokenOfItsUser": {
+			reason: "a copy of an old Secret; what is in it is not ours to take out", age: 1,
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", tokenFields), writtenBy(view.FieldManager, uidFields)},
+			want:   []string{asksAccount, asksSecret, deletesIt},
+		},
+		"NobodyKnows": {reason: "managedFields may be dropped", age: 1, want: []string{asksAccount, asksSecret, deletesIt}},
+		"Ours": {
+			reason: "the account that lives gets its own", age: 1,
+			secret: []func(*corev1.Secret){autoCreated, writtenBy(view.FieldManager, fillFields)},
+			want:   []string{asksAccount, deletesIt},
+		},
+		"OfATokenController": {
+			reason: "nobody asked for it", age: 1,
+			secret: []func(*corev1.Secret){writtenBy(view.UpstreamFieldManager, boundFields), writtenBy(view.UpstreamFieldManager, fillFields)},
+			want:   []string{asksAccount, deletesIt},
+		},
+		"Immutable": {
+			reason: "it cannot be emptied", age: 1, secret: append([]func(*corev1.Secret){immutable}, byUs...),
+			want: []string{asksAccount, deletesIt},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changes := append([]func(*corev1.Secret){filled(t), createdAt(accountMade + tc.age)}, tc.secret...)
+			secret := tokenSecret("token", changes...)
+			secret.ResourceVersion = cmp.Or(tc.filled, secret.ResourceVersion)
+			successor := account(recreated, madeAt(accountMade))
+			live := successor.DeepCopy()
+			live.ResourceVersion = cmp.Or(tc.changed, live.ResourceVersion)
+			w := newWorld(t, secret, live)
+			w.cacheObjects(t, secret, successor)
+			if err := w.syncSecret(t.Context(), named("token")); err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			want := slices.Clone(tc.want)
+			if tc.filled != "" {
+				last := len(want) - 1
+				want[last] = strings.Replace(want[last], "20", tc.filled, 1)
+			}
+			if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
+				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
+			}
+			event := tc.event
+			if event == "" {
+				event = "Normal OrphanedTokenSecretDeleted"
+			}
+			if diff := gocmp.Diff([]string{event}, w.events()); diff != "" {
+				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestFilledForADeadAccount goes through it: the cache shows the former account when the
+// Secret is made, and the Secret ends with a token for the account that lives.
+func TestFilledForADeadAccount(t *testing.T) {
+	t.Parallel()
+	made := tokenSecret("token", createdAt(101), writtenBy("kubectl-create", createFields), withData("extra", "mine"))
+	successor := account(recreated, madeAt(100))
+	w := newWorld(t, made, successor)
+	w.cacheObjects(t, made, account(madeAt(1)))
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	live := func() *corev1.Secret {
+		t.Helper()
+		object, err := w.client.Tracker().Get(secrets, testNamespace, "token")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object.(*corev1.Secret)
+	}
+	// What kube-apiserver does and the fake does not.
+	shows := func(version string, change ...func(*corev1.Secret)) {
+		t.Helper()
+		secret := live().DeepCopy()
+		secret.ResourceVersion = version
+		for _, apply := range change {
+			apply(secret)
+		}
+		if err := w.client.Tracker().Update(secrets, secret, testNamespace); err != nil {
+			t.Fatal(err)
+		}
+		w.cacheObjects(t, secret)
+	}
+	sync := func(reason string, want ...string) {
+		t.Helper()
+		if err := w.syncSecret(t.Context(), named("token")); err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+
+	sync("the watch of accounts is late", "patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace token")
+	shows("21")
+	w.cacheObjects(t, successor)
+	sync("it has caught up", asksAccount, asksSecret, "patch secrets token [uid-token 21] for nobody, without token")
+	sync("the cache shows the emptied one later")
+	shows("22")
+	sync("it is filled as any other", "patch secrets token [uid-token 22] for app/uid-2: token")
+	got := live()
+	if observed := view.ObserveTokenSecret(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
+		t.Errorf("the Secret is for UID %q (%s), want %q", observed.AccountUID, observed.Finding, otherUID)
+	}
+	if string(got.Data["extra"]) != "mine" {
+		t.Errorf("what is the user's was rewritten: %q", got.Data["extra"])
+	}
+}
+
+func TestEmptyingIsRefused(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	tests := map[string]struct {
+		reason  string
+		verb    string
+		answer  error
+		wantErr error
+	}{
+		"Conflict": {reason: "it has changed: decided anew", verb: "patch", answer: apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "token", boom)},
+		"NotFound": {reason: "somebody was faster", verb: "patch", answer: apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "token")},
+		"Error":    {reason: "anything else is tried again", verb: "patch", answer: boom, wantErr: boom},
+		"LookupError": {
+			reason: "no answer is not a no, and nothing is deleted on it", verb: "get", answer: boom, wantErr: boom,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			successor := account(recreated, madeAt(100))
+			w := newWorld(t, secret, successor)
+			w.cacheObjects(t, secret, successor)
+			w.client.PrependReactor(tc.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
+			}
+			for _, action := range w.client.Actions() {
+				if action.GetVerb() == "delete" {
+					t.Errorf("%s: it was deleted", tc.reason)
+				}
+			}
+			if events := w.events(); len(events) > 0 {
+				t.Errorf("%s: nothing happened, yet there are Events: %v", tc.reason, events)
+			}
+		})
+	}
+}
+
+func writtenBy(manager, fields string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		secret.ManagedFields = append(secret.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		})
+	}
+}
+
+func madeAt(second int64) func(*corev1.ServiceAccount) {
+	return func(account *corev1.ServiceAccount) { account.CreationTimestamp = metav1.Unix(second, 0) }
+}

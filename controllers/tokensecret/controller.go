@@ -16,8 +16,9 @@
 // that the watch is about to bring something newer, which queues the key again.
 //
 // A token is issued only for a live account whose UID fits, into a live Secret of
-// the right type that names it. A token that is there is never overwritten. No
-// Secret is deleted on the cache's word alone.
+// the right type that names it. A token that is there is never overwritten; one that was
+// signed for a dead account, because the cache was late, is taken out. No Secret is deleted
+// on the cache's word alone.
 package tokensecret
 
 import (

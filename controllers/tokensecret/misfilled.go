@@ -22,17 +22,18 @@ import (
 // may be a user's for that very account, filled for the one before it by a token controller
 // whose cache was late.
 func mayBeMisfilled(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
-	return secret.AccountUID != "" && !secret.Immutable && !secret.MadeByTokenController() && younger(secret, account)
+	return !secret.Immutable && !secret.MadeByTokenController() && younger(secret, account)
 }
 
 // younger tells whether the Secret was made when the account was there already. An older
 // one may have belonged to the former account, and whoever holds its token must not get
 // another.
 //
-// Times are whole seconds. Within one, the Secret is younger if its last write, which is
-// that of the UID, came after all that is known of the account. In kube-apiserver's one etcd
-// that is what the versions of the two say, although nothing promises it: where they are
-// counted apart, what is at stake is a Secret that was made within a second of the account.
+// Times are whole seconds. Within one, it has to have been filled when the account was
+// there: then nobody ever held a token of it that was worth anything. Its last write, which
+// is that of the UID, came after all that is known of the account. In kube-apiserver's one
+// etcd that is what the versions of the two say, although nothing promises it: where they
+// are counted apart, what is at stake is a Secret as old as its account, to the second.
 func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
 	if made := secret.CreationTimestamp.Compare(account.CreationTimestamp.Time); made != 0 {
 		return made > 0

@@ -28,6 +28,7 @@ func (w *World) attack(ctx context.Context, prefix string) (Model, error) {
 		"missed-deletion": w.missDeletion,
 		"late-deletion":   w.lateDeletion,
 		"late-token":      w.lateToken,
+		"late-account":    w.lateAccount,
 	} {
 		n := newNamespace(prefix + "-" + name)
 		model[n.Name] = n
@@ -117,6 +118,27 @@ func (w *World) lateToken(ctx context.Context, n *Namespace) error {
 		return err
 	}
 	return w.makeAccount(ctx, n, "twice")
+}
+
+// lateAccount has a Secret filled for an account that is dead already: no watch tells of it,
+// nor of its successor, whose Secret it is.
+func (w *World) lateAccount(ctx context.Context, n *Namespace) error {
+	const name = "late"
+	if err := w.makeAccount(ctx, n, name); err != nil {
+		return err
+	}
+	if _, err := w.awaitOwn(ctx, n.Name, name); err != nil {
+		return err
+	}
+	w.gate.shutFor("serviceaccounts")
+	delete(n.Accounts, name)
+	if err := w.client.deleteAccount(ctx, n.Name, name); err != nil {
+		return err
+	}
+	if err := errors.Join(w.makeAccount(ctx, n, name), w.makeSecret(ctx, n, "token", name)); err != nil {
+		return err
+	}
+	return w.awaitFilled(ctx, n.Name, "token")
 }
 
 // makeAccount gives it lists of the user's.

@@ -6,6 +6,7 @@ package faults
 import (
 	"io"
 	"net/http"
+	"path"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type gate struct {
 	mu    sync.Mutex
 	open  chan struct{} // closed unless the gate is shut
+	only  string        // the resource that it is shut for, "" for all
 	delay time.Duration
 }
 
@@ -27,10 +29,13 @@ func newGate() *gate {
 }
 
 // shut has watches say nothing, while their connections are well.
-func (g *gate) shut() {
+func (g *gate) shut() { g.shutFor("") }
+
+// shutFor does so with the watches of one resource.
+func (g *gate) shutFor(resource string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open = make(chan struct{})
+	g.open, g.only = make(chan struct{}), resource
 }
 
 // slow has every piece of a watch come late.
@@ -40,7 +45,7 @@ func (g *gate) slow(by time.Duration) {
 	g.delay = by
 }
 
-// release undoes both.
+// release undoes all of it.
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,9 +60,15 @@ func (g *gate) release() {
 	}
 }
 
-func (g *gate) state() (<-chan struct{}, time.Duration) {
+// state is what holds a watch of resource up.
+func (g *gate) state(resource string) (<-chan struct{}, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.only != "" && g.only != resource {
+		through := make(chan struct{})
+		close(through)
+		return through, g.delay
+	}
 	return g.open, g.delay
 }
 
@@ -65,7 +76,7 @@ func (g *gate) state() (<-chan struct{}, time.Duration) {
 func (g *gate) pass(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
 	response, err := forward.RoundTrip(request)
 	if err == nil {
-		response.Body = &gatedBody{ReadCloser: response.Body, gate: g, closed: make(chan struct{})}
+		response.Body = &gatedBody{ReadCloser: response.Body, gate: g, resource: path.Base(request.URL.Path), closed: make(chan struct{})}
 	}
 	return response, err
 }
@@ -73,9 +84,10 @@ func (g *gate) pass(request *http.Request, forward http.RoundTripper) (*http.Res
 type gatedBody struct {
 	io.ReadCloser
 
-	gate   *gate
-	closed chan struct{}
-	once   sync.Once
+	gate     *gate
+	resource string
+	closed   chan struct{}
+	once     sync.Once
 }
 
 // Close implements io.Closer.
@@ -87,7 +99,7 @@ func (b *gatedBody) Close() error {
 // Read implements io.Reader.
 func (b *gatedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	open, delay := b.gate.state()
+	open, delay := b.gate.state(b.resource)
 	late := time.NewTimer(delay)
 	defer late.Stop()
 	for _, passed := range []func() bool{

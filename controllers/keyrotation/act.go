@@ -127,7 +127,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *view.Toke
 	if err != nil {
 		return err
 	}
-	_, err = c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.StrategicMergePatchType, patch,
+	_, err = c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
 		metav1.PatchOptions{FieldManager: view.FieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -179,8 +178,8 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	return nil
 }
 
-func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAccount, patch []byte) error {
-	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.StrategicMergePatchType, patch,
+func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAccount, patch ReferencePatch) error {
+	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
 		metav1.PatchOptions{FieldManager: view.FieldManager})
 	return err
 }

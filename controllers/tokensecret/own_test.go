@@ -4,15 +4,11 @@
 package tokensecret
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/controllers/view"
 )
@@ -144,45 +140,5 @@ func TestOwn(t *testing.T) {
 func replacing(name string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
 		secret.Annotations[view.ReplacesAnnotation] = view.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String()
-	}
-}
-
-// TestReferenceFirst applies the patch as kube-apiserver does.
-func TestReferenceFirst(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		has    []string
-		want   []string
-	}{
-		"Empty":   {want: []string{"new"}},
-		"Others":  {has: []string{"b", "a", "c"}, want: []string{"new", "b", "a", "c"}},
-		"Already": {reason: "it may be there, and last", has: []string{"b", "a", "new"}, want: []string{"new", "b", "a"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			before := account(referencing(tc.has...))
-			patch, err := ReferenceFirst(before, "new")
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := fake.NewClientset(before)
-			after, err := client.CoreV1().ServiceAccounts(testNamespace).Patch(t.Context(), "app", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, ref := range after.Secrets {
-				got = append(got, ref.Name)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: references (-want +got):\n%s", tc.reason, diff)
-			}
-			var sent struct{ Metadata patchMetadata }
-			if err := json.Unmarshal(patch, &sent); err != nil || sent.Metadata.UID != before.UID || sent.Metadata.ResourceVersion != before.ResourceVersion {
-				t.Errorf("the patch is for any version: %s (%v)", patch, err)
-			}
-		})
 	}
 }

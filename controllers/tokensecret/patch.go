@@ -5,6 +5,7 @@ package tokensecret
 
 import (
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,13 @@ type secretPatch struct {
 
 func (p secretPatch) encode() ([]byte, error) { return json.Marshal(p) }
 
+// ReferencePatch changes the secrets list of exactly one version of an account. To any
+// other one kube-apiserver answers 409.
+type ReferencePatch struct {
+	Type types.PatchType
+	Body []byte
+}
+
 // accountPatch is a strategic merge patch. The secrets list of a ServiceAccount is
 // merged by name, so entries that the patch does not name stay as they are.
 type accountPatch struct {
@@ -44,24 +52,48 @@ type entryPatch struct {
 	Name      string `json:"name"`
 }
 
-func addReference(account *corev1.ServiceAccount, secret string) ([]byte, error) {
-	return json.Marshal(accountPatch{Metadata: accountPrecondition(account), Secrets: []entryPatch{{Name: secret}}})
+// wholeList is a JSON merge patch, with all entries of the list afterwards.
+type wholeList struct {
+	Metadata patchMetadata            `json:"metadata"`
+	Secrets  []corev1.ObjectReference `json:"secrets"`
 }
 
-// ReferenceFirst is a strategic merge patch that puts secret at the head of the list
-// of exactly this version of account. All other entries stay, in their order.
-func ReferenceFirst(account *corev1.ServiceAccount, secret string) ([]byte, error) {
-	order := []entryPatch{{Name: secret}}
-	for _, ref := range account.Secrets {
-		if ref.Name != secret {
-			order = append(order, entryPatch{Name: ref.Name})
-		}
+// addReference adds a new entry to the list, at the head, where a merge puts it.
+func addReference(account *corev1.ServiceAccount, secret string) (ReferencePatch, error) {
+	added := append([]corev1.ObjectReference{{Name: secret}}, account.Secrets...)
+	return changeReferences(account, accountPatch{Secrets: []entryPatch{{Name: secret}}}, added)
+}
+
+// ReferenceFirst puts secret at the head of the list of exactly this version of account.
+// All other entries stay, in their order.
+func ReferenceFirst(account *corev1.ServiceAccount, secret string) (ReferencePatch, error) {
+	first := append([]corev1.ObjectReference{{Name: secret}}, withoutReference(account, secret)...)
+	var order []entryPatch
+	for _, ref := range first {
+		order = append(order, entryPatch{Name: ref.Name})
 	}
-	return json.Marshal(accountPatch{Metadata: accountPrecondition(account), Secrets: []entryPatch{{Name: secret}}, Order: order})
+	return changeReferences(account, accountPatch{Secrets: []entryPatch{{Name: secret}}, Order: order}, first)
 }
 
-func removeReference(account *corev1.ServiceAccount, secret string) ([]byte, error) {
-	return json.Marshal(accountPatch{Metadata: accountPrecondition(account), Secrets: []entryPatch{{Directive: "delete", Name: secret}}})
+func removeReference(account *corev1.ServiceAccount, secret string) (ReferencePatch, error) {
+	return changeReferences(account, accountPatch{Secrets: []entryPatch{{Directive: "delete", Name: secret}}}, withoutReference(account, secret))
+}
+
+func withoutReference(account *corev1.ServiceAccount, secret string) []corev1.ObjectReference {
+	return slices.DeleteFunc(slices.Clone(account.Secrets), func(ref corev1.ObjectReference) bool { return ref.Name == secret })
+}
+
+// changeReferences prefers the patch that says what changes. kube-apiserver refuses to merge
+// a list with an entry that has no name (k8s.io/apimachinery pkg/util/strategicpatch), so
+// of such an account the whole list is written, which is as safe for exactly one version.
+func changeReferences(account *corev1.ServiceAccount, patch accountPatch, after []corev1.ObjectReference) (ReferencePatch, error) {
+	if slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == "" }) {
+		body, err := json.Marshal(wholeList{Metadata: accountPrecondition(account), Secrets: after})
+		return ReferencePatch{Type: types.MergePatchType, Body: body}, err
+	}
+	patch.Metadata = accountPrecondition(account)
+	body, err := json.Marshal(patch)
+	return ReferencePatch{Type: types.StrategicMergePatchType, Body: body}, err
 }
 
 func accountPrecondition(account *corev1.ServiceAccount) patchMetadata {

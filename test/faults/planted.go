@@ -72,7 +72,7 @@ func Plants() []Plant {
 		}}},
 		{Name: "patch that rewrites a list", Promise: 1, Edits: []Edit{{
 			"controllers/tokensecret/patch.go",
-			"Secrets: []entryPatch{{Name: secret}}})", `Secrets: []entryPatch{{Directive: "replace"}, {Name: secret}}})`,
+			"Secrets: []entryPatch{{Name: secret}}}, added)", `Secrets: []entryPatch{{Directive: "replace"}, {Name: secret}}}, added)`,
 		}}},
 		{Name: "token in a log line", Promise: 6, Edits: []Edit{{
 			"controllers/tokensecret/secret.go",

@@ -135,7 +135,6 @@ func TestAutoMode(t *testing.T) {
 
 	t.Run("OddReferencesAreNoObstacle", func(t *testing.T) {
 		t.Parallel()
-		t.Skip("product: kube-apiserver refuses a strategic merge of a list with an entry that has no name, so the key is stuck")
 		namespace := c.namespace(t)
 		c.createAccount(t, namespace, "someone", func(account *corev1.ServiceAccount) {
 			account.Secrets = []corev1.ObjectReference{{}, {Name: "twice"}, {Kind: "Secret", Namespace: "other"}, {Name: "twice"}}

@@ -23,7 +23,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	golang.org/x/crypto v0.53.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260128011058-8636f8732409 // indirect
-	k8s.io/externaljwt v0.36.6 // indirect
+	k8s.io/externaljwt v0.36.6
 )
 
 require (

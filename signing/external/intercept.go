@@ -14,9 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// gate stands before every call: it lets allowed users through, counts and times, and turns errors into answers.
+// gate stands before every call: it lets allowed users through as far as there is room, counts and times, and turns errors into answers.
 type gate struct {
 	allowed []uint32
+	among   *connections
 	metrics *Metrics
 	clock   clock.PassiveClock
 	logger  klog.Logger
@@ -38,7 +39,11 @@ func (g *gate) intercept(ctx context.Context, request any, info *grpc.UnaryServe
 
 // call recovers: a fault in the answer to one call is not to end the controllers.
 func (g *gate) call(ctx context.Context, request any, handle grpc.UnaryHandler) (answer any, err error) {
-	if err := checkCaller(ctx, g.allowed); err != nil {
+	c, err := checkCaller(ctx, g.allowed)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.among.called(c.conn); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
@@ -28,8 +27,9 @@ var _ credentials.TransportCredentials = peerCredentials{}
 // caller is the process that connected, as it was at that time.
 type caller struct {
 	credentials.CommonAuthInfo
-	uid uint32
-	pid int32
+	uid  uint32
+	pid  int32
+	conn *connection
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -37,18 +37,18 @@ func (caller) AuthType() string { return "peercred" }
 
 // ServerHandshake implements credentials.TransportCredentials. Nothing is sent.
 func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	raw, ok := conn.(syscall.Conn)
+	found, ok := conn.(*connection)
 	if !ok {
 		return nil, nil, fmt.Errorf("a connection of type %T has no peer credentials", conn)
 	}
-	control, err := raw.SyscallConn()
+	control, err := found.SyscallConn()
 	if err != nil {
 		return nil, nil, err
 	}
-	var found *unix.Ucred
+	var user *unix.Ucred
 	var failure error
 	if err := control.Control(func(fd uintptr) {
-		found, failure = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		user, failure = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
 		return nil, nil, err
 	}
@@ -57,7 +57,7 @@ func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	}
 	// What passes through a unix socket does not leave the machine.
 	local := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
-	return conn, caller{CommonAuthInfo: local, uid: found.Uid, pid: found.Pid}, nil
+	return conn, caller{CommonAuthInfo: local, uid: user.Uid, pid: user.Pid, conn: found}, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. These are a server's credentials.
@@ -86,10 +86,10 @@ func callerOf(ctx context.Context) (caller, bool) {
 	return c, ok
 }
 
-// checkCaller is nil if the call comes from one of the users.
-func checkCaller(ctx context.Context, allowed []uint32) error {
+// checkCaller is who makes the call, if that is one of the users.
+func checkCaller(ctx context.Context, allowed []uint32) (caller, error) {
 	if c, ok := callerOf(ctx); ok && slices.Contains(allowed, c.uid) {
-		return nil
+		return c, nil
 	}
-	return errStranger
+	return caller{}, errStranger
 }

@@ -36,8 +36,19 @@ const (
 	// maxHeaderBytes bounds what comes before a message.
 	maxHeaderBytes = 16 << 10
 
-	// maxStreams is how many calls one connection has under way; kube-apiserver keeps the next one back.
-	maxStreams = 100
+	// maxStreams is how many calls one connection has under way; kube-apiserver keeps the next one back. No more than there are
+	// processors are worked on at a time.
+	maxStreams = 16
+
+	// What a connection costs while nothing passes: by default it would be 64 KiB. Larger messages pass too.
+	readBufferBytes  = 4 << 10
+	writeBufferBytes = 4 << 10
+
+	// windowBytes is how much a connection and a stream may bring before it is read. That it is given keeps gRPC from making it larger.
+	windowBytes = 64 << 10
+
+	// helloTimeout is for the first words of a connection. Who connects is on this machine.
+	helloTimeout = 5 * time.Second
 
 	// drainTimeout is for calls under way, which take milliseconds. The whole process has 10 s to stop.
 	drainTimeout = 3 * time.Second
@@ -106,13 +117,14 @@ func Listen(config Config) (*Server, error) {
 // Run is called once, and also gives the socket up when ctx has ended already.
 func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	server := s.build(logger)
+	among := newConnections(s.config.Clock)
+	server := s.build(logger, among)
 	var serving sync.WaitGroup
 	ended := make(chan end)
 	stopped := make(chan struct{})
 	serve := func(listener net.Listener) {
 		serving.Go(func() {
-			err := server.Serve(listener)
+			err := server.Serve(bounded{listener, among})
 			select {
 			case ended <- end{listener, err}:
 			case <-stopped:
@@ -123,7 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 	logger.Info("Serving as external signer", "socket", s.config.Path, "allowedUIDs", s.config.AllowedUIDs)
 	err := s.watch(ctx, ended, serve)
 	close(stopped)
-	drain(logger, server)
+	drain(logger, server, among)
 	serving.Wait()
 	if removal := s.socket.close(); removal != nil {
 		logger.Info("Could not remove the external signer's socket", "cause", removal.Error())
@@ -137,17 +149,22 @@ type end struct {
 	err error
 }
 
-// build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls; and a connection whose other
-// end has gone without a word is noticed.
-func (s *Server) build(logger klog.Logger) *grpc.Server {
-	g := &gate{allowed: s.config.AllowedUIDs, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
+// build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls, buffers; and a connection
+// whose other end has gone without a word is noticed.
+func (s *Server) build(logger klog.Logger, among *connections) *grpc.Server {
+	g := &gate{allowed: s.config.AllowedUIDs, among: among, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
 	server := grpc.NewServer(
 		grpc.Creds(peerCredentials{}),
 		grpc.UnaryInterceptor(g.intercept),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ConnectionTimeout(10*time.Second),
+		grpc.ReadBufferSize(readBufferBytes),
+		grpc.WriteBufferSize(writeBufferBytes),
+		grpc.SharedWriteBuffer(true),
+		grpc.InitialWindowSize(windowBytes),
+		grpc.InitialConnWindowSize(windowBytes),
+		grpc.ConnectionTimeout(helloTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
@@ -202,11 +219,12 @@ func (s *Server) mend(logger klog.Logger, serve func(net.Listener)) {
 }
 
 // drain lets calls under way finish, for drainTimeout at most.
-func drain(logger klog.Logger, server *grpc.Server) {
+func drain(logger klog.Logger, server *grpc.Server, among *connections) {
 	defer time.AfterFunc(drainTimeout, func() {
 		logger.Info("Ending calls to the external signer that are not done")
 		server.Stop()
 	}).Stop()
+	among.dismiss()
 	server.GracefulStop()
 }
 

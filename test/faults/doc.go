@@ -9,12 +9,12 @@
 // while a Schedule, a plain function of a seed, says which fault begins when. Then all
 // faults end, and a Checker looks at the API until everything is as the promises say or
 // its patience ends. Attacks are deterministic races beside that. Load has broken clients
-// lean on the webhook.
+// lean on the webhook, SignerLoad on the signer's socket.
 //
 // The suite proves itself: Planted are faults in the product's own source, laid over it
 // at build time. A build that has one must be found out.
 //
-// Lifecycle: Start, then Faults, Load and Planted in any order, then Stop. One goroutine
+// Lifecycle: Start, then Faults, Load, SignerLoad and Planted in any order, then Stop. One goroutine
 // calls them.
 //
 // What must never happen: that the checker believes the product. It shares no code with

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,9 +64,9 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	tried := lean(ctx, address, leanFor)
+	tried := leanOn(ctx, address, leanFor, brokenCalls())
 	flooding, stopFlooding := context.WithTimeout(ctx, floodFor)
-	open := flood(flooding, address)
+	open := flood(flooding, "tcp", address)
 	<-flooding.Done()
 	stopFlooding()
 	stopAsking()
@@ -116,38 +114,13 @@ func (w *World) ask(ctx context.Context, namespace string) []Call {
 	}
 }
 
-// lean has broken clients come again and again, and returns how often one came.
-func lean(ctx context.Context, address string, length time.Duration) int {
-	ctx, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	var tried atomic.Int64
-	var leaning sync.WaitGroup
-	kinds := brokenCalls()
-	for i := range brokenClients {
-		leaning.Go(func() {
-			for ctx.Err() == nil {
-				tried.Add(1)
-				_ = kinds[i%len(kinds)](ctx, address) // it is broken
-				sleep(ctx, time.Second)
-			}
-		})
-	}
-	leaning.Wait()
-	return int(tried.Load())
-}
-
 // flood opens connections that say nothing and keeps them until ctx ends. It returns how
 // many there were.
-func flood(ctx context.Context, address string) int {
-	var limit syscall.Rlimit
-	size := floodSize
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
-		size = int(min(uint64(size), limit.Cur/4*3))
-	}
+func flood(ctx context.Context, network, address string) int {
 	open := 0
 	dialer := net.Dialer{Timeout: time.Second}
-	for range size {
-		conn, err := dialer.DialContext(ctx, "tcp", address)
+	for range connections(floodSize) {
+		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			break
 		}

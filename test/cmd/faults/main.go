@@ -52,7 +52,7 @@ func main() {
 	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which the faults strike.")
 	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which is put under load.")
 	flag.StringVar(&s.root, "root", "", "Directory of the product's source, in which faults are planted.")
-	flag.StringVar(&s.only, "only", "", "One part alone: faults, load or planted.")
+	flag.StringVar(&s.only, "only", "", "One part alone: faults, load, signer or planted.")
 	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of the last part's processes.")
 	flag.BoolVar(&s.verbose, "v", false, "Tell of each fault.")
 	flag.Parse()
@@ -137,6 +137,15 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 			return 0, err
 		}
 		fmt.Printf("  load: %s; %s\n", since(lap), summary)
+		outcomes = append(outcomes, outcome)
+	}
+	if s.part("signer") {
+		lap := time.Now()
+		outcome, summary, err := world.SignerLoad(ctx, devcluster.Binary{Path: s.plain})
+		if err != nil {
+			return 0, err
+		}
+		fmt.Printf("  load on the signer's socket: %s; %s\n", since(lap), summary)
 		outcomes = append(outcomes, outcome)
 	}
 	missed := 0

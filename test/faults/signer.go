@@ -1,0 +1,224 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+const (
+	// signerPace is that of the caller who asks in order: 20 signatures a second.
+	signerPace = 50 * time.Millisecond
+	// signerTimeout is what it waits for one.
+	signerTimeout = 10 * time.Second
+	// keysEvery is how many signatures it asks for between two looks at the keys.
+	keysEvery = 20
+)
+
+// SignerLoad has broken clients lean on the external signer's socket of an ordinary
+// build, as Load does on the webhook, while somebody calls it as kube-apiserver does: over
+// one connection, which it opened before the others came.
+//
+// kube-apiserver itself is not asked: it would add its own waits to what is measured.
+func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (Outcome, string, error) {
+	w.forget()
+	w.monitor.setRace(false)
+	dir, err := signerDirectory()
+	if err != nil {
+		return Outcome{}, "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // of no use if it stays
+	socket := filepath.Join(dir, "signer.sock")
+	if err := w.deploy(ctx, binary, 1, "--external-signer-socket="+socket); err != nil {
+		return Outcome{}, "", err
+	}
+	conn, err := dialSigner(socket)
+	if err != nil {
+		return Outcome{}, "", errors.Join(err, w.retire())
+	}
+	verify, err := w.verifier()
+	if err != nil {
+		return Outcome{}, "", errors.Join(err, w.retire())
+	}
+	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), verify); err != nil {
+		return Outcome{}, "", errors.Join(fmt.Errorf("sign before the load: %w", err), w.retire())
+	}
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	asked := make(chan signatures, 1)
+	go func() { asked <- w.askSigner(asking, conn, verify) }()
+	tried := leanOn(ctx, socket, leanFor, w.signerBreakers())
+	flooding, stopFlooding := context.WithTimeout(ctx, floodFor)
+	open := flood(flooding, "unix", socket)
+	<-flooding.Done()
+	stopFlooding()
+	stopAsking()
+	made := <-asked
+
+	outcome, err := w.check(ctx, scope{model: Model{}}, nil, controlPatience)
+	outcome.Violations = append(outcome.Violations, made.violations()...)
+	outcome.Tokens += len(made.tokens)
+	for _, t := range w.terms() {
+		if what := leaks(t.manager.Logs(), made.tokens); what != "" {
+			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s that was signed on the socket", what))
+		}
+	}
+	summary := fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB",
+		tried, brokenClients, open, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
+	return outcome, summary, errors.Join(err, conn.Close(), w.retire())
+}
+
+// signerDirectory is one that another user of root's group can pass, so that it is the
+// server that has to refuse it. It is not the cluster's, whose path may be too long.
+func signerDirectory() (string, error) {
+	dir, err := os.MkdirTemp("", "sacm-signer-")
+	if err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	return dir, os.Chmod(dir, 0o710) //nolint:gosec // G302: a directory is of no use without x
+}
+
+// signatures are what the caller in order has asked for.
+type signatures struct {
+	tokens map[string]bool // what was made
+	took   []time.Duration // of all calls that were answered, sorted
+	failed []error
+}
+
+func (s signatures) violations() []Violation {
+	var found []Violation
+	if len(s.failed) > 0 {
+		found = append(found, violated(8, "under load on the signer's socket %d of %d calls in order were not answered, the first: %v",
+			len(s.failed), len(s.failed)+len(s.took), s.failed[0]))
+	}
+	if len(s.tokens) == 0 {
+		return append(found, violated(8, "under load on the signer's socket no signature was made"))
+	}
+	if p99 := quantile(s.took, 99); p99 > slowest {
+		found = append(found, violated(8, "one call of the signer in a hundred took %v under load, want %v at most", p99, slowest))
+	}
+	return found
+}
+
+// askSigner asks for signatures at a steady rate, and for the keys as kube-apiserver does
+// when it meets an unknown one.
+func (w *World) askSigner(ctx context.Context, conn *grpc.ClientConn, verify func(token string) error) signatures {
+	client := externaljwtv1.NewExternalJWTSignerClient(conn)
+	var mu sync.Mutex
+	made := signatures{tokens: map[string]bool{}}
+	var asking sync.WaitGroup
+	pace := time.NewTicker(signerPace)
+	defer pace.Stop()
+	for i := 0; ctx.Err() == nil; i++ {
+		asking.Go(func() {
+			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), signerTimeout)
+			defer cancel()
+			begun := time.Now()
+			var token string
+			var err error
+			if i%keysEvery == 0 {
+				_, err = client.FetchKeys(limit, &externaljwtv1.FetchKeysRequest{})
+			} else {
+				token, err = w.signOnce(limit, client, verify)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			made.note(token, time.Since(begun), err)
+		})
+		select {
+		case <-ctx.Done():
+		case <-pace.C:
+		}
+	}
+	asking.Wait()
+	slices.Sort(made.took)
+	return made
+}
+
+// note keeps what became of a call; token is "" if that was not for one.
+func (s *signatures) note(token string, took time.Duration, err error) {
+	if err != nil {
+		s.failed = append(s.failed, err)
+		return
+	}
+	s.took = append(s.took, took)
+	if token != "" {
+		s.tokens[token] = true
+	}
+}
+
+// signOnce has a token signed and verifies it.
+func (w *World) signOnce(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) (string, error) {
+	payload := w.boundPayload()
+	answer, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload})
+	if err != nil {
+		return "", err
+	}
+	token := answer.GetHeader() + "." + payload + "." + answer.GetSignature()
+	return token, verify(token)
+}
+
+// boundPayload is the payload of a bound token for an hour, as kube-apiserver sends it.
+func (w *World) boundPayload() string {
+	now := time.Now()
+	encoded, err := json.Marshal(map[string]any{
+		"aud": []string{w.cluster.Issuer()}, "iss": w.cluster.Issuer(),
+		"exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
+		"jti": "00000000-0000-4000-8000-000000000000",
+		"sub": "system:serviceaccount:default:default",
+		"kubernetes.io": map[string]any{
+			"namespace":      "default",
+			"serviceaccount": map[string]any{"name": "default", "uid": "0b1d7f0c-41fb-4b5a-9c62-34e0b4a3e7a9"},
+		},
+	})
+	if err != nil {
+		panic(err) // these claims have a JSON form
+	}
+	return base64.RawURLEncoding.EncodeToString(encoded)
+}
+
+// leanOn has broken clients come again and again, and returns how often one came.
+func leanOn(ctx context.Context, address string, length time.Duration, kinds []func(context.Context, string) error) int {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var tried atomic.Int64
+	var leaning sync.WaitGroup
+	for i := range brokenClients {
+		leaning.Go(func() {
+			for ctx.Err() == nil {
+				tried.Add(1)
+				_ = kinds[i%len(kinds)](ctx, address) // it is broken
+				sleep(ctx, time.Second)
+			}
+		})
+	}
+	leaning.Wait()
+	return int(tried.Load())
+}
+
+// connections is how many this process may open and the machine has: three quarters of
+// its files.
+func connections(most int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return most
+	}
+	return int(min(uint64(most), limit.Cur/4*3)) //nolint:gosec // G115: most at most
+}

@@ -102,7 +102,7 @@ type signatures struct {
 	failed []error
 }
 
-func (s signatures) violations() []Violation {
+func (s *signatures) violations() []Violation {
 	var found []Violation
 	if len(s.failed) > 0 {
 		found = append(found, violated(8, "under load on the signer's socket %d of %d calls in order were not answered, the first: %v",

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
-
 	"sa-controller-manager/signing/signertest"
 )
 
@@ -233,25 +232,25 @@ func hugeHeader(ctx context.Context, socket string) error {
 
 // floodSign has several calls under way at any time, which are good ones.
 func (w *World) floodSign(ctx context.Context, socket string) error {
-	return floodWith(ctx, socket, func(client externaljwtv1.ExternalJWTSignerClient) error {
+	return floodWith(socket, func(client externaljwtv1.ExternalJWTSignerClient) error {
 		_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: w.boundPayload()})
 		return err
 	})
 }
 
 func floodKeys(ctx context.Context, socket string) error {
-	return floodWith(ctx, socket, func(client externaljwtv1.ExternalJWTSignerClient) error {
+	return floodWith(socket, func(client externaljwtv1.ExternalJWTSignerClient) error {
 		_, err := client.FetchKeys(ctx, &externaljwtv1.FetchKeysRequest{})
 		return err
 	})
 }
 
-func floodWith(ctx context.Context, socket string, call func(externaljwtv1.ExternalJWTSignerClient) error) error {
+func floodWith(socket string, call func(externaljwtv1.ExternalJWTSignerClient) error) error {
 	conn, err := dialSigner(socket)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // all calls have ended
 	client := externaljwtv1.NewExternalJWTSignerClient(conn)
 	var calling sync.WaitGroup
 	for range floodCalls {
@@ -276,7 +275,7 @@ func (w *World) stranger(ctx context.Context, socket string) error {
 	if err != nil {
 		return err
 	}
-	defer remote.Close()
+	defer func() { _ = remote.Close() }() // it was refused
 	_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: w.boundPayload()})
 	if status.Code(err) == codes.OK {
 		w.report(violated(2, "the signer has signed for user %d, who may not call", nobody))

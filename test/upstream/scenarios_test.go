@@ -227,4 +227,3 @@ func text(err error) string {
 	}
 	return err.Error()
 }
-

@@ -130,24 +130,11 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
 		outcomes = append(outcomes, outcome)
 	}
-	if s.part("load") {
-		lap := time.Now()
-		outcome, summary, err := world.Load(ctx, devcluster.Binary{Path: s.plain})
-		if err != nil {
-			return 0, err
-		}
-		fmt.Printf("  load: %s; %s\n", since(lap), summary)
-		outcomes = append(outcomes, outcome)
+	loaded, err := loads(ctx, s, world)
+	if err != nil {
+		return 0, err
 	}
-	if s.part("signer") {
-		lap := time.Now()
-		outcome, summary, err := world.SignerLoad(ctx, devcluster.Binary{Path: s.plain})
-		if err != nil {
-			return 0, err
-		}
-		fmt.Printf("  load on the signer's socket: %s; %s\n", since(lap), summary)
-		outcomes = append(outcomes, outcome)
-	}
+	outcomes = append(outcomes, loaded...)
 	missed := 0
 	if s.part("planted") {
 		if missed, err = plants.find(ctx, world); err != nil {
@@ -166,6 +153,30 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	}
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
 	return found + missed, nil
+}
+
+// loads has broken clients lean on each of the two servers.
+func loads(ctx context.Context, s settings, world *faults.World) ([]faults.Outcome, error) {
+	var outcomes []faults.Outcome
+	for _, one := range []struct {
+		part, text string
+		lean       func(context.Context, devcluster.Binary) (faults.Outcome, string, error)
+	}{
+		{"load", "load", world.Load},
+		{"signer", "load on the signer's socket", world.SignerLoad},
+	} {
+		if !s.part(one.part) {
+			continue
+		}
+		lap := time.Now()
+		outcome, summary, err := one.lean(ctx, devcluster.Binary{Path: s.plain})
+		if err != nil {
+			return nil, err
+		}
+		fmt.Printf("  %s: %s; %s\n", one.text, since(lap), summary)
+		outcomes = append(outcomes, outcome)
+	}
+	return outcomes, nil
 }
 
 func (s settings) part(name string) bool { return s.only == "" || s.only == name }

@@ -31,6 +31,8 @@ type Outcome struct {
 	// Operations of users, by kind; Injected faults, by kind.
 	Operations map[string]int
 	Injected   map[Kind]int
+	// Leaned is how often broken clients came, Leaning of how many kinds they were.
+	Leaned, Leaning int
 	// What was looked at.
 	Pods, Tokens, DeadTokens, Writes, Samples, LogBytes, Objects int
 	// Settled is how long it took from the end of the last fault until all was well.

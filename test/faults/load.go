@@ -73,6 +73,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	calls := <-asked
 
 	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
+	outcome.Leaned, outcome.Leaning = tried+open, len(brokenCalls())+1
 	took := latencies(calls)
 	if len(took) > 0 {
 		if p99 := took[len(took)*99/100]; p99 > slowest {

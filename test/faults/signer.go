@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/test/devcluster"
@@ -64,7 +65,8 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (Outco
 	defer stopAsking()
 	asked := make(chan signatures, 1)
 	go func() { asked <- w.askSigner(asking, conn, verify) }()
-	tried := leanOn(ctx, socket, leanFor, w.signerBreakers())
+	breakers := w.signerBreakers()
+	tried := leanOn(ctx, socket, leanFor, breakers)
 	flooding, stopFlooding := context.WithTimeout(ctx, floodFor)
 	open := flood(flooding, "unix", socket)
 	<-flooding.Done()
@@ -73,6 +75,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (Outco
 	made := <-asked
 
 	outcome, err := w.check(ctx, scope{model: Model{}}, nil, controlPatience)
+	outcome.Leaned, outcome.Leaning = tried+open, len(breakers)+1
 	outcome.Violations = append(outcome.Violations, made.violations()...)
 	outcome.Tokens += len(made.tokens)
 	for _, t := range w.terms() {
@@ -181,7 +184,7 @@ func (w *World) boundPayload() string {
 	encoded, err := json.Marshal(map[string]any{
 		"aud": []string{w.cluster.Issuer()}, "iss": w.cluster.Issuer(),
 		"exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
-		"jti": "00000000-0000-4000-8000-000000000000",
+		"jti": uuid.NewUUID(),
 		"sub": "system:serviceaccount:default:default",
 		"kubernetes.io": map[string]any{
 			"namespace":      "default",

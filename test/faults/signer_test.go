@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestJudgeSignatures wants each way to leave the caller in order alone to be a violation.
@@ -40,5 +42,19 @@ func TestJudgeSignatures(t *testing.T) {
 				t.Errorf("%s: %v, want %d violations", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestTableOfLoads wants broken clients to be counted where they are aimed, beside faults.
+func TestTableOfLoads(t *testing.T) {
+	t.Parallel()
+	killed := Outcome{Injected: map[Kind]int{"replica-killed": 3}}
+	rows := Table(killed, Outcome{Leaned: 100, Leaning: 10}, Outcome{Leaned: 50, Leaning: 12, Violations: []Violation{violated(8, "many")}})
+	want := Row{Promise: 8, Text: rows[7].Text, Attacks: 23, Faults: 153, Violations: 1}
+	if diff := cmp.Diff(want, rows[7]); diff != "" {
+		t.Errorf("promise 8 (-want +got):\n%s", diff)
+	}
+	if rows[0].Attacks != 1 || rows[0].Faults != 3 {
+		t.Errorf("promise 1: %+v, want the faults alone", rows[0])
 	}
 }

@@ -14,8 +14,8 @@
 // The suite proves itself: Planted are faults in the product's own source, laid over it
 // at build time. A build that has one must be found out.
 //
-// Lifecycle: Start, then Faults, Load, SignerLoad and Planted in any order, then Stop. One goroutine
-// calls them.
+// Lifecycle: Start, then Faults, Load, SignerLoad and Planted in any order, then Stop. One
+// goroutine calls them.
 //
 // What must never happen: that the checker believes the product. It shares no code with
 // it, reads only the API, the journals of the proxies, /proc and the metrics, and

@@ -244,7 +244,8 @@ func TestEmptyingIsRefused(t *testing.T) {
 func writtenBy(manager, fields string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
 		secret.ManagedFields = append(secret.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			Manager: manager, APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(fields),
 		})
 	}
 }

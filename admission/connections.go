@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"crypto/tls"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -32,6 +33,10 @@ const (
 
 // connections knows all that are open. The zero value is ready to use.
 type connections struct {
+	// maxActive is how many may have calls, and have had no new one for longer than
+	// handshakeGrace. Twice as many may be active. Zero is any number.
+	maxActive int
+
 	mu      sync.Mutex
 	open    map[net.Conn]phase
 	changed chan struct{} // closed at the next change, if somebody waits
@@ -40,7 +45,7 @@ type connections struct {
 // phase is what a connection is in and since when.
 type phase struct {
 	state http.ConnState // new, active or idle
-	since time.Time
+	since time.Time      // if it is active, the last call
 }
 
 // busy tells whether it may bring a call or has one.
@@ -69,14 +74,26 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 		c.open = map[net.Conn]phase{}
 	}
 	c.open[conn] = phase{state, time.Now()}
-	if state == http.StateActive || len(c.open) <= maxWaiting {
+	if len(c.open) <= maxWaiting {
 		return nil
 	}
 	return c.surplus(state)
 }
 
+// called notes that one which is active has brought a further call. One of HTTP/2 that
+// kube-apiserver keeps using may never be idle, and is not the one that has to go.
+func (c *connections) called(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if is, ok := c.open[conn]; ok && is.state == http.StateActive {
+		is.since = time.Now()
+		c.open[conn] = is
+	}
+}
+
 // surplus is the connection that has been in the state for the longest time, if there are
-// too many of those.
+// too many of those. A call takes milliseconds, so that the one whose last call began first
+// sends its body slowly or does not read its answer.
 func (c *connections) surplus(state http.ConnState) net.Conn {
 	var oldest net.Conn
 	count := 0
@@ -89,15 +106,28 @@ func (c *connections) surplus(state http.ConnState) net.Conn {
 			oldest = conn
 		}
 	}
-	room := maxWaiting
-	if state == http.StateNew && time.Since(c.open[oldest].since) < handshakeGrace {
-		room = maxNew
-	}
-	if count <= room {
+	if count <= c.room(state, time.Since(c.open[oldest].since)) {
 		return nil
 	}
 	delete(c.open, oldest)
 	return oldest
+}
+
+// room is how many may be in the state, where the oldest is of that age.
+func (c *connections) room(state http.ConnState, age time.Duration) int {
+	young := age < handshakeGrace
+	switch {
+	case state == http.StateActive && c.maxActive == 0:
+		return math.MaxInt
+	case state == http.StateActive && young:
+		return 2 * c.maxActive
+	case state == http.StateActive:
+		return c.maxActive
+	case state == http.StateNew && young:
+		return maxNew
+	default:
+		return maxWaiting
+	}
 }
 
 // closeAtOnce does not say goodbye as TLS does, which waits for who does not read.

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,8 +33,15 @@ const (
 	maxHeaderBytes = 64 << 10
 
 	// maxStreams is how many calls an HTTP/2 connection may bring at the same time. The
-	// apiserver opens another connection for more.
-	maxStreams = 50
+	// apiserver opens another connection for more. net/http keeps four times as many that
+	// wait, at some 6 KiB each, also of those that were reset.
+	maxStreams = 10
+
+	// What an HTTP/2 connection may have sent that no call has read yet, and the greatest
+	// frame that is read, in bytes. Both are the least that RFC 9113 allows; by default
+	// either is 1 MiB for each connection.
+	maxUnread = 64<<10 - 1
+	maxFrame  = 16 << 10
 )
 
 // ServerConfig says what a Server needs.
@@ -46,6 +54,9 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// Webhook answers everything but /readyz.
 	Webhook http.Handler
+	// MaxInFlight is that of the Webhook; zero means DefaultMaxInFlight. Twice as many
+	// connections may have calls, so that there is room to refuse some.
+	MaxInFlight int
 	// Ready is nil when calls can be answered; its error is shown to who asks. It must
 	// not block. No Ready means ready.
 	Ready func(context.Context) error
@@ -73,19 +84,28 @@ type Server struct {
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
 	s := &Server{config: config}
+	s.connections.maxActive = 2 * cmp.Or(max(config.MaxInFlight, 0), DefaultMaxInFlight)
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(config.HTTP2)
 	s.http = &http.Server{
-		Handler:           s.handler(),
-		TLSConfig:         secured(config.TLS),
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		Handler:   s.handler(),
+		TLSConfig: secured(config.TLS),
+		Protocols: protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxStreams,
+			MaxReceiveBufferPerConnection: maxUnread,
+			MaxReceiveBufferPerStream:     maxUnread,
+			MaxReadFrameSize:              maxFrame,
+		},
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       callTimeout,
 		WriteTimeout:      callTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, conn)
+		},
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			s.connections.track(conn, state)
 			s.countHandshake(conn, state)
@@ -93,6 +113,9 @@ func NewServer(config ServerConfig) *Server {
 	}
 	return s
 }
+
+// connectionKey is that of a request's net.Conn in its context.
+type connectionKey struct{}
 
 // Run serves until ctx ends and then drains: /readyz fails at once, calls are answered
 // for DrainDelay, and after that nobody is accepted any more. Connections close as soon
@@ -149,6 +172,9 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/", s.trusted(s.config.Webhook))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); ok {
+			s.connections.called(conn)
+		}
 		if s.draining.Load() {
 			// The answer says that this connection ends with it. Closing an idle one
 			// would cross with the call that is on its way; after the drain delay only

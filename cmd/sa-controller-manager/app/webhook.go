@@ -136,6 +136,7 @@ func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler, me
 		Listener:     listener,
 		TLS:          config,
 		Webhook:      handler,
+		MaxInFlight:  o.MaxInFlight,
 		Ready:        func(context.Context) error { return errors.Join(w.source.Ready(), m.cachesReady()) },
 		HTTP2:        o.HTTP2,
 		DrainDelay:   o.DrainDelay,

@@ -9,7 +9,8 @@
 // Nothing binds before it is proved. A webhook that the apiserver cannot reach stops
 // every Pod of a cluster. So what is registered first matches one probe Pod only,
 // which is then created with dryRun=All; the real rules are written once that call has
-// come back with our answer. Entries that are bound already stay as they are meanwhile
+// come back with our answer. That of another replica will do where no other cluster can
+// have given it (Config.Arrived). Entries that are bound already stay as they are meanwhile
 // and let the probe pass. The proof holds while the caBundle has a certificate in
 // common with the one that was proved.
 //

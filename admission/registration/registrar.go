@@ -44,7 +44,8 @@ type Config struct {
 	CABundle    func() []byte
 	SystemRoots bool
 	// Arrived tells whether a probe came to this process (Answerer.Arrived). Nil takes
-	// any replica's answer for proof.
+	// any answer under CABundle for proof: behind a balancer the call may always come to
+	// another replica, because the apiserver keeps its connections.
 	Arrived func(probeID string) bool
 	// Attendance tells which hosts have a replica. Nil binds without asking, as does a Spec
 	// that is not PerHost. It belongs to this Registrar alone.

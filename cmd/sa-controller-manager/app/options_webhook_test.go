@@ -191,6 +191,30 @@ func TestWebhookCallersHosts(t *testing.T) {
 	}
 }
 
+func TestAnyReplicaProves(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason       string
+		registration Registration
+		certFile     string
+		want         bool
+	}{
+		"OwnCA":            {reason: "its certificates are this cluster's", registration: RegistrationURL, want: true},
+		"OwnCAAndService":  {reason: "likewise", registration: RegistrationService, want: true},
+		"Files":            {reason: "another cluster may be at the URL, with a certificate of the same CA", registration: RegistrationURL, certFile: "tls.crt"},
+		"FilesAndAService": {reason: "a Service leads to this cluster's replicas", registration: RegistrationService, certFile: "tls.crt", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := WebhookOptions{Registration: tc.registration, CertFile: tc.certFile}
+			if got := o.anyReplicaProves(); got != tc.want {
+				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestWebhookTLSMinVersion(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {

@@ -78,22 +78,27 @@ func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain,
 		Spec:     spec,
 		Client:   m.clients.main,
 		CABundle: func() []byte { return w.source.CABundle() },
-		Arrived:  answerer.Arrived,
 		Warn:     m.recorder.Warn,
+	}
+	if !o.anyReplicaProves() {
+		config.Arrived = answerer.Arrived
 	}
 	if w.scanner = m.newMissedScanner(); w.scanner != nil {
 		config.Changed = w.scanner.Registration
-	}
-	if o.Registration == RegistrationService {
-		// A Service may always lead the API server to another replica, whose answer
-		// proves as much: it is under the same caBundle.
-		config.Arrived = nil
 	}
 	if err := w.attend(m, o, &config); err != nil {
 		return err
 	}
 	w.registrar = registration.New(config)
 	return nil
+}
+
+// anyReplicaProves tells whether it proves as much when the API server reaches another
+// replica: who answers has a certificate that only replicas of this cluster have, or is
+// behind a Service of this cluster. A balancer may lead it there for ever, because it keeps
+// its connections. A CA in files may be that of other clusters too.
+func (o *WebhookOptions) anyReplicaProves() bool {
+	return o.CertFile == "" || o.Registration == RegistrationService
 }
 
 // attend has this replica answer for its host, if kube-apiservers call the replica on

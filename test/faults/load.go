@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -59,6 +60,9 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	if err := w.client.createNamespace(ctx, n.Name); err != nil {
 		return Outcome{}, "", errors.Join(err, w.retire())
 	}
+	if err := w.awaitAccount(ctx, n.Name, defaultAccount); err != nil {
+		return Outcome{}, "", errors.Join(err, w.retire())
+	}
 	address := at("127.0.0.1", port)
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
@@ -83,6 +87,17 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	summary := fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB",
 		tried, brokenClients, open, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
 	return outcome, summary, errors.Join(err, w.retire())
+}
+
+// awaitAccount returns once there is the account: before that kube-apiserver itself would
+// refuse Pods.
+func (w *World) awaitAccount(ctx context.Context, namespace, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, controlPatience)
+	defer cancel()
+	return await.Poll(ctx, func(ctx context.Context) error {
+		_, err := w.client.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
 }
 
 // ask creates Pods at a steady rate, and nothing is kept of them.

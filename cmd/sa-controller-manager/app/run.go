@@ -94,6 +94,7 @@ func (m *manager) run(ctx context.Context) error {
 	if m.signer != nil {
 		start(m.signer.Run)
 	}
+	start(boundMemory)
 	start(m.server.Run)
 	start(m.recorder.Run)
 	start(func(ctx context.Context) error {

@@ -21,7 +21,7 @@ func TestHTTP2Settings(t *testing.T) {
 		s := start(t, func(c *ServerConfig) { c.HTTP2 = true })
 		defer s.end(t)
 		conn := s.dialHTTP2(t)
-		defer conn.Close()
+		defer closeAtOnce(conn)
 		got := settings(t, conn)
 		for id, most := range map[uint16]uint32{concurrentStreams: maxStreams, initialWindow: maxUnread, frameSize: maxFrame} {
 			if value, told := got[id]; !told || value > most {

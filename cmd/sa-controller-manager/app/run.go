@@ -37,6 +37,7 @@ const watchdogTimeout = 20 * time.Second
 // returns when all have stopped. What is wrong with a flag's file or with an
 // address is an error at once; an API server that does not answer is not.
 func Run(ctx context.Context, o *Options) error {
+	boundMemory()
 	m, err := newManager(ctx, o)
 	if err != nil {
 		return err
@@ -94,7 +95,6 @@ func (m *manager) run(ctx context.Context) error {
 	if m.signer != nil {
 		start(m.signer.Run)
 	}
-	start(boundMemory)
 	start(m.server.Run)
 	start(m.recorder.Run)
 	start(func(ctx context.Context) error {

@@ -5,7 +5,9 @@ package admission
 
 import (
 	"encoding/json"
+	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
@@ -18,6 +20,27 @@ type PatchOperation struct {
 	Value json.RawMessage `json:"value"`
 }
 
+// encodePatch renders operations as a JSON patch. The members stand in the order of the
+// struct; values go in as they are, once they are seen to be JSON.
+func encodePatch(operations []PatchOperation) ([]byte, error) {
+	patch := []byte{'['}
+	for i, operation := range operations {
+		if !jsontext.Value(operation.Value).IsValid() {
+			return nil, fmt.Errorf("the value for %s is not JSON", operation.Path)
+		}
+		if i > 0 {
+			patch = append(patch, ',')
+		}
+		patch = append(patch, `{"op":`...)
+		patch, _ = jsontext.AppendQuote(patch, operation.Op) // fails for what is not UTF-8, and then mends it
+		patch = append(patch, `,"path":`...)
+		patch, _ = jsontext.AppendQuote(patch, operation.Path)
+		patch = append(patch, `,"value":`...)
+		patch = append(append(patch, operation.Value...), '}')
+	}
+	return append(patch, ']'), nil
+}
+
 // applyPatch returns object with operations applied. Fields that no operation names
 // keep their value, also those that no type knows. Without operations it returns object itself, so
 // that a lone mutator costs nothing.
@@ -25,7 +48,7 @@ func applyPatch(object []byte, operations []PatchOperation) ([]byte, error) {
 	if len(operations) == 0 {
 		return object, nil
 	}
-	encoded, err := json.Marshal(operations)
+	encoded, err := encodePatch(operations)
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
 )
 
 // reviewKind is the kind of what comes in and of what goes out.
@@ -43,10 +43,10 @@ type reviewRequest struct {
 	Namespace   string                      `json:"namespace"`
 	Operation   Operation                   `json:"operation"`
 	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
-	Object      json.RawMessage             `json:"object"`
-	OldObject   json.RawMessage             `json:"oldObject"`
+	Object      jsontext.Value              `json:"object"`
+	OldObject   jsontext.Value              `json:"oldObject"`
 	DryRun      *bool                       `json:"dryRun"`
-	Options     json.RawMessage             `json:"options"`
+	Options     jsontext.Value              `json:"options"`
 }
 
 // envelope is what an answer takes from the question, whatever else is wrong with it.
@@ -60,7 +60,7 @@ type envelope struct {
 // when the review cannot be used.
 func decodeReview(body []byte) (*Request, envelope, error) {
 	var r review
-	err := kjson.UnmarshalCaseSensitivePreserveInts(body, &r)
+	err := decodeLeniently(body, &r)
 	found := r.envelope()
 	if err != nil {
 		if found.uid == "" {
@@ -107,7 +107,7 @@ func (r *reviewRequest) decoded() *Request {
 	}
 }
 
-func notNull(raw json.RawMessage) []byte {
+func notNull(raw jsontext.Value) []byte {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return nil
 	}
@@ -121,7 +121,7 @@ func allowed(e envelope, outcome *Outcome) (*admissionv1.AdmissionReview, error)
 	if len(outcome.Patch) == 0 {
 		return answer, nil
 	}
-	patch, err := json.Marshal(outcome.Patch)
+	patch, err := encodePatch(outcome.Patch)
 	if err != nil {
 		return nil, err
 	}

@@ -120,9 +120,11 @@ func decided(ctx context.Context, found envelope, request *Request, decide decid
 		answer = refused(found, said, err)
 	}
 	outcome := outcomeOf(said, err)
-	klog.FromContext(ctx).V(4).Info("Decided an admission request", "operation", request.Operation,
-		"resource", request.groupResource(), "subResource", request.SubResource, "namespace", request.Namespace,
-		"name", request.Name, "uid", request.UID, "dryRun", request.DryRun, "outcome", outcome)
+	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // or each request would pay for the arguments
+		logger.Info("Decided an admission request", "operation", request.Operation,
+			"resource", request.groupResource(), "subResource", request.SubResource, "namespace", request.Namespace,
+			"name", request.Name, "uid", request.UID, "dryRun", request.DryRun, "outcome", outcome)
+	}
 	return answer, outcome
 }
 

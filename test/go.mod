@@ -19,6 +19,8 @@ require (
 	k8s.io/klog/v2 v2.140.0
 )
 
+require github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
+
 require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	golang.org/x/crypto v0.53.0 // indirect

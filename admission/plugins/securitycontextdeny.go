@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/json"
 
 	"sa-controller-manager/admission"
 )
@@ -37,7 +36,7 @@ func (s *securityContextDeny) Rules() []admission.Rule {
 
 func (s *securityContextDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
 	var pod corev1.Pod
-	if err := json.UnmarshalCaseSensitivePreserveInts(request.Object, &pod); err != nil {
+	if err := admission.Decode(request.Object, &pod); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("read the pod: %v", err))
 	}
 	if reason := deniedContext(&pod.Spec); reason != nil {

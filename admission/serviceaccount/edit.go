@@ -4,9 +4,10 @@
 package serviceaccount
 
 import (
-	"encoding/json"
 	"fmt"
+	"strconv"
 
+	"github.com/go-json-experiment/json"
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/admission"
@@ -45,7 +46,7 @@ func (e *edits) setAccount(name string) {
 	spec.ServiceAccountName, spec.ServiceAccount = name, name
 }
 
-func (e *edits) addVolume(v corev1.Volume) {
+func (e *edits) addVolume(v addedVolume) {
 	spec := e.pod.Spec
 	e.appendTo("/spec/volumes", spec.Volumes != nil, v)
 	decoded := volume{Name: v.Name}
@@ -56,9 +57,9 @@ func (e *edits) addVolume(v corev1.Volume) {
 }
 
 // addMount mounts in the container at index of list.
-func (e *edits) addMount(list containerList, index int, mount corev1.VolumeMount) {
+func (e *edits) addMount(list containerList, index int, mount addedMount) {
 	c := list.containers[index]
-	e.appendTo(fmt.Sprintf("/spec/%s/%d/volumeMounts", list.field, index), c.VolumeMounts != nil, mount)
+	e.appendTo("/spec/"+list.field+"/"+strconv.Itoa(index)+"/volumeMounts", c.VolumeMounts != nil, mount)
 	c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: mount.Name, MountPath: mount.MountPath})
 }
 
@@ -76,7 +77,7 @@ func (e *edits) appendTo(path string, exists bool, value any) {
 		e.add(path+"/-", value)
 		return
 	}
-	e.add(path, []any{value})
+	e.add(path, [1]any{value})
 }
 
 // add sets the member at path, whether it is there or not (RFC 6902, section 4.1).

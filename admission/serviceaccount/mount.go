@@ -5,9 +5,11 @@ package serviceaccount
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -29,6 +31,20 @@ const (
 	// longestNameBase leaves room for a random suffix in a name of 63 characters.
 	longestNameBase = validation.DNS1123LabelMaxLength - 5
 )
+
+// addedVolume is a volume of a v1 Pod as far as the plugin adds one.
+type addedVolume struct {
+	Name      string                     `json:"name"`
+	Secret    *corev1.SecretVolumeSource `json:"secret,omitempty"`
+	Projected jsontext.Value             `json:"projected,omitempty"` // a corev1.ProjectedVolumeSource
+}
+
+// addedMount is a mount of one.
+type addedMount struct {
+	Name      string `json:"name"`
+	ReadOnly  bool   `json:"readOnly"`
+	MountPath string `json:"mountPath"`
+}
 
 // wantsToken tells whether a Pod of account lacks a token that it is to have.
 func (c Config) wantsToken(pod *pod, account *corev1.ServiceAccount) bool {
@@ -63,11 +79,11 @@ func (c *container) lacksMount() bool {
 }
 
 // mount adds the volume, unless the Pod has it, and mounts it where it is lacking.
-func (e *edits) mount(v corev1.Volume, exists bool) {
+func (e *edits) mount(v addedVolume, exists bool) {
 	if !exists {
 		e.addVolume(v)
 	}
-	mount := corev1.VolumeMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath}
+	mount := addedMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath}
 	for _, list := range e.pod.Spec.containerLists() {
 		// Ephemeral containers come to a Pod that is complete, and mount what they want.
 		if list.role == roleEphemeral {
@@ -82,14 +98,14 @@ func (e *edits) mount(v corev1.Volume, exists bool) {
 }
 
 // projectedVolume is the Pod's own token volume, or else a new one.
-func (p *Plugin) projectedVolume(spec *podSpec) (_ corev1.Volume, exists bool) {
+func (p *Plugin) projectedVolume(spec *podSpec) (_ addedVolume, exists bool) {
 	for i := range spec.Volumes {
 		if name := spec.Volumes[i].Name; strings.HasPrefix(name, projectedPrefix) {
-			return corev1.Volume{Name: name}, true
+			return addedVolume{Name: name}, true
 		}
 	}
 	name := projectedPrefix + p.suffix()
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenProjection()}}, false
+	return addedVolume{Name: name, Projected: p.projection}, false
 }
 
 // tokenProjection gives what an account token Secret gives: token, CA and namespace.
@@ -113,15 +129,24 @@ func tokenProjection() *corev1.ProjectedVolumeSource {
 	}
 }
 
+// encodedProjection is tokenProjection in JSON, which is the same for all Pods.
+func encodedProjection() jsontext.Value {
+	encoded, err := json.Marshal(tokenProjection())
+	if err != nil {
+		panic(err) // strings and numbers always have a JSON form
+	}
+	return encoded
+}
+
 // secretVolume is the Pod's own volume of that Secret, or else a new one.
-func (p *Plugin) secretVolume(spec *podSpec, secret string) (_ corev1.Volume, exists bool) {
+func (p *Plugin) secretVolume(spec *podSpec, secret string) (_ addedVolume, exists bool) {
 	for i := range spec.Volumes {
 		if own := spec.Volumes[i].Secret; own != nil && own.SecretName == secret {
-			return corev1.Volume{Name: spec.Volumes[i].Name}, true
+			return addedVolume{Name: spec.Volumes[i].Name}, true
 		}
 	}
 	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(corev1.SecretVolumeSourceDefaultMode)}
-	return corev1.Volume{Name: p.secretVolumeName(spec, secret), VolumeSource: corev1.VolumeSource{Secret: source}}, false
+	return addedVolume{Name: p.secretVolumeName(spec, secret), Secret: source}, false
 }
 
 // secretVolumeName is the Secret's name, made to fit: a volume's name has no dots and

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
@@ -51,6 +52,8 @@ type Plugin struct {
 	accounts accounts
 	tokens   tokens
 	suffix   func() string
+
+	projection jsontext.Value // what every projected token volume holds
 }
 
 var (
@@ -67,6 +70,8 @@ func New(config Config, from Dependencies) *Plugin {
 		accounts: accounts{from},
 		tokens:   tokens{from},
 		suffix:   from.Suffix,
+
+		projection: encodedProjection(),
 	}
 }
 

@@ -5,12 +5,12 @@ package serviceaccount
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/json"
+
+	"sa-controller-manager/admission"
 )
 
 // pod holds the members of a v1 Pod that decisions depend on. Names match as in
@@ -98,8 +98,7 @@ type secretRef struct {
 // understand differently: repeated members, and containers that are null.
 func decodePod(object []byte) (*pod, error) {
 	var p *pod
-	repeated, err := json.UnmarshalStrict(object, &p, json.DisallowDuplicateFields)
-	if err := errors.Join(append(repeated, err)...); err != nil {
+	if err := admission.Decode(object, &p); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is not a Pod: %v", err))
 	}
 	if p == nil {

@@ -55,7 +55,7 @@ const (
 	// Where somebody else writes the Secret whenever we do, a few answers are at once
 	// and the others once per interval. Nothing in memory depends on them.
 	writeBurst    = 10
-	writeInterval = 10 * time.Second
+	writeInterval = time.Second
 )
 
 // ManagedConfig says what a Managed needs. Client and Hosts are required.

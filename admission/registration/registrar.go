@@ -29,9 +29,10 @@ const (
 	maxBackoff   = 30 * time.Second
 
 	// Where somebody else writes whenever we do, a few answers are at once and the
-	// others once per interval.
+	// others once per interval. What they write is in force meanwhile, so that this is
+	// within the two seconds that a person's edit may last.
 	writeBurst    = 10
-	writeInterval = 10 * time.Second
+	writeInterval = time.Second
 )
 
 // Config says what a Registrar needs. Client and CABundle are required.

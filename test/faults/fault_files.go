@@ -5,9 +5,11 @@ package faults
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -18,9 +20,11 @@ import (
 // file system tells of no changes it looks every ten seconds.
 const refusalLimit = 20 * time.Second
 
-func garbage([]byte) []byte { return []byte("this is no PEM\n") }
+// garbage is never the same twice: a replica that sees nothing of the good content in
+// between has nothing new to say of the same bad one.
+func garbage([]byte) []byte { return []byte("this is no PEM: " + rand.Text() + "\n") }
 
-func truncated(good []byte) []byte { return good[:len(good)/2] }
+func truncated(good []byte) []byte { return append(slices.Clone(good[:len(good)/2]), rand.Text()...) }
 
 // spoil replaces a file of one replica by a bad one. The replica says so, goes on with
 // what it had, and takes the good one when that is back.
@@ -60,7 +64,7 @@ func spoilCertificate(_ context.Context, w *World, fault Planned) (func(context.
 // swapBySymlink changes all files in one step, as the kubelet does for a mounted Secret.
 func swapBySymlink(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	r := w.all()[fault.Replica]
-	bad := []byte("this is no PEM\n")
+	bad := garbage(nil)
 	err := r.writeContent("..bad", map[string][]byte{keyFile: bad, caFile: bad, certFile: bad, certKeyFile: bad})
 	if err != nil {
 		return nil, err

@@ -74,8 +74,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 		c.open = map[net.Conn]phase{}
 	}
 	c.open[conn] = phase{state, time.Now()}
-	if len(c.open) <= maxWaiting {
-		return nil
+	if len(c.open) <= c.room(state, handshakeGrace) {
+		return nil // as it mostly is
 	}
 	return c.surplus(state)
 }

@@ -28,7 +28,8 @@ func decodeLeniently(body []byte, into any) error {
 // withoutValues keeps what was sent out of an error: it ends in answers and in logs.
 func withoutValues(err error) error {
 	if wrongType, ok := errors.AsType[*json.SemanticError](err); ok {
-		return fmt.Errorf("%q is %s, which does not belong there", wrongType.JSONPointer, described(wrongType.JSONKind))
+		// The names in it may be as long as a body.
+		return fmt.Errorf("%.100q is %s, which does not belong there", wrongType.JSONPointer, described(wrongType))
 	}
 	if malformed, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Errorf("%w at byte %d", malformed.Err, malformed.ByteOffset)
@@ -36,8 +37,12 @@ func withoutValues(err error) error {
 	return err
 }
 
-func described(kind jsontext.Kind) string {
-	switch kind {
+// described says what was found, where that is what is wrong with it.
+func described(found *json.SemanticError) string {
+	if found.Err != nil {
+		return "a value"
+	}
+	switch kind := found.JSONKind; kind {
 	case '{':
 		return "an object"
 	case '[':
@@ -46,7 +51,9 @@ func described(kind jsontext.Kind) string {
 		return "a string"
 	case '0':
 		return "a number"
-	default:
+	case 'n', 't', 'f':
 		return kind.String() // null, true or false
+	default:
+		return "a value"
 	}
 }

@@ -55,7 +55,7 @@ type ServerConfig struct {
 	// Webhook answers everything but /readyz.
 	Webhook http.Handler
 	// MaxInFlight is that of the Webhook; zero means DefaultMaxInFlight. Twice as many
-	// connections may have calls, so that there is room to refuse some.
+	// connections may have calls that have just come, so that there is room to refuse some.
 	MaxInFlight int
 	// Ready is nil when calls can be answered; its error is shown to who asks. It must
 	// not block. No Ready means ready.
@@ -84,7 +84,7 @@ type Server struct {
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
 	s := &Server{config: config}
-	s.connections.maxActive = 2 * cmp.Or(max(config.MaxInFlight, 0), DefaultMaxInFlight)
+	s.connections.maxActive = cmp.Or(max(config.MaxInFlight, 0), DefaultMaxInFlight)
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(config.HTTP2)

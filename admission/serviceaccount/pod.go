@@ -94,8 +94,7 @@ type secretRef struct {
 	SecretRef *named `json:"secretRef"`
 }
 
-// decodePod reads a Pod's JSON, null gives nil. It refuses what two readers could
-// understand differently: repeated members, and containers that are null.
+// decodePod reads a Pod's JSON, null gives nil. Containers that are null are refused, too.
 func decodePod(object []byte) (*pod, error) {
 	var p *pod
 	if err := admission.Decode(object, &p); err != nil {

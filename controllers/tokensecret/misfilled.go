@@ -30,8 +30,8 @@ func mayBeMisfilled(secret *view.TokenSecret, account *corev1.ServiceAccount) bo
 // another.
 //
 // Times are whole seconds. Within one, it has to have been filled when the account was
-// there: then nobody ever held a token of it that was worth anything. Its last write, which
-// is that of the UID, came after all that is known of the account. In kube-apiserver's one
+// there: then nobody ever held a token of it that was worth anything. Its last write, taken
+// for that of the UID, came after all that is known of the account. In kube-apiserver's one
 // etcd that is what the versions of the two say, although nothing promises it: where they
 // are counted apart, what is at stake is a Secret as old as its account, to the second.
 func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {

@@ -16,13 +16,16 @@ import (
 // there, and so does each call that it has under way.
 const (
 	// maxNew is how many connections may be there that have not made a call. One more closes the oldest of them: who means it
-	// calls within milliseconds, and others must not keep a kube-apiserver out that starts anew.
+	// calls within milliseconds, and silent ones must not keep a kube-apiserver out that starts anew.
 	maxNew = 32
 	// maxKnown is how many may be there that have. The next one is refused: who came first stays, so that no flood of calls can
 	// push a kube-apiserver out.
 	maxKnown = 16
-	// idleAfter is when one that makes no further call gives its place to the next. kube-apiserver connects again by itself.
-	idleAfter = time.Minute
+	// maxOpen is how many may be there with those that were closed and that gRPC has not let go of yet. The next one waits to be
+	// accepted: else each of a flood would leave goroutines behind faster than they end.
+	maxOpen = 2 * (maxNew + maxKnown)
+	// leastIdle is when one that makes no further call gives its place to the next, at the earliest.
+	leastIdle = time.Minute
 )
 
 // errCrowded refuses a call on a connection for which there is no place.
@@ -31,13 +34,19 @@ var errCrowded = errors.New("as many other connections are in use as may be")
 // connections knows all that are open.
 type connections struct {
 	clock clock.PassiveClock
+	// idleAfter is when one that makes no further call gives its place to the next.
+	idleAfter time.Duration
+	// room has an element for each that gRPC has not let go of, and for the next one.
+	room chan struct{}
 
-	mu   sync.Mutex
-	open map[*connection]struct{}
+	mu        sync.Mutex
+	open      map[*connection]struct{}
+	dismissed bool
 }
 
-func newConnections(clock clock.PassiveClock) *connections {
-	return &connections{clock: clock, open: map[*connection]struct{}{}}
+// newConnections has room for kube-apiservers that may do nothing but fetch the keys, once in each refreshHint.
+func newConnections(clock clock.PassiveClock, refreshHint time.Duration) *connections {
+	return &connections{clock: clock, idleAfter: max(leastIdle, 2*refreshHint), room: make(chan struct{}, maxOpen), open: map[*connection]struct{}{}}
 }
 
 // connection is one of them. What can change is guarded by the mutex of all.
@@ -47,13 +56,16 @@ type connection struct {
 	among *connections
 	known bool      // an allowed user has made a call on it
 	since time.Time // the last call or, before the first one, when it came
+
+	letGo sync.Once
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. It is for gRPC, once it has done with the connection.
 func (c *connection) Close() error {
 	c.among.mu.Lock()
 	delete(c.among.open, c)
 	c.among.mu.Unlock()
+	defer c.letGo.Do(func() { <-c.among.room })
 	return c.UnixConn.Close()
 }
 
@@ -66,8 +78,10 @@ type bounded struct {
 
 // Accept implements net.Listener.
 func (b bounded) Accept() (net.Conn, error) {
+	b.among.room <- struct{}{} // there is some soon, as fewer than half of maxOpen may stay
 	accepted, err := b.Listener.Accept()
 	if err != nil {
+		<-b.among.room
 		return nil, err
 	}
 	return b.among.add(accepted.(*net.UnixConn)), nil
@@ -78,6 +92,10 @@ func (c *connections) add(accepted *net.UnixConn) *connection {
 	conn := &connection{UnixConn: accepted, among: c, since: c.clock.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.dismissed {
+		c.drop(conn)
+		return conn
+	}
 	c.open[conn] = struct{}{}
 	if oldest, count := c.oldest(false); count > maxNew {
 		c.drop(oldest)
@@ -92,7 +110,7 @@ func (c *connections) called(conn *connection) error {
 	now := c.clock.Now()
 	if !conn.known {
 		if oldest, count := c.oldest(true); count >= maxKnown {
-			if now.Sub(oldest.since) < idleAfter {
+			if now.Sub(oldest.since) < c.idleAfter {
 				return errCrowded
 			}
 			c.drop(oldest)
@@ -102,10 +120,11 @@ func (c *connections) called(conn *connection) error {
 	return nil
 }
 
-// dismiss hangs up on all that have not made a call: gRPC would wait for their first words before it ends.
+// dismiss hangs up on all that have not made a call, and on who comes later: gRPC would wait for their first words before it ends.
 func (c *connections) dismiss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dismissed = true
 	for conn := range c.open {
 		if !conn.known {
 			c.drop(conn)

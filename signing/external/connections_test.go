@@ -66,12 +66,13 @@ func TestSilentConnections(t *testing.T) {
 }
 
 // TestManyCallers wants who called first to be answered, further ones to be refused, strangers to take nobody's place, and a
-// connection that is not used to give its place up.
+// connection that has not even fetched the keys to give its place up.
 func TestManyCallers(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
 	clock := clocktesting.NewFakeClock(time.Now())
 	config.Clock = clock
+	config.RefreshHint = 5 * time.Minute
 	metrics, registry := newMetrics()
 	config.Metrics = metrics
 	serve(t, config)
@@ -96,8 +97,10 @@ func TestManyCallers(t *testing.T) {
 		t.Errorf("%v calls are counted as crowded, want 1", got)
 	}
 
-	clock.Step(time.Minute)
+	clock.Step(config.RefreshHint)
+	fetch(t, late, codes.ResourceExhausted)
 	fetch(t, first, codes.OK)
+	clock.Step(config.RefreshHint)
 	fetch(t, late, codes.OK)
 	fetch(t, first, codes.OK)
 }

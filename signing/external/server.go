@@ -117,7 +117,7 @@ func Listen(config Config) (*Server, error) {
 // Run is called once, and also gives the socket up when ctx has ended already.
 func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	among := newConnections(s.config.Clock)
+	among := newConnections(s.config.Clock, s.config.RefreshHint)
 	server := s.build(logger, among)
 	var serving sync.WaitGroup
 	ended := make(chan end)

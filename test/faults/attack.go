@@ -24,21 +24,24 @@ const attackPatience = 30 * time.Second
 // the product must survive.
 func (w *World) attack(ctx context.Context, prefix string) (Model, error) {
 	model := Model{}
-	for name, play := range map[string]func(context.Context, *Namespace) error{
-		"missed-deletion": w.missDeletion,
-		"late-deletion":   w.lateDeletion,
-		"late-token":      w.lateToken,
-		"late-account":    w.lateAccount,
+	for _, race := range []struct {
+		name string
+		play func(context.Context, *Namespace) error
+	}{
+		{"missed-deletion", w.missDeletion},
+		{"late-deletion", w.lateDeletion},
+		{"late-token", w.lateToken},
+		{"late-account", w.lateAccount},
 	} {
-		n := newNamespace(prefix + "-" + name)
+		n := newNamespace(prefix + "-" + race.name)
 		model[n.Name] = n
 		ctx, cancel := context.WithTimeout(ctx, attackPatience)
-		err := errors.Join(w.client.createNamespace(ctx, n.Name), play(ctx, n))
+		err := errors.Join(w.client.createNamespace(ctx, n.Name), race.play(ctx, n))
 		cancel()
 		w.use()
 		w.gate.release()
 		if err != nil {
-			return model, fmt.Errorf("%s: %w", name, err)
+			return model, fmt.Errorf("%s: %w", race.name, err)
 		}
 	}
 	return model, nil

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+
 	"sa-controller-manager/signing/signertest"
 )
 
@@ -94,6 +95,7 @@ type speaker struct {
 	net.Conn
 
 	framer *http2.Framer
+	ended  chan struct{} // closed with the connection
 }
 
 // speak begins as a client of HTTP/2 does. What the server says is read, and answered by
@@ -106,12 +108,22 @@ func speak(ctx context.Context, socket string) (*speaker, error) {
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	s := &speaker{conn, http2.NewFramer(conn, conn)}
+	s := &speaker{Conn: conn, framer: http2.NewFramer(conn, conn)}
 	if err := s.framer.WriteSettings(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
+	s.ended = make(chan struct{})
+	go func() {
+		defer close(s.ended)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
 	return s, nil
+}
+
+// awaitEnd returns when the server has hung up, or the context of the connection has ended.
+func (s *speaker) awaitEnd() error {
+	<-s.ended
+	return s.Close()
 }
 
 // call begins a call of Sign, on the nth stream.
@@ -140,9 +152,7 @@ func prefaceAndSilence(ctx context.Context, socket string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	<-ctx.Done()
-	return ctx.Err()
+	return s.awaitEnd()
 }
 
 // resetStreams opens streams and resets each at once (CVE-2023-44487).
@@ -164,7 +174,7 @@ func resetStreams(ctx context.Context, socket string) error {
 	return nil
 }
 
-// halfMessages begins as many calls as it may, and each brings half of its message.
+// halfMessages begins as many calls as it may, and each brings a piece of its message.
 func halfMessages(ctx context.Context, socket string) error {
 	s, err := speak(ctx, socket)
 	if err != nil {
@@ -181,8 +191,7 @@ func halfMessages(ctx context.Context, socket string) error {
 			return err
 		}
 	}
-	<-ctx.Done()
-	return ctx.Err()
+	return s.awaitEnd()
 }
 
 func hangUpInMessage(ctx context.Context, socket string) error {
@@ -223,11 +232,10 @@ func hugeHeader(ctx context.Context, socket string) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.call(0, hpack.HeaderField{Name: "grpc-metadata", Value: strings.Repeat("a", 10<<10)}, hpack.HeaderField{Name: "more", Value: strings.Repeat("a", 5<<10)}); err != nil {
+	if _, err := s.call(0, hpack.HeaderField{Name: "more", Value: strings.Repeat("a", 20<<10)}); err != nil { // in 13 KiB, and so in one frame
 		return err
 	}
-	<-ctx.Done()
-	return ctx.Err()
+	return s.awaitEnd()
 }
 
 // floodSign has several calls under way at any time, which are good ones.

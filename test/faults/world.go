@@ -196,6 +196,7 @@ func (w *World) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.past = nil
+	w.monitor.take() // their last samples
 }
 
 // WriteLogs writes what every process has printed into a directory, for who looks for a

@@ -44,7 +44,7 @@ func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 }
 
 // execute does what the plan says. A lane that is late goes on with the next fault at
-// once.
+// once, and after its time leaves out what would only come again.
 func (w *World) execute(ctx context.Context, plan []Planned) error {
 	entries := map[Kind]Entry{}
 	for _, entry := range Catalogue() {
@@ -54,15 +54,21 @@ func (w *World) execute(ctx context.Context, plan []Planned) error {
 	for _, fault := range plan {
 		byLane[fault.Lane] = append(byLane[fault.Lane], fault)
 	}
-	begun := time.Now()
 	var lanes sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	perform := func(lane Lane) {
-		for _, fault := range byLane[lane] {
-			if !sleep(ctx, time.Until(begun.Add(fault.At))) {
+		faults := byLane[lane]
+		begun, came := time.Now(), map[Kind]bool{}
+		at := func(fault Planned) time.Time { return begun.Add(fault.At - faults[0].At) }
+		for _, fault := range faults {
+			if came[fault.Kind] && time.Now().After(at(faults[len(faults)-1])) {
+				continue
+			}
+			came[fault.Kind] = true
+			if !sleep(ctx, time.Until(at(fault))) {
 				return
 			}
 			if err := w.perform(ctx, entries[fault.Kind], fault); err != nil {

@@ -46,6 +46,10 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 		return c.awaitCreated(ctx, account, made)
 	}
 	c.pending.forget(name)
+	if !plan.satisfied && c.awaitsEmptying(account, secrets) {
+		c.accountLoop.AddAfter(name, behindRetry)
+		return nil
+	}
 	return c.ensureOwn(ctx, account, plan)
 }
 

@@ -6,6 +6,7 @@ package tokensecret
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +41,15 @@ func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, account.ResourceVersion)
 	return err == nil && order > 0
+}
+
+// awaitsEmptying tells whether one of the account's Secrets may be misfilled, and nobody has
+// had the time to see to it. Whether it is goes by the account's version, which has to stay
+// as it is until then.
+func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*view.TokenSecret) bool {
+	return c.Clock.Since(account.CreationTimestamp.Time) < cacheLag && slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool {
+		return !secret.BelongsTo(account) && mayBeMisfilled(secret, account)
+	})
 }
 
 // misfilled makes sure of it. The cache does not know who has written the annotation.

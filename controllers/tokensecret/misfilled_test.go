@@ -202,6 +202,31 @@ func TestFilledForADeadAccount(t *testing.T) {
 	}
 }
 
+// TestAutoAwaitsTheEmptying: a reference would raise the account's version above that of the
+// write by which a Secret of the same second is told from an orphan.
+func TestAutoAwaitsTheEmptying(t *testing.T) {
+	t.Parallel()
+	secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+	successor := account(recreated, madeAt(100))
+	w := newWorld(t, secret, successor)
+	w.Auto = true
+	w.clock.SetTime(successor.CreationTimestamp.Time)
+	w.cacheObjects(t, secret, successor)
+	sync := func(reason string, want ...string) {
+		t.Helper()
+		if err := w.syncAccount(t.Context(), named("app")); err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
+		if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reason, diff)
+		}
+	}
+	sync("the Secret is to be emptied")
+	w.clock.Step(cacheLag)
+	sync("it stays as it is, and the account is owed its own all the same",
+		strings.ReplaceAll(createsOwn, testUID, otherUID), strings.ReplaceAll(referencesOwn, testUID, otherUID))
+}
+
 func TestEmptyingIsRefused(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")

@@ -143,8 +143,8 @@ test-integration: control-plane kubectl build-race ## Run the integration tests 
 test-long: control-plane kubectl build-race ## Run all integration tests; some have to wait for minutes, or need the machine for themselves.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m ./...
 
-# A seed of 0 draws one, which is printed. A quarter of its time more than -for says a long
-# run takes for the faults of the registration.
+# A seed of 0 draws one, which is printed. What strikes the registration comes after -for, and
+# takes a quarter as long.
 SEED ?= 0
 FAULTS ?= short
 .PHONY: faults

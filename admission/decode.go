@@ -39,10 +39,11 @@ func withoutValues(err error) error {
 
 // described says what was found, where that is what is wrong with it.
 func described(found *json.SemanticError) string {
+	kind := found.JSONKind
 	if found.Err != nil {
-		return "a value"
+		kind = 0
 	}
-	switch kind := found.JSONKind; kind {
+	switch kind {
 	case '{':
 		return "an object"
 	case '[':

@@ -55,9 +55,8 @@ type envelope struct {
 	uid        types.UID
 }
 
-// decodeReview reads body as the apiserver would: case matters, unknown fields do not,
-// of duplicate fields the last one counts. The envelope is as complete as can be, also
-// when the review cannot be used.
+// decodeReview reads body as the apiserver would. The envelope is as complete as can be,
+// also when the review cannot be used.
 func decodeReview(body []byte) (*Request, envelope, error) {
 	var r review
 	err := decodeLeniently(body, &r)

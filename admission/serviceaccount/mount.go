@@ -5,10 +5,10 @@ package serviceaccount
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"

@@ -174,23 +174,14 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w := newWorld(t, account())
 	w.Auto = true
 	w.cacheObjects(t, account())
-	sync := func(reason string, want ...string) {
-		t.Helper()
-		if err := w.syncAccount(t.Context(), named("app")); err != nil {
-			t.Fatalf("%s: %v", reason, err)
-		}
-		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", reason, diff)
-		}
-	}
 	first := tokenSecret("app-token-abcde", filled(t), autoCreated)
 
-	sync("a new account", createsOwn, referencesOwn)
-	sync("neither watch has shown anything yet")
+	w.syncsAccount(t, "a new account", createsOwn, referencesOwn)
+	w.syncsAccount(t, "neither watch has shown anything yet")
 	w.cacheObjects(t, first)
-	sync("the Secret shows, the reference does not")
+	w.syncsAccount(t, "the Secret shows, the reference does not")
 	w.cacheObjects(t, account(referencing("app-token-abcde")))
-	sync("both show")
+	w.syncsAccount(t, "both show")
 
 	if err := w.secretInformer.GetIndexer().Delete(first); err != nil {
 		t.Fatal(err)
@@ -200,13 +191,13 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	}
 	w.NewSuffix = func() string { return "fresh" }
 	const looksUp = "get secrets app-token-abcde"
-	sync("a user deletes the Secret: a new name, so that the old token stays dead",
+	w.syncsAccount(t, "a user deletes the Secret: a new name, so that the old token stays dead",
 		looksUp, strings.ReplaceAll(createsOwn, "abcde", "fresh"), strings.ReplaceAll(referencesOwn, "abcde", "fresh"))
 
 	w.clock.Step(cacheLag)
 	w.NewSuffix = func() string { return "again" }
-	sync("the caches never show it: looked at anew later")
-	sync("and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "abcde", "again"), strings.ReplaceAll(referencesOwn, "abcde", "again"))
+	w.syncsAccount(t, "the caches never show it: looked at anew later")
+	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "abcde", "again"), strings.ReplaceAll(referencesOwn, "abcde", "again"))
 }
 
 // TestAutoAfterALeaderWhoseSecretIsLate: the former leader has made a Secret and referenced
@@ -230,12 +221,7 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 			w := newWorld(t, tc.live...)
 			w.Auto = true
 			w.cacheObjects(t, account(referencing("app-token-first")))
-			if err := w.syncAccount(t.Context(), named("app")); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
+			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
 }
@@ -273,12 +259,7 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 			if tc.made {
 				w.pending.set(named("app"), creation{accountUID: testUID, secret: ours.Name, at: w.clock.Now()})
 			}
-			if err := w.syncAccount(t.Context(), named("app")); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
+			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
 }
@@ -306,12 +287,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 		{"theirs shows", theirs, []string{"get serviceaccounts app", "delete secrets app-token-abcde [uid-app-token-abcde 20]"}},
 	} {
 		w.cacheObjects(t, step.shows)
-		if err := w.syncAccount(t.Context(), named("app")); err != nil {
-			t.Fatalf("%s: %v", step.reason, err)
-		}
-		if diff := cmp.Diff(step.want, w.actions(t)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.reason, diff)
-		}
+		w.syncsAccount(t, step.reason, step.want...)
 	}
 }
 

@@ -212,18 +212,9 @@ func TestAutoAwaitsTheEmptying(t *testing.T) {
 	w.Auto = true
 	w.clock.SetTime(successor.CreationTimestamp.Time)
 	w.cacheObjects(t, secret, successor)
-	sync := func(reason string, want ...string) {
-		t.Helper()
-		if err := w.syncAccount(t.Context(), named("app")); err != nil {
-			t.Fatalf("%s: %v", reason, err)
-		}
-		if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", reason, diff)
-		}
-	}
-	sync("the Secret is to be emptied")
+	w.syncsAccount(t, "the Secret is to be emptied")
 	w.clock.Step(cacheLag)
-	sync("it stays as it is, and the account is owed its own all the same",
+	w.syncsAccount(t, "it stays as it is, and the account is owed its own all the same",
 		strings.ReplaceAll(createsOwn, testUID, otherUID), strings.ReplaceAll(referencesOwn, testUID, otherUID))
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,6 +103,17 @@ func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// syncsAccount has the account be looked at, and wants these actions.
+func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
+	t.Helper()
+	if err := w.syncAccount(t.Context(), named("app")); err != nil {
+		t.Fatalf("%s: %v", reason, err)
+	}
+	if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", reason, diff)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,13 +19,6 @@ import (
 )
 
 const (
-	// brokenClients lean on the webhook at the same time, for leanFor.
-	brokenClients = 500
-	leanFor       = 6 * time.Second
-	// floodFor is how long as many connections as the machine has, floodSize at most, say
-	// nothing.
-	floodFor  = 3 * time.Second
-	floodSize = 10_000
 	// rate is what kube-apiserver asks meanwhile: 20 Pods a second.
 	rate = 50 * time.Millisecond
 	// slowest is what ninety-nine in a hundred of them may take at most: half of what
@@ -68,11 +60,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	tried := leanOn(ctx, address, leanFor, brokenCalls())
-	flooding, stopFlooding := context.WithTimeout(ctx, floodFor)
-	open := flood(flooding, "tcp", address)
-	<-flooding.Done()
-	stopFlooding()
+	tried, open := leanOn(ctx, "tcp", address, brokenCalls())
 	stopAsking()
 	calls := <-asked
 
@@ -128,22 +116,6 @@ func (w *World) ask(ctx context.Context, namespace string) []Call {
 			calls = append(calls, one)
 		})
 	}
-}
-
-// flood opens connections that say nothing and keeps them until ctx ends. It returns how
-// many there were.
-func flood(ctx context.Context, network, address string) int {
-	open := 0
-	dialer := net.Dialer{Timeout: time.Second}
-	for range connections(floodSize) {
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			break
-		}
-		open++
-		context.AfterFunc(ctx, func() { _ = conn.Close() })
-	}
-	return open
 }
 
 func latencies(calls []Call) []time.Duration {

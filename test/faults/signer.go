@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,7 +36,7 @@ const (
 // one connection, which it opened before the others came.
 //
 // kube-apiserver itself is not asked: it would add its own waits to what is measured.
-func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (Outcome, string, error) {
+func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outcome Outcome, summary string, err error) {
 	w.forget()
 	w.monitor.setRace(false)
 	dir, err := signerDirectory()
@@ -50,31 +48,29 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (Outco
 	if err := w.deploy(ctx, binary, 1, "--external-signer-socket="+socket); err != nil {
 		return Outcome{}, "", err
 	}
+	defer func() { err = errors.Join(err, w.retire()) }()
 	conn, err := dialSigner(socket)
 	if err != nil {
-		return Outcome{}, "", errors.Join(err, w.retire())
+		return Outcome{}, "", err
 	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	verify, err := w.verifier()
 	if err != nil {
-		return Outcome{}, "", errors.Join(err, w.retire())
+		return Outcome{}, "", err
 	}
 	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), verify); err != nil {
-		return Outcome{}, "", errors.Join(fmt.Errorf("sign before the load: %w", err), w.retire())
+		return Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
 	}
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	asked := make(chan signatures, 1)
 	go func() { asked <- w.askSigner(asking, conn, verify) }()
 	breakers := w.signerBreakers()
-	tried := leanOn(ctx, socket, leanFor, breakers)
-	flooding, stopFlooding := context.WithTimeout(ctx, floodFor)
-	open := flood(flooding, "unix", socket)
-	<-flooding.Done()
-	stopFlooding()
+	tried, open := leanOn(ctx, "unix", socket, breakers)
 	stopAsking()
 	made := <-asked
 
-	outcome, err := w.check(ctx, scope{model: Model{}}, nil, controlPatience)
+	outcome, err = w.check(ctx, scope{model: Model{}}, nil, controlPatience)
 	outcome.Leaned, outcome.Leaning = tried+open, len(breakers)+1
 	outcome.Violations = append(outcome.Violations, made.violations()...)
 	outcome.Tokens += len(made.tokens)
@@ -83,9 +79,9 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (Outco
 			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s that was signed on the socket", what))
 		}
 	}
-	summary := fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB",
+	summary = fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB",
 		tried, brokenClients, open, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
-	return outcome, summary, errors.Join(err, conn.Close(), w.retire())
+	return outcome, summary, err
 }
 
 // signerDirectory is one that another user of root's group can pass, so that it is the
@@ -195,33 +191,4 @@ func (w *World) boundPayload() string {
 		panic(err) // these claims have a JSON form
 	}
 	return base64.RawURLEncoding.EncodeToString(encoded)
-}
-
-// leanOn has broken clients come again and again, and returns how often one came.
-func leanOn(ctx context.Context, address string, length time.Duration, kinds []func(context.Context, string) error) int {
-	ctx, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	var tried atomic.Int64
-	var leaning sync.WaitGroup
-	for i := range brokenClients {
-		leaning.Go(func() {
-			for ctx.Err() == nil {
-				tried.Add(1)
-				_ = kinds[i%len(kinds)](ctx, address) // it is broken
-				sleep(ctx, time.Second)
-			}
-		})
-	}
-	leaning.Wait()
-	return int(tried.Load())
-}
-
-// connections is how many this process may open and the machine has: three quarters of
-// its files.
-func connections(most int) int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return most
-	}
-	return int(min(uint64(most), limit.Cur/4*3)) //nolint:gosec // G115: most at most
 }

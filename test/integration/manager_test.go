@@ -4,7 +4,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"testing"
@@ -149,33 +148,11 @@ func (m *manager) quietTail() string {
 	return lines[max(0, len(lines)-longest):]
 }
 
-// awaitIdle returns once no queue holds a key and no sync is under way. Keys that
-// wait for their time to come, after a failure or in a grace period, do not count.
 func (m *manager) awaitIdle(t *testing.T) {
 	t.Helper()
-	ctx := limited(t)
-	last := -1.0
-	poll(t, "await an idle manager", func() error {
-		metrics, err := m.Metrics(ctx)
-		if err != nil {
-			return err
-		}
-		added := metrics.Sum("workqueue_adds_total", nil)
-		worked := metrics.Sum("workqueue_work_duration_seconds", nil)
-		if depth := metrics.Sum("workqueue_depth", nil); depth != 0 || added != worked {
-			return fmt.Errorf("%v keys added, %v worked on, %v waiting", added, worked, depth)
-		}
-		if added == 0 {
-			return errors.New("nothing has been queued yet")
-		}
-		// One scrape is no snapshot: only if nothing has moved between two of them,
-		// nothing moves.
-		if added != last {
-			last = added
-			return errors.New("it has only been idle for a moment")
-		}
-		return nil
-	})
+	if err := m.AwaitIdle(limited(t)); err != nil {
+		t.Fatalf("await an idle manager: %v", err)
+	}
 }
 
 // metric is a series' value now.

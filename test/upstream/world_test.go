@@ -185,23 +185,9 @@ func (w *world) passed(t *testing.T) {
 func (w *world) fence(t *testing.T) {
 	t.Helper()
 	w.passed(t)
-	last := -1.0
-	poll(t, func(ctx context.Context) error {
-		metrics, err := w.manager.Metrics(ctx)
-		if err != nil {
-			return err
-		}
-		added, worked := metrics.Sum("workqueue_adds_total", nil), metrics.Sum("workqueue_work_duration_seconds", nil)
-		if depth := metrics.Sum("workqueue_depth", nil); depth != 0 || added != worked || added == 0 {
-			return fmt.Errorf("%v keys added, %v worked on, %v waiting", added, worked, depth)
-		}
-		// One scrape is no snapshot.
-		if added != last {
-			last = added
-			return errors.New("it has only been idle for a moment")
-		}
-		return nil
-	})
+	if err := w.manager.AwaitIdle(limited(t)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // outcome is nil once all is well. A program with bugs also has the last word when it has

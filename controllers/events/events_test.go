@@ -142,6 +142,29 @@ func TestNotesOfTheSameReasonAllArrive(t *testing.T) {
 	})
 }
 
+// TestAFloodIsPaced: the Events of a great clearing up are all told, in their time.
+func TestAFloodIsPaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := send(t)
+		defer s.stop()
+		const flood = 200
+		for i := range flood {
+			s.Tell(secret(fmt.Sprint("token-", i)), "OrphanDeleted", "Delete", "its account is gone")
+		}
+		for _, want := range []int{atOnce, atOnce + perSecond, atOnce + 2*perSecond} {
+			if got := len(s.received(t)); got != want {
+				t.Errorf("%d Events have been sent, want %d", got, want)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(flood / perSecond * time.Second)
+		if got := len(s.received(t)); got != flood {
+			t.Errorf("%d Events have been sent in the end, want %d", got, flood)
+		}
+	})
+}
+
 func TestWhatWasRecordedBeforeRunIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,11 @@ const (
 	queueLength = 1000
 
 	sendTimeout = 10 * time.Second
+
+	// perSecond and atOnce are how many Events leave. Each costs etcd as much as the write
+	// that it tells of, which must not be slower for it when thousands are due.
+	perSecond = 20
+	atOnce    = 50
 )
 
 // sender writes each Event as an object of its own. client-go's broadcaster makes one
@@ -37,6 +43,7 @@ type sender struct {
 	component string
 	instance  string
 	queue     chan *eventsv1.Event
+	pace      *rate.Limiter
 	clock     clock.PassiveClock
 }
 
@@ -47,7 +54,7 @@ func newSender(client kubernetes.Interface, component string, clock clock.Passiv
 	}
 	return &sender{
 		client: client, component: component, instance: component + "-" + host,
-		queue: make(chan *eventsv1.Event, queueLength), clock: clock,
+		queue: make(chan *eventsv1.Event, queueLength), pace: rate.NewLimiter(perSecond, atOnce), clock: clock,
 	}
 }
 
@@ -83,6 +90,9 @@ func (s *sender) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case event := <-s.queue:
+			if s.pace.Wait(ctx) != nil {
+				return // ctx has ended
+			}
 			s.send(ctx, event)
 		}
 	}

@@ -205,8 +205,12 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 		if view.References(live, secret.Name) || c.written.outdated(secret) {
 			continue
 		}
-		if _, err := c.delete(ctx, secret, deletedSurplus); err != nil {
+		deleted, err := c.delete(ctx, secret, deletedSurplus)
+		if err != nil {
 			return err
+		}
+		if !deleted {
+			c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry) // for want of a watch event, as above
 		}
 	}
 	return nil

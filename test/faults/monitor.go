@@ -34,6 +34,22 @@ type Sample struct {
 	Goroutines, InFlight int
 	RssAnon              int // KiB
 	Secrets              int // token Secrets in the cluster
+	Runtime              runtimeMemory
+}
+
+// runtimeMemory is what Go's runtime has of it, in KiB.
+type runtimeMemory struct{ heap, idle, stacks int }
+
+func (r runtimeMemory) String() string {
+	return fmt.Sprintf("heap %d, idle %d, stacks %d", r.heap, r.idle, r.stacks)
+}
+
+// runtimeMemoryIn reads runtime.MemStats out of the metrics.
+func runtimeMemoryIn(metrics devcluster.Metrics) runtimeMemory {
+	kib := func(name string) int { return int(metrics.Sum("go_memstats_"+name+"_bytes", nil)) >> 10 }
+	return runtimeMemory{
+		heap: kib("heap_inuse"), idle: kib("heap_idle") - kib("heap_released"), stacks: kib("stack_inuse"),
+	}
 }
 
 // exceeds says which limit the sample breaks. base is RssAnon at the beginning. The race
@@ -44,7 +60,7 @@ func (s Sample) exceeds(base Sample, raceEnabled bool) string {
 	}
 	most := base.RssAnon + memorySlack + int(perSecret*float64(max(0, s.Secrets-base.Secrets)))
 	if !raceEnabled && s.RssAnon > most {
-		return fmt.Sprintf("RssAnon is %d KiB with %d token Secrets, want %d KiB at most", s.RssAnon, s.Secrets, most)
+		return fmt.Sprintf("RssAnon is %d KiB (%v) with %d token Secrets, want %d KiB at most", s.RssAnon, s.Runtime, s.Secrets, most)
 	}
 	return ""
 }
@@ -124,7 +140,7 @@ func (m *monitor) look(ctx context.Context, r *Replica) {
 	sample := Sample{
 		Goroutines: int(metrics.Sum("go_goroutines", nil)),
 		InFlight:   int(metrics.Sum("sacm_webhook_requests_in_flight", devcluster.Labels{})),
-		RssAnon:    anonymous, Secrets: m.world.tokens.Secrets(),
+		RssAnon:    anonymous, Secrets: m.world.tokens.Secrets(), Runtime: runtimeMemoryIn(metrics),
 	}
 	m.keep(r, t, sample)
 }

@@ -5,7 +5,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -199,12 +198,16 @@ func TestConflictWithoutAChange(t *testing.T) {
 				orphan := tokenSecret(namespace, "orphan", "nobody")
 				orphan.Annotations[corev1.ServiceAccountUIDKey] = "dead"
 				c.createSecret(t, orphan)
-				c.awaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
-					if _, there := await.Find(secrets, "orphan"); there {
-						return errors.New("the orphan is there")
-					}
-					return nil
-				})
+				c.awaitGone(t, namespace, "orphan")
+			},
+		},
+		"DeleteSurplus": {
+			match: faultproxy.On("delete", "secrets"),
+			do: func(t *testing.T) {
+				surplus := tokenSecret(namespace, "surplus", "someone")
+				surplus.Labels = map[string]string{autoCreatedLabel: "true"}
+				c.createSecret(t, surplus)
+				c.awaitGone(t, namespace, "surplus")
 			},
 		},
 	}

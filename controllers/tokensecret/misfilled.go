@@ -44,11 +44,11 @@ func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
 }
 
 // awaitsEmptying tells whether one of the account's Secrets may be misfilled, and nobody has
-// had the time to see to it. Whether it is goes by the account's version, which has to stay
-// as it is until then.
+// had the time to see to it; also one that was filled and for whom the cache does not show
+// yet. Whether it is goes by the account's version, which has to stay as it is until then.
 func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*view.TokenSecret) bool {
 	return c.Clock.Since(account.CreationTimestamp.Time) < cacheLag && slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool {
-		return !secret.BelongsTo(account) && mayBeMisfilled(secret, account)
+		return c.written.outdated(secret) || !secret.BelongsTo(account) && mayBeMisfilled(secret, account)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -79,5 +80,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv("GORACE") == "" {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0")
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }

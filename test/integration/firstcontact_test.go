@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -20,8 +21,8 @@ import (
 )
 
 // TestFirstContact makes every mistake of the table in docs/known-issues.md that ends the
-// start, and wants the words that the table gives for its symptom. A row that no mistake
-// here leads to, and a mistake without a row, is a failure.
+// start, and wants the words that its row gives for the symptom. Words that no mistake here
+// leads to are a failure, and so is a mistake without a row.
 func TestFirstContact(t *testing.T) {
 	t.Parallel()
 	rows := firstContactRows(t)
@@ -44,66 +45,104 @@ func TestFirstContact(t *testing.T) {
 	key := func(content []byte) []string {
 		return []string{kubeconfig, "--service-account-private-key-file=" + file(t, "sa.key", content)}
 	}
-	cases := map[string][]string{
-		"MistypedFlag":     {"--kubeconfg=x"},
-		"FlagOfKCMStrict":  {kubeconfig, "--strict-flags", "--cluster-name=a"},
-		"Argument":         {"run"},
-		"KeyInsteadOfPath": {"--service-account-private-key-file=" + string(testkeys.P256())},
-		"NoCluster":        nil,
-		"NoKubeconfig":     {"--kubeconfig=/does/not/exist"},
-		"EmptyKubeconfig":  {"--kubeconfig=" + file(t, "kubeconfig", nil)},
-		"NoContext":        {changed("current-context: c", "")},
-		"MissingContext":   {changed("current-context: c", "current-context: other")},
-		"Controllers":      {kubeconfig, "--controllers=*,serviceacount"},
-		"NoKey":            {kubeconfig, "--service-account-private-key-file=/does/not/exist"},
-		"KeyIsDirectory":   {kubeconfig, "--service-account-private-key-file=" + dir},
-		"EmptyKey":         key(nil),
-		"PublicKey":        key(publicKey(t)),
-		"EncryptedKey":     key([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n")),
-		"WrongCurve":       key(testkeys.P224()),
-		"KeysDir":          {kubeconfig, "--service-account-keys-dir=" + dir},
-		"TwoKeys":          {kubeconfig, "--service-account-keys-dir=a", "--service-account-private-key-file=b"},
-		"NoRootCA":         {kubeconfig, "--root-ca-file=/does/not/exist"},
-		"KeyAsRootCA":      {kubeconfig, "--root-ca-file=" + otherKey},
-		"Issuer":           {kubeconfig, "--service-account-issuer=my issuer"},
-		"SignerNoIssuer":   {kubeconfig, "--external-signer-socket=/x.sock", "--service-account-private-key-file=" + otherKey},
-		"Port":             {kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port},
-		"WebhookPort":      {kubeconfig, "--secure-port=0", "--webhook-port=" + port},
-		"OtherKey":         {kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey},
-		"CertWithoutHost":  {kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile, "--webhook-tls-private-key-file=" + keyFile},
-		"UnknownPlugin":    {kubeconfig, "--enable-admission-plugins=Nope"},
-		"PluginElsewhere":  {kubeconfig, "--enable-admission-plugins=PodSecurity"},
-		"ConfigField":      {kubeconfig, admission("plugin: []\n")},
-		"PluginField":      {kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")},
+	// Each has words by which its row is known.
+	cases := map[string]struct {
+		row  string
+		args []string
+	}{
+		"MistypedFlag":     {"unknown flag", []string{"--kubeconfg=x"}},
+		"FlagOfKCMStrict":  {"--strict-flags", []string{kubeconfig, "--strict-flags", "--cluster-name=a"}},
+		"Argument":         {"does not take any arguments", []string{"run"}},
+		"KeyInsteadOfPath": {"PEM file", []string{"--service-account-private-key-file=" + string(testkeys.P256())}},
+		"NoCluster":        {"neither --kubeconfig nor", nil},
+		"NoKubeconfig":     {`--kubeconfig "...": stat`, []string{"--kubeconfig=/does/not/exist"}},
+		"EmptyKubeconfig":  {"must have a current-context", []string{"--kubeconfig=" + file(t, "kubeconfig", nil)}},
+		"NoContext":        {"must have a current-context", []string{changed("current-context: c", "")}},
+		"MissingContext":   {"context was not found", []string{changed("current-context: c", "current-context: other")}},
+		"Controllers":      {"known controllers", []string{kubeconfig, "--controllers=*,serviceacount"}},
+		"NoKey":            {"--service-account-private-key-file: ...: no such", []string{kubeconfig, "--service-account-private-key-file=/does/not/exist"}},
+		"KeyIsDirectory":   {"is a directory", []string{kubeconfig, "--service-account-private-key-file=" + dir}},
+		"EmptyKey":         {"found ...; accepted", key(nil)},
+		"PublicKey":        {"found ...; accepted", key(publicKey(t))},
+		"EncryptedKey":     {"found ...; accepted", key([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"))},
+		"WrongCurve":       {"found ...; accepted", key(testkeys.P224())},
+		"KeysDir":          {"holds no key ring", []string{kubeconfig, "--service-account-keys-dir=" + dir}},
+		"TwoKeys":          {"must not be given together", []string{kubeconfig, "--service-account-keys-dir=a", "--service-account-private-key-file=b"}},
+		"NoRootCA":         {"--root-ca-file: ...: no such", []string{kubeconfig, "--root-ca-file=/does/not/exist"}},
+		"KeyAsRootCA":      {"at least one certificate", []string{kubeconfig, "--root-ca-file=" + otherKey}},
+		"Issuer":           {"white space", []string{kubeconfig, "--service-account-issuer=my issuer"}},
+		"SignerNoIssuer":   {"needs --service-account-issuer", []string{kubeconfig, "--external-signer-socket=/x.sock", "--service-account-private-key-file=" + otherKey}},
+		"Port":             {"open --secure-port", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port}},
+		"WebhookPort":      {"open --webhook-port", []string{kubeconfig, "--secure-port=0", "--webhook-port=" + port}},
+		"OtherKey":         {"private key does not match", []string{kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey}},
+		"CertWithoutHost":  {"--webhook-tls-cert-file: use", []string{kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile, "--webhook-tls-private-key-file=" + keyFile}},
+		"UnknownPlugin":    {"is unknown", []string{kubeconfig, "--enable-admission-plugins=Nope"}},
+		"PluginElsewhere":  {"stays in kube-apiserver", []string{kubeconfig, "--enable-admission-plugins=PodSecurity"}},
+		"ConfigField":      {"read admission configuration", []string{kubeconfig, admission("plugin: []\n")}},
+		"PluginField":      {"configured in", []string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")}},
+		"TwoLines":         {"several lines", []string{"--kubeconfig=a\nb"}},
+		"NotYAML":          {"error loading config file", []string{"--kubeconfig=" + file(t, "kubeconfig", []byte("this: [is not\n yaml"))}},
+		"NoClientCA":       {"--client-ca-file: open", []string{kubeconfig, "--webhook-port=0", "--client-ca-file=/does/not/exist"}},
+		"NoAuthentication": {"--authentication-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--authentication-kubeconfig=/does/not/exist"}},
+		"NoAuthorization":  {"--authorization-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--authorization-kubeconfig=/does/not/exist"}},
+		"SocketInUse":      {"another process serves on it", []string{kubeconfig, "--secure-port=0", "--webhook-port=0", "--service-account-issuer=https://issuer", "--service-account-private-key-file=" + otherKey, "--external-signer-socket=" + listening(t)}},
 	}
-	seen, mu := map[string]bool{}, sync.Mutex{}
 	var running sync.WaitGroup
-	for name, args := range cases {
+	for name, tc := range cases {
+		row := find(t, rows, tc.row)
 		running.Go(func() {
-			output, known := strings.ReplaceAll(refuse(t, args...), `\"`, `"`), false
-			mu.Lock()
-			defer mu.Unlock()
-			for _, row := range rows {
-				if row.MatchString(output) {
-					known, seen[row.String()] = true, true
-				}
-			}
-			if !known {
-				t.Errorf("%s: the table has no row for:\n%s", name, output)
+			if output := strings.ReplaceAll(refuse(t, tc.args...), `\"`, `"`); !row.says(output) {
+				t.Errorf("%s: the row %s does not have what it says:\n%s", name, row.symptom, output)
 			}
 		})
 	}
 	running.Wait()
 	for _, row := range rows {
-		if !seen[row.String()] {
-			t.Errorf("no mistake leads to the row %s", row)
+		for text, seen := range row.texts {
+			if !seen.Load() {
+				t.Errorf("no mistake leads to %s", text)
+			}
 		}
 	}
 }
 
-// firstContactRows are the symptoms in the table under "When it does not start": the first
-// thing in code of each row, where ... stands for anything.
-func firstContactRows(t *testing.T) []*regexp.Regexp {
+// contact is a row of the table: its symptom, and the texts that are in code there, with
+// whether a mistake has led to them.
+type contact struct {
+	symptom string
+	texts   map[*regexp.Regexp]*atomic.Bool
+}
+
+// says tells whether the output has one of the texts.
+func (c contact) says(output string) bool {
+	said := false
+	for text, seen := range c.texts {
+		if text.MatchString(output) {
+			seen.Store(true)
+			said = true
+		}
+	}
+	return said
+}
+
+// find returns the one row whose symptom has the words.
+func find(t *testing.T, rows []contact, words string) contact {
+	t.Helper()
+	var found []contact
+	for _, row := range rows {
+		if strings.Contains(row.symptom, words) {
+			found = append(found, row)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d rows of the table have the words %q, want one", len(found), words)
+	}
+	return found[0]
+}
+
+// firstContactRows is the table under "When it does not start". In its texts ... stands for
+// anything.
+func firstContactRows(t *testing.T) []contact {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/known-issues.md")
 	if err != nil {
@@ -111,14 +150,30 @@ func firstContactRows(t *testing.T) []*regexp.Regexp {
 	}
 	_, section, found := strings.Cut(string(page), "\n### When it does not start\n")
 	section, _, _ = strings.Cut(section, "\n#")
-	var rows []*regexp.Regexp
-	for _, symptom := range regexp.MustCompile("(?m)^\\| [^|`]*`([^`]+)`").FindAllStringSubmatch(section, -1) {
-		rows = append(rows, regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(symptom[1]), `\.\.\.`, `.*`)))
+	var rows []contact
+	for _, cell := range regexp.MustCompile("(?m)^\\| ([^|]*`[^|]*) \\|").FindAllStringSubmatch(section, -1) {
+		row := contact{cell[1], map[*regexp.Regexp]*atomic.Bool{}}
+		for _, text := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell[1], -1) {
+			row.texts[regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(text[1]), `\.\.\.`, `.*`))] = &atomic.Bool{}
+		}
+		rows = append(rows, row)
 	}
 	if !found || len(rows) == 0 {
 		t.Fatal("the table is not there")
 	}
 	return rows
+}
+
+// listening is the path of a socket that somebody else serves on.
+func listening(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "signer.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return path
 }
 
 // TestInterruptWhileStarting: Ctrl-C ends a process that has not found its cluster yet.

@@ -199,7 +199,6 @@ func (m *manager) awaitRefusals(t *testing.T, flag string, n int) {
 }
 
 func TestEachRefusalIsTold(t *testing.T) {
-	t.Skip("product: client-go makes a series of Events that differ in their note only, and drops the later notes")
 	c := sharedControlPlane(t)
 	file := newKeyFile(t, c.SigningKeyFile())
 	m := c.manage(t, "--token-secrets=manual", file.flag())

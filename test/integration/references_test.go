@@ -82,7 +82,6 @@ func TestReferenceToDeletedSecretIsRemoved(t *testing.T) {
 
 	t.Run("EachIsTold", func(t *testing.T) {
 		t.Parallel()
-		t.Skip("product: client-go makes a series of Events that differ in their note only, and drops the later notes")
 		namespace := c.namespace(t)
 		account := c.createAccount(t, namespace, "someone", referencing("a", "b"))
 		for _, name := range []string{"a", "b"} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +39,7 @@ var cluster = sync.OnceValues(func() (*devcluster.Cluster, error) {
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if c, err := cluster(); err == nil {
-		if err := c.Stop(); err != nil {
+		if err := errors.Join(c.Stop(), goleak.Find()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

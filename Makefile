@@ -189,7 +189,7 @@ bench-scale: control-plane build ## Measure with 100 000 token Secrets, into bin
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchscale $(FLAGS)
 
 .PHONY: bench-charts
-bench-charts: ## Bring tables and charts of docs/benchmarks.md up to date, with the complete results in RESULTS first.
+bench-charts: ## Bring tables and charts of docs/benchmarks.md up to date, with the results in RESULTS first.
 	@go -C test run -buildvcs=false ./cmd/benchchart -docs=$(CURDIR)/docs $(abspath $(RESULTS))
 
 .PHONY: bench-check

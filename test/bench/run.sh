@@ -8,6 +8,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 run=(go test '-run=^$' -bench=. -benchmem "$@")
-"${run[@]}" ./signing ./controllers/tokensecret ./admission/serviceaccount
+"${run[@]}" ./signing ./controllers/tokensecret ./admission ./admission/serviceaccount
 cd test
 "${run[@]}" ./bench

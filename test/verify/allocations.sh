@@ -10,6 +10,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 go -C test build -buildvcs=false -o ../bin/tools/allocations ./bench/allocations
-test/bench/run.sh -benchtime=2000x -skip='TLS|DecodePod|Keyring/contended|LegacyToken/.*/(bare|go-jose)' |
+test/bench/run.sh -benchtime=2000x -skip='TLS|DecodePod|DecodeReview/encoding-json|Keyring/contended|LegacyToken/.*/(bare|go-jose)' |
 	bin/tools/allocations "$@" test/bench/allocations.txt ||
 	fail "a hot path allocates more, or its benchmark is new or gone" "make update-allocations, if that is right"

@@ -17,8 +17,8 @@ var marked = regexp.MustCompile(`(?s)(<!-- (results|about|chart): ([a-z0-9-]+) -
 //	<!-- end -->
 //
 // becomes the table of a scenario. Sources are asked for the content of a marker by its kind
-// and name, and the first that has any counts. What none of them has is left as it is, so
-// that one report of two can be made anew. An opening marker without its end is an error.
+// and name, and the first that has any counts. What none of them has is left as it is. An
+// opening marker without its end is an error.
 func Fill(page string, sources ...Source) (string, error) {
 	opened := 0
 	for _, kind := range []string{"results", "about", "chart"} {

@@ -94,7 +94,7 @@ func (r *Report) About() string {
 		fmt.Fprintf(&out, "- %s\n", condition)
 	}
 	if !r.Complete {
-		out.WriteString("- **This run was cut short.**\n")
+		out.WriteString("- **Not all of it was measured.**\n")
 	}
 	return out.String()
 }

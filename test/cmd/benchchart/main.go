@@ -6,7 +6,7 @@
 //
 //	benchchart [-docs DIRECTORY] [RESULTS.json]...
 //
-// Results that are not complete are not taken over.
+// Results that lack what was measured before are not taken over.
 package main
 
 import (
@@ -31,14 +31,7 @@ func main() {
 
 func run(docs string, newer []string) error {
 	for _, path := range newer {
-		report, err := result.Read(path)
-		if err != nil {
-			return err
-		}
-		if !report.Complete {
-			return fmt.Errorf("%s is not complete: scenarios are missing or the run was cut short", path)
-		}
-		if err := report.Write(filepath.Join(docs, "benchmarks", report.Name+".json")); err != nil {
+		if err := takeOver(path, filepath.Join(docs, "benchmarks")); err != nil {
 			return err
 		}
 	}
@@ -47,10 +40,11 @@ func run(docs string, newer []string) error {
 		return err
 	}
 	drawn := charts(reports)
-	sources := []result.Source{drawn.content}
+	sources := []result.Source{drawn.content, against(reports)}
 	for _, report := range reports {
 		sources = append(sources, report.Content)
 	}
+	sources = append(sources, unmeasured)
 	page := filepath.Join(docs, "benchmarks.md")
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -66,6 +60,35 @@ func run(docs string, newer []string) error {
 		}
 	}
 	return write(page, filled)
+}
+
+// takeOver keeps results that have all that those before had.
+func takeOver(path, dir string) error {
+	report, err := result.Read(path)
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(dir, report.Name+".json")
+	former, err := result.Read(kept)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if former != nil {
+		for _, s := range former.Series {
+			if !report.Has(s.Scenario) {
+				return fmt.Errorf("%s: scenario %s was not measured, and %s has it; -add measures it into the same file", path, s.Scenario, kept)
+			}
+		}
+	}
+	return report.Write(kept)
+}
+
+// unmeasured is for a table without results.
+func unmeasured(kind, _ string) string {
+	if kind == "chart" {
+		return ""
+	}
+	return "Not measured yet.\n"
 }
 
 func readAll(dir string) ([]*result.Report, error) {

@@ -13,8 +13,8 @@ import (
 	"sa-controller-manager/test/bench/world"
 )
 
-func report(complete bool) *result.Report {
-	r := &result.Report{Name: "peer", Complete: complete}
+func report() *result.Report {
+	r := &result.Report{Name: "peer", Complete: true}
 	for _, key := range []result.Key{
 		{Scenario: "a", Variant: "default flags", Metric: "time", Unit: "s", Program: world.KCM},
 		{Scenario: "a", Variant: "default flags", Metric: "time", Unit: "s", Program: world.Manual},
@@ -32,31 +32,58 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	docs := t.TempDir()
 	page, fresh := filepath.Join(docs, "benchmarks.md"), filepath.Join(docs, "fresh.json")
-	if err := os.WriteFile(page, []byte("<!-- results: a -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte("<!-- results: a -->\n<!-- end -->\n<!-- results: h -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(docs, nil); err == nil {
 		t.Error("a page was filled from no results")
 	}
-	if err := report(false).Write(fresh); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(docs, []string{fresh}); err == nil {
-		t.Error("results of a run that was cut short were taken over")
-	}
-	if err := report(true).Write(fresh); err != nil {
+	if err := report().Write(fresh); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(docs, []string{fresh}); err != nil {
 		t.Fatal(err)
 	}
+	lesser := report()
+	lesser.Drop("e")
+	if err := lesser.Write(fresh); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(docs, []string{fresh}); err == nil || !strings.Contains(err.Error(), "scenario e was not measured") {
+		t.Errorf("results that lack a scenario of those before: got %v", err)
+	}
 	text, err := os.ReadFile(page)
 	if err != nil || !strings.Contains(string(text), "2; **1 x**") || !strings.Contains(string(text), "](benchmarks/speed.svg)\n<!-- end -->") {
 		t.Errorf("the page is %q: %v", text, err)
+	}
+	if !strings.Contains(string(text), "<!-- results: h -->\nNot measured yet.\n<!-- end -->") {
+		t.Errorf("the page does not say what is not measured: %s", text)
 	}
 	for _, name := range []string{"speed", "memory", "webhook", "scale"} {
 		if svg, err := os.ReadFile(filepath.Join(docs, "benchmarks", name+".svg")); err != nil || !strings.Contains(string(svg), ">2.00<") && name != "speed" {
 			t.Errorf("chart %s: %v\n%s", name, err, svg)
 		}
+	}
+}
+
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	r := &result.Report{}
+	for key, value := range map[result.Key]float64{
+		{Scenario: "a", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.KCM}:                                  100,
+		{Scenario: "a", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Manual}:                               6,
+		{Scenario: "a", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Auto}:                                 50,
+		{Scenario: "f", Variant: "b, per filled Secret", Metric: "all", Program: world.Manual}:                                         2,
+		{Scenario: "scale", Metric: "live heap for each token Secret, accounts constant", Unit: "KiB", Program: "10000 token Secrets"}: 1.4,
+	} {
+		r.Add(key, value)
+	}
+	r.Summarize(world.KCM)
+	want := "| | Aimed at | Measured | |\n|---|---|---|---|\n" +
+		"| a, time, default flags, RSA | 0.06 x at most | 0.06 x | reached |\n" +
+		"| f, all, b, per filled Secret | 1 at most | 2 | **missed** |\n" +
+		"| scale, live heap for each token Secret, accounts constant, 10000 token Secrets | 1.5 KiB at most | 1.4 KiB | reached |\n"
+	if got := against([]*result.Report{r})("results", "targets"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -1,0 +1,90 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sa-controller-manager/test/bench/result"
+	"sa-controller-manager/test/bench/world"
+)
+
+// target is a number that was aimed at before anything was measured.
+type target struct {
+	scenario string
+	variant  string // its beginning
+	metric   string // its beginning
+	program  string // its beginning
+	most     float64
+	// ratio: it is that to the reference program, and not the number itself.
+	ratio bool
+}
+
+// targets are in the order of the page.
+func targets() []target {
+	const (
+		defaults  = "default flags, RSA"
+		unlimited = "unlimited QPS, P-256"
+	)
+	return []target{
+		{"a", defaults, "time", world.Manual, 0.06, true},
+		{"a", unlimited, "time", world.Manual, 0.40, true},
+		{"b", defaults, "time", world.Manual, 0.05, true},
+		{"b", unlimited, "time", world.Manual, 0.45, true},
+		{"b", unlimited, "CPU of the controller", world.Manual, 0.5, true},
+		{"c", defaults, "time", world.Manual, 0.08, true},
+		{"c", unlimited, "time", world.Manual, 0.75, true},
+		{"e", "", "ready to a new Secret filled", world.Manual, 0.4, true},
+		{"e", "", "steady memory, RssAnon", world.Manual, 0.22, true},
+		{"f", "b, per filled Secret", "all", world.Manual, 1, false},
+		{"g", "one client", "added p50", "ours", 1.15, true},
+		{"scale", "", "live heap for each token Secret", "", 1.5, false},
+		{"scale-slope", "", "time to fill all token Secrets", "", 1.15, false},
+	}
+}
+
+func (t target) means(s result.Series) bool {
+	return s.Scenario == t.scenario && strings.HasPrefix(s.Variant, t.variant) && strings.HasPrefix(s.Metric, t.metric) && strings.HasPrefix(s.Program, t.program)
+}
+
+// against renders a row for each number that was aimed at and measured.
+func against(reports []*result.Report) result.Source {
+	var out strings.Builder
+	for _, t := range targets() {
+		for _, report := range reports {
+			for _, s := range report.Series {
+				if t.means(s) {
+					out.WriteString(t.row(s))
+				}
+			}
+		}
+	}
+	return func(kind, name string) string {
+		if kind != "results" || name != "targets" || out.Len() == 0 {
+			return ""
+		}
+		return "| | Aimed at | Measured | |\n|---|---|---|---|\n" + out.String()
+	}
+}
+
+func (t target) row(s result.Series) string {
+	got, unit := s.Median, s.Unit
+	if t.ratio {
+		got, unit = s.Ratio, "x"
+	}
+	verdict := "reached"
+	if got > t.most {
+		verdict = "**missed**"
+	}
+	title := slices.DeleteFunc([]string{s.Scenario, s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
+		func(word string) bool { return word == "" })
+	return fmt.Sprintf("| %s | %s at most | %s | %s |\n", strings.Join(title, ", "), amount(t.most, unit), amount(got, unit), verdict)
+}
+
+func amount(value float64, unit string) string {
+	return strings.TrimSpace(strconv.FormatFloat(result.Significant(value), 'f', -1, 64) + " " + unit)
+}

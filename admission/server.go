@@ -35,7 +35,7 @@ const (
 	// maxStreams is how many calls an HTTP/2 connection may bring at the same time. The
 	// apiserver opens another connection for more. net/http keeps four times as many that
 	// wait, at some 6 KiB each, also of those that were reset.
-	maxStreams = 10
+	maxStreams = 5
 
 	// What an HTTP/2 connection may have sent that no call has read yet, and the greatest
 	// frame that is read, in bytes. Both are the least that RFC 9113 allows; by default

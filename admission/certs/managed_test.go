@@ -69,6 +69,10 @@ func parse(bundle []byte) []*x509.Certificate {
 
 // accepts is what kube-apiserver does with the leaf that m serves.
 func accepts(m *Managed, bundle []byte, host string) error {
+	return acceptsAt(m, bundle, host, time.Now())
+}
+
+func acceptsAt(m *Managed, bundle []byte, host string, now time.Time) error {
 	pair, err := m.GetCertificate(nil)
 	if err != nil {
 		return err
@@ -76,7 +80,7 @@ func accepts(m *Managed, bundle []byte, host string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{
-		Roots: roots, DNSName: host, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Roots: roots, DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err
 }

@@ -54,6 +54,7 @@ type cluster struct {
 	*sink
 	client *fake.Clientset
 	began  time.Time
+	clock  clock.WithTicker // of processes, the real one if nil
 
 	mu       sync.Mutex
 	failures map[string]error // by verb
@@ -159,6 +160,7 @@ func (c *cluster) start(file string, overlap time.Duration) *process {
 		Client: c.client, Source: source, File: source.Current(), Overlap: overlap,
 		Recorder: events.NewRecorderTo(c.sink, clock.RealClock{}),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},
+		Clock:    c.clock,
 	})
 	ctx, cancel := context.WithCancel(c.t.Context())
 	ended := make(chan struct{})

@@ -21,6 +21,9 @@ type fencedLock struct {
 	resourcelock.Interface
 
 	deadline time.Duration
+	// now is time.Now if it is nil. What it returns has both readings, the time of day and
+	// that of the clock which runs evenly.
+	now func() time.Time
 
 	mu      sync.Mutex
 	renewed time.Time // when the last write began that succeeded
@@ -43,7 +46,7 @@ func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElect
 
 // note counts from the beginning of a write: others count from when it arrives.
 func (l *fencedLock) note(write func() error) error {
-	began := time.Now()
+	began := l.clock()
 	if err := write(); err != nil {
 		return err
 	}
@@ -83,12 +86,21 @@ func (l *fencedLock) isExpired() bool {
 }
 
 // overdue tells whether the deadline has passed, whether or not expire was called yet. The
-// time of day counts too: the other clock stands still while a machine is suspended.
+// time of day counts too: the other clock stands still while a machine is suspended. One
+// that merely jumps forward costs the writes until the next renewal, and one that jumps
+// back changes nothing.
 func (l *fencedLock) overdue() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
+	now := l.clock()
 	return now.Sub(l.renewed) >= l.deadline || now.Round(0).Sub(l.renewed.Round(0)) >= l.deadline
 }
 
-func (l *fencedLock) left() time.Duration { return time.Until(l.renewed.Add(l.deadline)) }
+func (l *fencedLock) left() time.Duration { return l.renewed.Add(l.deadline).Sub(l.clock()) }
+
+func (l *fencedLock) clock() time.Time {
+	if l.now == nil {
+		return time.Now()
+	}
+	return l.now()
+}

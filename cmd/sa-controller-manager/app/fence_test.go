@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"sa-controller-manager/testclock"
 )
 
 // recordingLock takes every write but those that come while it is broken.
@@ -36,6 +38,7 @@ func TestFence(t *testing.T) {
 	held, free := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}, resourcelock.LeaderElectionRecord{}
 	cases := map[string]struct {
 		reason  string
+		jump    time.Duration // of the time of day, once the lease is had
 		steps   func(lock *fencedLock, inner *recordingLock)
 		expired time.Duration // 0: never
 		holders []string
@@ -60,6 +63,23 @@ func TestFence(t *testing.T) {
 			expired: deadline,
 			holders: []string{"us"},
 		},
+		"ClockJumpsForward": {
+			reason: "the lease is as good as it was",
+			jump:   time.Hour,
+			steps: func(lock *fencedLock, _ *recordingLock) {
+				time.Sleep(8 * time.Second)
+				_ = lock.Update(t.Context(), held)
+				time.Sleep(8 * time.Second)
+			},
+			holders: []string{"us", "us"},
+		},
+		"ClockJumpsBack": {
+			reason:  "the deadline does not wait for the time of day",
+			jump:    -time.Hour,
+			steps:   func(*fencedLock, *recordingLock) { time.Sleep(16 * time.Second) },
+			expired: deadline,
+			holders: []string{"us"},
+		},
 		"GivenAway": {
 			steps:   func(lock *fencedLock, _ *recordingLock) { _ = lock.Update(t.Context(), free) },
 			holders: []string{"us", ""},
@@ -80,11 +100,12 @@ func TestFence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				inner := &recordingLock{}
-				lock := &fencedLock{Interface: inner, deadline: deadline}
+				inner, clock := &recordingLock{}, testclock.New()
+				lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
 				if err := lock.Update(t.Context(), held); err != nil {
 					t.Fatal(err)
 				}
+				clock.Jump(tc.jump)
 				begun, expired := time.Now(), time.Duration(0)
 				end := lock.fence(func() { expired = time.Since(begun) })
 				tc.steps(lock, inner)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"sa-controller-manager/testclock"
 )
 
 // roundTripper counts.
@@ -93,6 +95,56 @@ func TestOverdue(t *testing.T) {
 			t.Error("it is not overdue at the deadline")
 		}
 	})
+}
+
+// TestOverdueAcrossAJump: a leader whose time of day has jumped does not write late, and
+// goes on once it has renewed its lease.
+func TestOverdueAcrossAJump(t *testing.T) {
+	t.Parallel()
+	const deadline = 10 * time.Second
+	for name, tc := range map[string]struct {
+		reason string
+		jump   time.Duration
+		atOnce bool
+	}{
+		"Forward": {reason: "a machine that was suspended looks the same", jump: time.Hour, atOnce: true},
+		"Back":    {reason: "the clock that runs evenly counts as well", jump: -time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				clock := testclock.New()
+				lock := &fencedLock{Interface: &renewable{}, deadline: deadline, now: clock.Now}
+				expect := func(when string, want bool) {
+					t.Helper()
+					if got := lock.overdue(); got != want {
+						t.Errorf("%s: %s: overdue is %v, want %v", tc.reason, when, got, want)
+					}
+				}
+				renew := func() {
+					t.Helper()
+					if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				renew()
+				time.Sleep(deadline / 2)
+				expect("before the jump", false)
+				clock.Jump(tc.jump)
+				expect("after the jump", tc.atOnce)
+				time.Sleep(deadline/2 - 1)
+				expect("just before the deadline", tc.atOnce)
+				time.Sleep(time.Nanosecond)
+				expect("at the deadline", true)
+				renew()
+				expect("renewed", false)
+				time.Sleep(deadline - 1)
+				expect("just before the next deadline", false)
+				time.Sleep(time.Nanosecond)
+				expect("at the next deadline", true)
+			})
+		})
+	}
 }
 
 // renewable is a lock that anybody has.

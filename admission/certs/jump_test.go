@@ -1,0 +1,111 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/x509"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/testclock"
+)
+
+func jumps() map[string]time.Duration {
+	return map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour}
+}
+
+// TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, be it
+// that their own clock has jumped too, as on the same host, or that it has not.
+func TestManagedAcrossAJump(t *testing.T) {
+	t.Parallel()
+	for name, jump := range jumps() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				clock := testclock.New()
+				m := run(t, ManagedConfig{Client: fake.NewClientset(), Clock: clock, LeafLifetime: 6 * time.Hour, CALifetime: 6 * day})
+				pause(time.Second)
+				clock.Jump(jump)
+				serials := map[string]bool{}
+				for look := range 3 * 24 * 6 {
+					for whose, now := range map[string]time.Time{"its own": time.Now(), "ours": clock.Now()} {
+						if err := acceptsAt(m, m.CABundle(), "127.0.0.1", now); err != nil {
+							t.Fatalf("look %d: a caller whose clock is %s: %v", look, whose, err)
+						}
+					}
+					serials[m.current.Load().serving.Leaf.SerialNumber.String()] = true
+					pause(10 * time.Minute)
+				}
+				if n := len(serials); n < 12 || n > 20 {
+					t.Errorf("%d leaves in three days, want about one in four hours", n)
+				}
+			})
+		})
+	}
+}
+
+// TestReplacedByHandAcrossAJump: callers keep the time to learn of a CA that somebody has
+// put in another's place.
+func TestReplacedByHandAcrossAJump(t *testing.T) {
+	t.Parallel()
+	for name, jump := range jumps() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client, clock := fake.NewClientset(), testclock.New()
+				m := run(t, ManagedConfig{Client: client, Clock: clock})
+				former := m.CABundle()
+				other, err := newAuthority(time.Now(), day)
+				if err != nil {
+					t.Fatal(err)
+				}
+				secret, err := state{active: other}.writeInto(secretOf(t, client))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				pause(time.Minute)
+				clock.Jump(jump)
+				pause(hold - 2*time.Minute)
+				if err := accepts(m, former, "127.0.0.1"); err != nil {
+					t.Errorf("callers that have the former CA are refused too early: %v", err)
+				}
+				pause(2 * time.Minute)
+				if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {
+					t.Errorf("the new CA is not used in time: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestKnownAcrossAJump: neither is a CA taken for known too early nor an hour late.
+func TestKnownAcrossAJump(t *testing.T) {
+	t.Parallel()
+	for name, jump := range jumps() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				clock := testclock.New()
+				since := clock.Now()
+				m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock, Published: func(*x509.Certificate) (time.Time, bool) { return since, true }})
+				clock.Jump(jump)
+				pause(propagation - time.Nanosecond)
+				if m.known(nil) {
+					t.Error("it is known before every apiserver may have it")
+				}
+				pause(time.Nanosecond)
+				if !m.known(nil) {
+					t.Error("it is not known once every apiserver may have it")
+				}
+			})
+		})
+	}
+}

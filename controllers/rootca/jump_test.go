@@ -1,0 +1,79 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sa-controller-manager/testclock"
+)
+
+// TestOverlapAcrossAJump: the end of an overlap is a time of day, which outlives the
+// process. So a jump makes it come earlier or later by as much, and by no more.
+func TestOverlapAcrossAJump(t *testing.T) {
+	t.Parallel()
+	const overlap = 2 * time.Hour
+	cases := map[string]struct {
+		reason string
+		jump   time.Duration
+		look   bool
+		ends   time.Duration
+	}{
+		"Forward":         {reason: "nobody looks until the end that was planned", jump: time.Hour, ends: overlap},
+		"ForwardLookedAt": {reason: "shorter by the jump", jump: time.Hour, look: true, ends: overlap - time.Hour},
+		"Back":            {reason: "longer by the jump", jump: -time.Hour, ends: overlap + time.Hour},
+		"BackLookedAt":    {reason: "as if it had begun then", jump: -time.Hour, look: true, ends: overlap + 10*time.Minute},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				clock, c := testclock.New(), newCluster(t, "AB")
+				c.clock = clock
+				p := c.start("A", overlap)
+				defer p.stop()
+				synctest.Wait()
+				p.offer("B")
+				check(t, "published after the change", "BA", p.published())
+				time.Sleep(10 * time.Minute)
+				clock.Jump(tc.jump)
+				if tc.look {
+					p.offer("B")
+				}
+				check(t, "published after the jump", "BA", p.published())
+				time.Sleep(tc.ends - 10*time.Minute - time.Second)
+				check(t, tc.reason+": a second before the end", "BA", p.published())
+				time.Sleep(time.Second)
+				check(t, tc.reason+": at the end", "B", p.published())
+				check(t, "state", "B", c.stored())
+			})
+		})
+	}
+}
+
+// TestStateIsAwaitedAcrossAJump: what is published is left alone for as long as without a
+// jump.
+func TestStateIsAwaitedAcrossAJump(t *testing.T) {
+	t.Parallel()
+	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				clock, c := testclock.New(), newCluster(t, "AB")
+				c.clock = clock
+				c.fail(errDown, "get")
+				p := c.start("B", 24*time.Hour)
+				defer p.stop()
+				synctest.Wait()
+				clock.Jump(jump)
+				time.Sleep(maxProvisional - time.Second)
+				check(t, "published until the end", "(B)", p.published())
+				time.Sleep(2 * time.Minute)
+				check(t, "published after it", "B", p.published())
+			})
+		})
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sa-controller-manager/signing/rotation"
+)
+
+// A ring outlives the processes that change it, so its waits go by the time of day alone: a
+// jump makes them shorter or longer by as much. TestEveryReachableState has the clock set
+// back anywhere. These are the cases by name.
+
+// TestWaitAcrossAJump: the clock jumps while a published key waits.
+func TestWaitAcrossAJump(t *testing.T) {
+	t.Parallel()
+	policy := rotation.Policy{CacheAge: 3 * time.Hour}
+	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := epoch.Add(10 * time.Minute).Add(jump)
+			first := must(t)(rotation.New(newKey(0), nil, epoch, policy))
+			published := must(t)(rotation.Publish(first, newKey(1), epoch, policy))
+			var refusal *rotation.Refusal
+			if _, err := rotation.Activate(published, now, policy, false); !errors.As(err, &refusal) || !refusal.Until.Equal(epoch.Add(policy.CacheAge)) {
+				t.Errorf("activated at %v: %v, want a refusal until the time that was stored", now, err)
+			}
+			// Whatever was done when, a person gets on.
+			for what, state := range map[string]rotation.State{
+				"withdrawn":            must(t)(rotation.Rollback(published, now, policy)),
+				"activated by force":   must(t)(rotation.Activate(published, now, policy, true)),
+				"rolled back by force": must(t)(rotation.Rollback(must(t)(rotation.Activate(published, now, policy, true)), now, policy)),
+			} {
+				if again, err := rotation.Decode(encode(t, state)); err != nil || again.Validate() != nil {
+					t.Errorf("%s, the state cannot be read: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRetiredAcrossAJump: no key is pruned while a token lives that it may have signed,
+// though the clock was wrong when it was retired.
+func TestRetiredAcrossAJump(t *testing.T) {
+	t.Parallel()
+	policy := rotation.Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour, HoldDown: time.Hour}
+	cases := map[string]struct{ activate, complete, still time.Duration }{
+		"ForwardOnActivate":   {activate: time.Hour},
+		"BackOnActivate":      {activate: -time.Hour},
+		"ForwardOnComplete":   {complete: time.Hour},
+		"BackOnComplete":      {complete: -time.Hour},
+		"ForwardOnStillSigns": {still: time.Hour},
+		"BackOnStillSigns":    {still: -time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			activated := epoch.Add(4 * time.Hour) // the former key signs until then
+			completed := activated.Add(10 * time.Minute)
+			state := must(t)(rotation.New(newKey(0), nil, epoch, policy))
+			state = must(t)(rotation.Publish(state, newKey(1), epoch, policy))
+			state = must(t)(rotation.Activate(state, activated.Add(tc.activate), policy, false))
+			state = must(t)(rotation.Complete(state, completed.Add(tc.complete), policy))
+			if tc.still != 0 {
+				state = must(t)(rotation.StillSigns(state, newKey(0).ID, completed.Add(tc.still), policy))
+			}
+			var refusal *rotation.Refusal
+			if _, err := rotation.Prune(state, newKey(0).ID, rotation.Usage{}, activated.Add(policy.TokenLifetime-time.Second), policy, false); !errors.As(err, &refusal) {
+				t.Errorf("it is pruned a second before its last token ends: %v", err)
+			}
+			must(t)(rotation.Prune(state, newKey(0).ID, rotation.Usage{}, completed.Add(policy.TokenLifetime+time.Hour), policy, false))
+		})
+	}
+}

@@ -39,6 +39,7 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	}
 	if account == nil || !c.Auto {
 		c.pending.forget(name)
+		c.emptying.forget(name)
 		return nil
 	}
 	plan := planAccount(account, secrets)

@@ -88,9 +88,10 @@ type Controller struct {
 	secretLoop    *loop.Loop[cache.ObjectName]
 	referenceLoop *loop.Loop[referenceKey]
 
-	written versions
-	waiting sightings
-	pending created
+	written  versions
+	waiting  sightings // Secrets
+	emptying sightings // accounts
+	pending  created
 }
 
 // New builds a controller that does not run yet.
@@ -122,6 +123,7 @@ func newLoop[K comparable](config Config, name string, sync func(context.Context
 func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
+	c.emptying.reset()
 	c.pending.reset()
 	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
 	if err != nil {

@@ -61,8 +61,9 @@ func version(secret *view.TokenSecret) string {
 	return string(secret.UID) + "/" + secret.ResourceVersion
 }
 
-// sightings remembers when this process first saw each version of a Secret that
-// waits for its account.
+// sightings remembers when this process first saw each version of something that waits: of
+// a Secret without an account, and of an account, whose versions are its UIDs, with a
+// Secret that is to be emptied.
 type sightings struct {
 	mu    sync.Mutex
 	first map[cache.ObjectName]sighting
@@ -73,18 +74,17 @@ type sighting struct {
 	at      time.Time
 }
 
-// since is when this version of secret was first seen, and whether that is now.
-func (s *sightings) since(secret *view.TokenSecret, now time.Time) (first time.Time, isNew bool) {
+// since is when this version was first seen, and whether that is now.
+func (s *sightings) since(name cache.ObjectName, version string, now time.Time) (first time.Time, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == nil {
 		s.first = map[cache.ObjectName]sighting{}
 	}
-	name := nameOf(secret)
-	if seen, ok := s.first[name]; ok && seen.version == version(secret) {
+	if seen, ok := s.first[name]; ok && seen.version == version {
 		return seen.at, false
 	}
-	s.first[name] = sighting{version(secret), now}
+	s.first[name] = sighting{version, now}
 	return now, true
 }
 

@@ -46,10 +46,19 @@ func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
 // awaitsEmptying tells whether one of the account's Secrets may be misfilled, and nobody has
 // had the time to see to it; also one that was filled and for whom the cache does not show
 // yet. Whether it is goes by the account's version, which has to stay as it is until then.
+// The time begins when this process first sees that: the account's own age is told by the
+// clock of kube-apiserver, of which ours may be ahead.
 func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*view.TokenSecret) bool {
-	return c.Clock.Since(account.CreationTimestamp.Time) < cacheLag && slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool {
+	name := cache.MetaObjectToName(account)
+	if !slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool {
 		return c.written.outdated(secret) || !secret.BelongsTo(account) && mayBeMisfilled(secret, account)
-	})
+	}) {
+		c.emptying.forget(name)
+		return false
+	}
+	now := c.Clock.Now()
+	since, _ := c.emptying.since(name, string(account.UID), now)
+	return now.Sub(since) < cacheLag
 }
 
 // misfilled makes sure of it. The cache does not know who has written the annotation.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -206,21 +207,28 @@ func TestFilledForADeadAccount(t *testing.T) {
 // write by which a Secret of the same second is told from an orphan.
 func TestAutoAwaitsTheEmptying(t *testing.T) {
 	t.Parallel()
-	empty := tokenSecret("token", createdAt(100))
-	secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
-	secret.ResourceVersion = "21"
-	successor := account(recreated, madeAt(100))
-	w := newWorld(t, secret, successor)
-	w.Auto = true
-	w.clock.SetTime(successor.CreationTimestamp.Time)
-	w.cacheObjects(t, empty, successor)
-	w.written.wrote(view.ObserveTokenSecret(empty))
-	w.syncsAccount(t, "the Secret is filled, and the cache does not show for whom")
-	w.cacheObjects(t, secret)
-	w.syncsAccount(t, "the Secret is to be emptied")
-	w.clock.Step(cacheLag)
-	w.syncsAccount(t, "it stays as it is, and the account is owed its own all the same",
-		strings.ReplaceAll(createsOwn, testUID, otherUID), strings.ReplaceAll(referencesOwn, testUID, otherUID))
+	for name, ahead := range map[string]time.Duration{"SameTime": 0, "AheadOfTheAPIServer": time.Hour, "BehindTheAPIServer": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret.ResourceVersion = "21"
+			empty := tokenSecret("token", createdAt(100))
+			successor := account(recreated, madeAt(100))
+			w := newWorld(t, secret, successor)
+			w.Auto = true
+			w.clock.SetTime(successor.CreationTimestamp.Add(ahead))
+			w.cacheObjects(t, empty, successor)
+			w.written.wrote(view.ObserveTokenSecret(empty))
+			w.syncsAccount(t, "the Secret is filled, and the cache does not show for whom")
+			w.cacheObjects(t, secret)
+			w.syncsAccount(t, "the Secret is to be emptied")
+			w.clock.Step(cacheLag - 1)
+			w.syncsAccount(t, "there is time yet")
+			w.clock.Step(1)
+			w.syncsAccount(t, "it stays as it is, and the account is owed its own all the same",
+				strings.ReplaceAll(createsOwn, testUID, otherUID), strings.ReplaceAll(referencesOwn, testUID, otherUID))
+		})
+	}
 }
 
 func TestEmptyingIsRefused(t *testing.T) {

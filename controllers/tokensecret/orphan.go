@@ -67,7 +67,7 @@ func (c *Controller) graceLeft(secret *view.TokenSecret) time.Duration {
 		return 0
 	}
 	now := c.Clock.Now()
-	since, isNew := c.waiting.since(secret, now)
+	since, isNew := c.waiting.since(nameOf(secret), version(secret), now)
 	if isNew {
 		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", "Fill", fmt.Sprintf(
 			"there is no ServiceAccount %q: the Secret is deleted in %v unless it is created", secret.AccountName, c.OrphanGrace))

@@ -156,7 +156,7 @@ func (l *Loop[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRateLi
 		return false
 	}
 	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", l.Name, "key", key)
-	err := l.Sync(klog.NewContext(syncCtx, logger), key)
+	err := l.sync(klog.NewContext(syncCtx, logger), key)
 	if err == nil {
 		queue.Forget(key)
 		l.stuck.remove(key)

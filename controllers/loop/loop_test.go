@@ -5,9 +5,6 @@ package loop
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -164,22 +161,4 @@ func TestAnIdleLoopEndsAtOnce(t *testing.T) {
 			t.Errorf("what happened (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// A panic must end the process: it is restarted then, while a worker that has died in silence is not.
-func TestAPanicEndsTheProcess(t *testing.T) {
-	t.Parallel()
-	const inChild = "LOOP_TEST_PANICS"
-	if os.Getenv(inChild) != "" {
-		r := run(t.Context(), Config[string]{Sync: func(context.Context, string) error { panic("sync went wrong") }})
-		r.Add("a")
-		<-r.ended
-		return
-	}
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=30s")
-	child.Env = append(os.Environ(), inChild+"=1")
-	output, err := child.CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "panic: sync went wrong") {
-		t.Errorf("the process ended with %v, want it to end with the panic. Its output:\n%s", err, output)
-	}
 }

@@ -53,7 +53,7 @@ type world struct {
 	recorded *clientevents.FakeRecorder
 }
 
-func newWorld(t *testing.T, change func(*Config), live ...runtime.Object) *world {
+func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world {
 	t.Helper()
 	w := &world{
 		client:   fake.NewClientset(live...),
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, change func(*Config), live ...runtime.Object) *world
 }
 
 // cacheObjects puts objects into the caches as the informers would.
-func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
+func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	_, accounts := w.View.Accounts()
 	_, secrets := w.View.TokenSecrets()

@@ -15,17 +15,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// errQuoting is an error whose text has data of an object.
-type errQuoting struct{ secret *corev1.Secret }
+// quotingError is an error whose text has data of an object.
+type quotingError struct{ secret *corev1.Secret }
 
-func (e errQuoting) Error() string { return fmt.Sprintf("cannot use %q", e.secret.Data) }
+func (e quotingError) Error() string { return fmt.Sprintf("cannot use %q", e.secret.Data) }
 
 // panics are what a sync may come to grief with. hunter2 stands for what no log may hold.
 func panics() map[string]func(secret *corev1.Secret) {
 	return map[string]func(secret *corev1.Secret){
 		"Text":    func(secret *corev1.Secret) { panic(string(secret.Data["token"])) },
-		"Error":   func(secret *corev1.Secret) { panic(errQuoting{secret}) },
-		"Wrapped": func(secret *corev1.Secret) { panic(errors.Join(errBoom, errQuoting{secret})) },
+		"Error":   func(secret *corev1.Secret) { panic(quotingError{secret}) },
+		"Wrapped": func(secret *corev1.Secret) { panic(errors.Join(errBoom, quotingError{secret})) },
 		"Object":  func(secret *corev1.Secret) { panic(secret) },
 		"Bytes":   func(secret *corev1.Secret) { panic([7]byte(secret.Data["token"])) },
 		"Again": func(secret *corev1.Secret) {
@@ -54,7 +54,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 	}
 	want := map[string]string{
 		"Text":    "a value of type string",
-		"Error":   "a value of type loop.errQuoting",
+		"Error":   "a value of type loop.quotingError",
 		"Wrapped": "a value of type *errors.joinError",
 		"Object":  "a value of type *v1.Secret",
 		"Bytes":   "a value of type [7]uint8",

@@ -65,7 +65,7 @@ func addReference(account *corev1.ServiceAccount, secret string) (ReferencePatch
 }
 
 // ReferenceFirst puts secret at the head of the list of exactly this version of account.
-// All other entries stay, in their order.
+// All other entries stay, in their order; a merge only puts repeated ones together.
 func ReferenceFirst(account *corev1.ServiceAccount, secret string) (ReferencePatch, error) {
 	first := append([]corev1.ObjectReference{{Name: secret}}, withoutReference(account, secret)...)
 	var order []entryPatch

@@ -1,0 +1,220 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"sa-controller-manager/controllers/view"
+)
+
+// FuzzReferences changes lists of references as kube-apiserver does. Of what is not meant
+// nothing changes, nor its order, unless it repeats a name.
+func FuzzReferences(f *testing.F) {
+	for _, list := range []string{"", "new", "b,a,c", "b,a,new", "b,,new", ",a,", "a!,b", "new!,a", "a,a,new,new"} {
+		for which := range uint8(3) {
+			f.Add(list, "new", which)
+		}
+	}
+	f.Fuzz(func(t *testing.T, list, secret string, which uint8) {
+		secret = strings.ToValidUTF8(secret, "?")
+		if secret == "" {
+			return // no Secret is called that
+		}
+		before := referencingAll(t, list)
+		var patch ReferencePatch
+		var err error
+		want := withoutReference(before, secret)
+		switch which % 3 {
+		case 0:
+			if view.References(before, secret) {
+				return // nobody adds it then
+			}
+			patch, err = addReference(before, secret)
+			want = slices.Insert(want, 0, corev1.ObjectReference{Name: secret})
+		case 1:
+			patch, err = ReferenceFirst(before, secret)
+			want = slices.Insert(want, 0, corev1.ObjectReference{Name: secret})
+		default:
+			patch, err = removeReference(before, secret)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := applied(t, before, patch)
+		if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+			t.Errorf("the patch is for another version: %s", patch.Body)
+		}
+		got := slices.Clone(after.Secrets)
+		for i := range got {
+			if got[i].Name == secret {
+				got[i] = corev1.ObjectReference{Name: secret} // what else it says may stay
+			}
+		}
+		for len(got) > 1 && got[0].Name == secret && got[1] == got[0] {
+			got = got[1:] // and one that was there twice may be so yet
+		}
+		if repeats(want) {
+			// A merge puts what is repeated together.
+			slices.SortStableFunc(want, byName)
+			slices.SortStableFunc(got, byName)
+		}
+		if len(want)+len(got) > 0 && !slices.Equal(want, got) {
+			t.Errorf("%q, changed by %s: got %v, want %v", list, patch.Body, got, want)
+		}
+		after.Secrets = before.Secrets
+		if diff := gocmp.Diff(string(encoded(t, before)), string(encoded(t, after))); diff != "" {
+			t.Errorf("changed besides (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func byName(a, b corev1.ObjectReference) int { return strings.Compare(a.Name, b.Name) }
+
+func repeats(references []corev1.ObjectReference) bool {
+	seen := map[string]bool{}
+	return slices.ContainsFunc(references, func(ref corev1.ObjectReference) bool {
+		again := seen[ref.Name]
+		seen[ref.Name] = true
+		return again
+	})
+}
+
+// referencingAll is an account with the names of the list, of which those with a "!" say
+// more than a name, and with fields that are not ours.
+func referencingAll(t *testing.T, list string) *corev1.ServiceAccount {
+	t.Helper()
+	account := account(func(account *corev1.ServiceAccount) {
+		account.Labels, account.Annotations = map[string]string{"l": "1"}, map[string]string{"a": "2"}
+		account.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}, {Name: "new"}}
+		account.AutomountServiceAccountToken = new(false)
+	})
+	if list == "" {
+		return account
+	}
+	for name := range strings.SplitSeq(strings.ToValidUTF8(list, "?"), ",") {
+		reference := corev1.ObjectReference{Name: name}
+		if short, more := strings.CutSuffix(name, "!"); more {
+			reference = corev1.ObjectReference{Name: short, Kind: "Secret", UID: "u", FieldPath: "data"}
+		}
+		account.Secrets = append(account.Secrets, reference)
+	}
+	return account
+}
+
+// FuzzPlanAccount makes up to eight Secrets of an account out of bytes, two for each, and
+// carries out what is planned until nothing is. In the end the account has one of its own,
+// and nothing of a user's was touched.
+func FuzzPlanAccount(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0x01, 0x00, 0x01, 0x10})       // two of ours, not referenced
+	f.Add([]byte{0x03, 0x00, 0x01, 0x00, 0, 0}) // one referenced, one surplus, one of a user's
+	f.Add([]byte{0x03, 0x82, 0x03, 0x80})       // each replaces the other
+	f.Add([]byte{0x0b, 0x00, 0x23, 0x00, 0x05}) // of another account, invalid, terminating
+	f.Add([]byte{0x03, 0x00, 0x01, 0x80, 0x01, 0x81})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		account, secrets := account(), []*view.TokenSecret(nil)
+		for pair := range slices.Chunk(data[:min(len(data), 16)], 2) {
+			secret := ownSecretOf(len(secrets), pair)
+			if pair[0]&2 != 0 {
+				referencing(secret.Name)(account)
+			}
+			secrets = append(secrets, view.ObserveTokenSecret(secret))
+		}
+		for round := range 20 {
+			plan := planAccount(account, secrets)
+			checkPlan(t, account, secrets, plan)
+			switch {
+			case plan.satisfied && len(plan.surplus) == 0:
+				return
+			case plan.satisfied:
+				secrets = slices.DeleteFunc(slices.Clone(secrets), func(secret *view.TokenSecret) bool { return slices.Contains(plan.surplus, secret) })
+			case plan.adopt != nil:
+				referencing(plan.adopt.Name)(account)
+			default:
+				made := ownSecretOf(100+round, []byte{3})
+				secrets = append(slices.Clone(secrets), view.ObserveTokenSecret(made))
+				referencing(made.Name)(account)
+			}
+		}
+		t.Error("it does not come to an end")
+	})
+}
+
+// ownSecretOf reads the first byte as flags, and the second as which Secret is replaced, and
+// as an age.
+func ownSecretOf(number int, data []byte) *corev1.Secret {
+	name := func(number int) string { return "app-token-" + string(rune('a'+number)) }
+	secret := tokenSecret(name(number), boundTo(testUID))
+	for _, apply := range []struct {
+		bit    byte
+		change func(*corev1.Secret)
+	}{{1, autoCreated}, {4, terminatingSecret}, {8, boundTo(otherUID)}, {16, boundTo("")}, {32, invalidSince}} {
+		if data[0]&apply.bit != 0 {
+			apply.change(secret)
+		}
+	}
+	if len(data) > 1 {
+		createdAt(int64(data[1] >> 4 & 7))(secret)
+		if data[1]&0x80 != 0 {
+			replacing(name(int(data[1] & 7)))(secret)
+		}
+	}
+	return secret
+}
+
+// checkPlan wants a plan to touch nothing but our own, and to be the same in any order.
+func checkPlan(t *testing.T, account *corev1.ServiceAccount, secrets []*view.TokenSecret, plan accountPlan) {
+	t.Helper()
+	own := Own(account, secrets)
+	if plan.satisfied != (own != nil) {
+		t.Errorf("satisfied is %v, and its own Secret is %v", plan.satisfied, own)
+	}
+	if own != nil && (!own.BelongsTo(account) || own.Terminating() || own.InvalidSince() || !view.References(account, own.Name)) {
+		t.Errorf("%s is no Secret of its own", own.Name)
+	}
+	if plan.adopt != nil && (plan.satisfied || slices.Contains(plan.surplus, plan.adopt)) {
+		t.Errorf("%s is adopted and owed to nobody", plan.adopt.Name)
+	}
+	for _, secret := range append(slices.Clone(plan.surplus), plan.adopt) {
+		if secret != nil && (!secret.AutoCreated() || secret.AccountUID != account.UID || secret.Terminating() || view.References(account, secret.Name)) {
+			t.Errorf("%s is not ours to adopt or delete", secret.Name)
+		}
+	}
+	reversed := slices.Clone(secrets)
+	slices.Reverse(reversed)
+	again := planAccount(account, reversed)
+	if Own(account, reversed) != own || again.adopt != plan.adopt || !slices.Equal(again.surplus, plan.surplus) {
+		t.Errorf("in another order the plan is another: %+v, and %+v", plan, again)
+	}
+}
+
+// applied does as kube-apiserver with a patch of an account.
+func applied(t *testing.T, before *corev1.ServiceAccount, patch ReferencePatch) *corev1.ServiceAccount {
+	t.Helper()
+	apply := jsonpatch.MergePatch
+	if patch.Type == types.StrategicMergePatchType {
+		apply = func(before, patch []byte) ([]byte, error) {
+			return strategicpatch.StrategicMergePatch(before, patch, corev1.ServiceAccount{})
+		}
+	}
+	body, err := apply(encoded(t, before), patch.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", patch.Body, err)
+	}
+	after := &corev1.ServiceAccount{}
+	if err := json.Unmarshal(body, after); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return after
+}

@@ -4,7 +4,8 @@
 
 # Runs every fuzz target of the product's module for FUZZTIME each (5s, or 500x for as many
 # executions), one after the other, and prints what came of it. FUZZ selects lines "package target" by a regular
-# expression. What fails is shown with the input that did it, which Go has written into
+# expression. Targets of the module in test/ take minutes to build and run only if FUZZ says
+# "test/", such as FUZZ='test/differential'. What fails is shown with the input that did it, which Go has written into
 # testdata/fuzz. What is found interesting stays in Go's cache, so the next run goes on there.
 # It ends with 1 if a target fails or was executed no time at all, and if there is no target.
 set -euo pipefail
@@ -23,7 +24,9 @@ row() { printf '%-34s %-22s %12s %8s  %s\n' "$@"; }
 
 # targets prints the package and the name of each fuzz target.
 targets() {
-	git ls-files --cached --others --exclude-standard -- '*_test.go' ':!test/*' |
+	local paths=('*_test.go' ':!test/*')
+	case ${FUZZ:-} in *test/*) paths=('test/*_test.go') ;; esac
+	git ls-files --cached --others --exclude-standard -- "${paths[@]}" |
 		xargs awk 'match($0, /^func Fuzz[A-Za-z0-9_]*/) { path = FILENAME; sub(/\/[^\/]*$/, "", path); print path, substr($0, 6, RLENGTH - 5) }' |
 		sort | grep -E "${FUZZ:-.}" || true
 }
@@ -31,8 +34,9 @@ targets() {
 # binary builds the tests of a package with what guides a fuzzer, once. Go instruments
 # everything below the package for that: with an empty build cache it takes minutes.
 binary() {
-	local built=$binaries/${1//\//_}
-	[ -x "$built" ] || go test -c -fuzz=Fuzz -o "$built" "./$1"
+	local built=$binaries/${1//\//_} module=. package=$1
+	case $1 in test/*) module=test package=${1#test/} ;; esac
+	[ -x "$built" ] || go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$package"
 	echo "$built"
 }
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"sa-controller-manager/testclock"
+	"sa-controller-manager/controllers/testclock"
 )
 
 func jumps() map[string]time.Duration {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/controllers/testclock"
 	"sa-controller-manager/controllers/view"
-	"sa-controller-manager/testclock"
 )
 
 // The labels say days, and whoever writes them has a clock that may be wrong by an hour.

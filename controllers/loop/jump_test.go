@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sa-controller-manager/testclock"
+	"sa-controller-manager/controllers/testclock"
 )
 
 // TestAcrossAJump: what is to come later neither comes at once nor an hour late because

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/controllers/testclock"
 	"sa-controller-manager/controllers/view"
-	"sa-controller-manager/testclock"
 )
 
 // jumping makes the world go by a clock whose time of day can jump.

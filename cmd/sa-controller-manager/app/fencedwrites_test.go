@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"sa-controller-manager/testclock"
+	"sa-controller-manager/controllers/testclock"
 )
 
 // roundTripper counts.

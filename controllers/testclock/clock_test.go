@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/testclock"
+	"sa-controller-manager/controllers/testclock"
 )
 
 // TestJump is also what notices that package time has another layout.

@@ -4,6 +4,7 @@
 package faults
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -12,24 +13,31 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
-// brokenCalls are what clients do that are slow, broken or mean. Each returns when the
-// server has had enough of it, or when ctx ends.
-func brokenCalls() []func(ctx context.Context, address string) error {
-	return []func(context.Context, string) error{
-		slowHeader, slowBody, garbageForTLS, silence, hangUpInBody, hugeBody, notJSON, neverReads, rapidReset,
+// brokenCalls are what clients do that are slow, broken or mean.
+func brokenCalls() []breaker {
+	return []breaker{
+		{name: "slow header", come: slowHeader},
+		{name: "slow body", come: slowBody},
+		{name: "garbage for TLS", come: garbageForTLS},
+		{name: "silence", come: silence},
+		{name: "hanging up in the body", come: hangUpInBody},
+		{name: "huge body", come: hugeBody},
+		{name: "no JSON", come: notJSON},
+		{name: "answers that nobody reads", come: neverReads},
+		{name: "rapid reset", come: rapidReset},
 	}
 }
 
-// secure dials as kube-apiserver does.
-func secure(ctx context.Context, address string, protocols ...string) (net.Conn, error) {
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}} //nolint:gosec // G402: what it sends is garbage
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+// plain connects without a word. The connection ends with ctx.
+func plain(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -37,32 +45,71 @@ func secure(ctx context.Context, address string, protocols ...string) (net.Conn,
 	return conn, nil
 }
 
-// drip writes a byte ten times a second.
-func drip(ctx context.Context, conn net.Conn, text string) error {
-	defer conn.Close()
-	for i := range len(text) {
-		if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
-			return err
-		}
-		if !sleep(ctx, 100*time.Millisecond) {
-			return ctx.Err()
-		}
+// secure dials as kube-apiserver does.
+func secure(ctx context.Context, address string, protocols ...string) (*tls.Conn, error) {
+	conn, err := plain(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) //nolint:gosec // G402: what it sends is garbage
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secured, nil
 }
 
-const slowHead = "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+// statusFrom reads the status of an answer; 0 is for none.
+func statusFrom(conn net.Conn) int {
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close() // the status is all that matters
+	return response.StatusCode
+}
+
+// judgeStatus holds an answer to promise 7, if there is one.
+func (v *visit) judgeStatus(code int, to string) {
+	if code != 0 && code/100 != 4 {
+		v.violated(7, "%s is answered with status %d", to, code)
+	}
+}
+
+const (
+	// dripped is how many bytes make a slow client.
+	dripped  = 10
+	slowHead = "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+)
+
+// drip writes a byte ten times a second.
+func drip(ctx context.Context, conn net.Conn, text string, v *visit) error {
+	answer := make(chan int, 1)
+	go func() { answer <- statusFrom(conn) }()
+	var err error
+	for i := 0; err == nil && i < len(text); i++ {
+		if _, err = io.WriteString(conn, text[i:i+1]); err != nil {
+			break
+		}
+		v.struck = i+1 >= dripped
+		if !sleep(ctx, 100*time.Millisecond) {
+			err = ctx.Err()
+		}
+	}
+	_ = conn.Close() // the server may have done so
+	v.judgeStatus(<-answer, "half a request")
+	return err
+}
 
 // slowHeader is known as slowloris.
-func slowHeader(ctx context.Context, address string) error {
+func slowHeader(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
 		return err
 	}
-	return drip(ctx, conn, slowHead)
+	return drip(ctx, conn, slowHead, v)
 }
 
-func slowBody(ctx context.Context, address string) error {
+func slowBody(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
 		return err
@@ -70,122 +117,101 @@ func slowBody(ctx context.Context, address string) error {
 	if _, err := io.WriteString(conn, slowHead); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	return drip(ctx, conn, string(bytes.Repeat([]byte("{"), 1000)))
+	return drip(ctx, conn, strings.Repeat("{", 1000), v)
 }
 
-func garbageForTLS(ctx context.Context, address string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+// garbageForTLS looks like the record of a handshake, and what is in it does not. It is a
+// whole record: half of one would be waited for.
+func garbageForTLS(ctx context.Context, address string, v *visit) error {
+	const handshake = 0x16 // RFC 8446, section 5.1
+	conn, err := plain(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if _, err := conn.Write(bytes.Repeat([]byte{0x16, 0x03, 0xff}, 500)); err != nil {
+	if _, err := conn.Write(bytes.Repeat([]byte{handshake, 0x03, 0xff}, 2000)); err != nil {
 		return err
 	}
+	said, err := io.ReadAll(conn)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	v.struck = true // it was hung up on
+	if len(said) > 0 && said[0] == handshake {
+		v.violated(7, "garbage is answered with a handshake")
+	}
+	return err
+}
+
+func silence(ctx context.Context, address string, v *visit) error {
+	conn, err := plain(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	v.struck = true
 	_, err = io.Copy(io.Discard, conn)
 	return err
 }
 
-func silence(ctx context.Context, address string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func hangUpInBody(ctx context.Context, address string) error {
+func hangUpInBody(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(conn, slowHead+`{"kind":"AdmissionReview"`)
+	v.struck = err == nil
 	return errors.Join(err, conn.Close())
 }
 
-// hugeBody sends 100 MB unless it is stopped, which has to come much earlier.
-func hugeBody(ctx context.Context, address string) error {
-	return post(ctx, address, io.LimitReader(zeros{}, 100<<20))
-}
-
-func notJSON(ctx context.Context, address string) error {
-	return post(ctx, address, bytes.NewReader(bytes.Repeat([]byte(`{"a":[`), 1000)))
-}
-
-func post(ctx context.Context, address string, body io.Reader) error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // G402: as above
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate", body)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
-		return fmt.Errorf("status %s for what is no review", response.Status)
-	}
-	return nil
-}
-
-type zeros struct{}
-
-// Read implements io.Reader.
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
-// neverReads asks again and again and takes no answer.
-func neverReads(ctx context.Context, address string) error {
+func notJSON(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // the server may have done so
+	body := strings.Repeat(`{"a":[`, 1000)
+	if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		return err
+	}
+	code := statusFrom(conn)
+	v.judgeStatus(code, "what is no review")
+	v.struck = code == http.StatusBadRequest
+	return fmt.Errorf("answered with status %d", code)
+}
+
+// neverReads asks again and again and takes no answer. The kernel of the server holds them: it
+// would take fifteen times as many until the server itself is stuck.
+func neverReads(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // the server may have done so
 	for range 1000 {
 		if _, err := io.WriteString(conn, "GET /nothing HTTP/1.1\r\nHost: webhook\r\n\r\n"); err != nil {
 			return err
 		}
 	}
+	v.struck = true
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// rapidReset opens streams and resets each at once (CVE-2023-44487).
-func rapidReset(ctx context.Context, address string) error {
+// rapidReset is an attack on HTTP/2 alone.
+func rapidReset(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address, http2.NextProtoTLS)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+	if spoken := conn.ConnectionState().NegotiatedProtocol; spoken != http2.NextProtoTLS {
+		return errors.Join(fmt.Errorf("the server speaks %q, want %q", spoken, http2.NextProtoTLS), conn.Close())
+	}
+	s, err := speak(conn)
+	if err != nil {
 		return err
 	}
-	framer := http2.NewFramer(conn, conn)
-	if err := framer.WriteSettings(); err != nil {
-		return err
-	}
-	var header bytes.Buffer
-	encoder := hpack.NewEncoder(&header)
-	for i := range 1000 {
-		header.Reset()
-		for _, field := range [][2]string{{":method", "POST"}, {":path", "/mutate"}, {":scheme", "https"}, {":authority", "webhook"}} {
-			if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
-				return err
-			}
-		}
-		stream := uint32(2*i + 1)
-		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header.Bytes(), EndHeaders: true}); err != nil {
-			return err
-		}
-		if err := framer.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.reset(v,
+		hpack.HeaderField{Name: ":method", Value: "POST"}, hpack.HeaderField{Name: ":scheme", Value: "https"},
+		hpack.HeaderField{Name: ":path", Value: "/mutate"}, hpack.HeaderField{Name: ":authority", Value: "webhook"})
 }

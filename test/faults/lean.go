@@ -4,10 +4,12 @@
 package faults
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,35 +22,182 @@ const (
 	// nothing.
 	floodFor  = 3 * time.Second
 	floodSize = 10_000
+
+	// fewestStruck is how often clients of a kind have to come as far as their attack. Some
+	// forty of each come, most of them several times; on a machine that is busy servers hang up
+	// on most of those who have asked for nothing yet.
+	fewestStruck = 5
+	// fewestSilent is how many silent connections there have to be: more than either server
+	// keeps, and as many as a machine has that allows a process 1024 files.
+	fewestSilent = 500
 )
 
-// leanOn has broken clients come again and again, each as one of the kinds, and then silent
-// connections. It returns how often a client came, and how many connections there were.
-func leanOn(ctx context.Context, network, address string, kinds []func(context.Context, string) error) (tried, open int) {
-	tried = breakOn(ctx, address, kinds)
-	ctx, stop := context.WithTimeout(ctx, floodFor)
-	defer stop()
-	open = flood(ctx, network, address)
-	<-ctx.Done()
-	return tried, open
+// breaker is one kind of broken client.
+type breaker struct {
+	name string
+	// come is one visit to the server. It returns when the server has had enough of it, or
+	// when ctx ends, with what the server did to it. Both are as it should be: it is broken.
+	come func(ctx context.Context, address string, v *visit) error
+	// fewest replaces fewestStruck, unless zero.
+	fewest int
 }
 
-func breakOn(ctx context.Context, address string, kinds []func(context.Context, string) error) int {
+// visit is what matters of one that a broken client has made.
+type visit struct {
+	// struck tells that it came as far as to do what its kind is for.
+	struck bool
+	// broken are promises that the server has not kept.
+	broken []Violation
+}
+
+func (v *visit) violated(promise int, format string, args ...any) {
+	v.broken = append(v.broken, violated(promise, format, args...))
+}
+
+// tally is what came of all visits of a kind.
+type tally struct {
+	kind          breaker
+	tried, struck int
+	broken        []Violation
+	// idle is why the last one did not come as far as its attack.
+	idle error
+}
+
+func (t *tally) note(v visit, err error) {
+	t.tried++
+	t.broken = append(t.broken, v.broken...)
+	if v.struck {
+		t.struck++
+		return
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, context.DeadlineExceeded) { // who comes late meets the end
+		t.idle = err
+	}
+}
+
+// violations are one for each promise that the server has not kept, however often.
+func (t *tally) violations() []Violation {
+	var found []Violation
+	for i := range promises() {
+		if all := Of(t.broken, i+1); len(all) > 0 {
+			found = append(found, violated(i+1, "%s, %d times in %d: %s", t.kind.name, len(all), t.tried, all[0].What))
+		}
+	}
+	return found
+}
+
+// proven is an error if too few came as far as their attack: then nobody can say what the
+// server does about it.
+func (t *tally) proven() error {
+	fewest := cmp.Or(t.kind.fewest, fewestStruck)
+	if t.struck >= fewest {
+		return nil
+	}
+	return fmt.Errorf("%s came as far as its attack %d times in %d, want %d at least; at last: %w",
+		t.kind.name, t.struck, t.tried, fewest, cmp.Or(t.idle, errors.New("no error")))
+}
+
+// leaning is what came of all broken clients.
+type leaning struct {
+	kinds []tally
+	// open is how many silent connections there were at a time.
+	open int
+}
+
+// tried is how often a client came.
+func (l leaning) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
+
+// struck is how often one came as far as its attack.
+func (l leaning) struck() int { return l.sum(func(t *tally) int { return t.struck }) }
+
+func (l leaning) sum(of func(*tally) int) int {
+	sum := 0
+	for i := range l.kinds {
+		sum += of(&l.kinds[i])
+	}
+	return sum
+}
+
+func (l leaning) violations() []Violation {
+	var found []Violation
+	for i := range l.kinds {
+		found = append(found, l.kinds[i].violations()...)
+	}
+	return found
+}
+
+// proven is an error unless every kind has done its attack.
+func (l leaning) proven() error {
+	var errs []error
+	for i := range l.kinds {
+		errs = append(errs, l.kinds[i].proven())
+	}
+	if l.open < fewestSilent {
+		errs = append(errs, fmt.Errorf("%d connections said nothing, want %d at least", l.open, fewestSilent))
+	}
+	return errors.Join(errs...)
+}
+
+// tellTo tells how often each kind came, and how often as far as its attack.
+func (l leaning) tellTo(tell func(format string, args ...any)) {
+	for i := range l.kinds {
+		t := &l.kinds[i]
+		tell("%s: %d of %d; the last of the others: %v", t.kind.name, t.struck, t.tried, t.idle)
+	}
+}
+
+// addTo puts what came of the clients into the outcome. That it cannot tell is an error only
+// if nothing was found: one violation is enough to know.
+func (l leaning) addTo(outcome *Outcome) error {
+	outcome.Leaned, outcome.Leaning = l.tried()+l.open, len(l.kinds)+1
+	outcome.Violations = append(outcome.Violations, l.violations()...)
+	if len(outcome.Violations) > 0 {
+		return nil
+	}
+	return l.proven()
+}
+
+// String is for the summary of a run.
+func (l leaning) String() string {
+	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections",
+		l.struck(), l.tried(), brokenClients, l.open)
+}
+
+// leanOn has broken clients come again and again, each as one of the kinds, and then silent
+// connections.
+func leanOn(ctx context.Context, network, address string, kinds []breaker) leaning {
+	tallies := breakOn(ctx, address, kinds)
+	ctx, stop := context.WithTimeout(ctx, floodFor)
+	defer stop()
+	open := flood(ctx, network, address)
+	<-ctx.Done()
+	return leaning{tallies, open}
+}
+
+func breakOn(ctx context.Context, address string, kinds []breaker) []tally {
 	ctx, cancel := context.WithTimeout(ctx, leanFor)
 	defer cancel()
-	var tried atomic.Int64
-	var leaning sync.WaitGroup
+	tallies := make([]tally, len(kinds))
+	for i, kind := range kinds {
+		tallies[i].kind = kind
+	}
+	var mu sync.Mutex
+	var coming sync.WaitGroup
 	for i := range brokenClients {
-		leaning.Go(func() {
+		t := &tallies[i%len(kinds)]
+		coming.Go(func() {
 			for ctx.Err() == nil {
-				tried.Add(1)
-				_ = kinds[i%len(kinds)](ctx, address) // it is broken
+				var v visit
+				err := t.kind.come(ctx, address, &v)
+				mu.Lock()
+				t.note(v, err)
+				mu.Unlock()
 				sleep(ctx, time.Second)
 			}
 		})
 	}
-	leaning.Wait()
-	return int(tried.Load())
+	coming.Wait()
+	return tallies
 }
 
 // flood opens connections that say nothing and keeps them until ctx ends. It returns how

@@ -60,21 +60,22 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	tried, open := leanOn(ctx, "tcp", address, brokenCalls())
+	came := leanOn(ctx, "tcp", address, brokenCalls())
 	stopAsking()
 	calls := <-asked
+	came.tellTo(w.tell)
 
 	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
-	outcome.Leaned, outcome.Leaning = tried+open, len(brokenCalls())+1
 	took := latencies(calls)
 	if len(took) > 0 {
 		if p99 := took[len(took)*99/100]; p99 > slowest {
 			outcome.Violations = append(outcome.Violations, violated(5, "one Pod in a hundred took %v under load, want %v at most", p99, slowest))
 		}
 	}
-	summary := fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB",
-		tried, brokenClients, open, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
-	return outcome, summary, errors.Join(err, w.retire())
+	err = errors.Join(err, came.addTo(&outcome), w.retire())
+	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB",
+		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
+	return outcome, summary, err
 }
 
 // awaitAccount returns once there is the account: before that kube-apiserver itself would

@@ -65,13 +65,12 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	defer stopAsking()
 	asked := make(chan signatures, 1)
 	go func() { asked <- w.askSigner(asking, conn, verify) }()
-	breakers := w.signerBreakers()
-	tried, open := leanOn(ctx, "unix", socket, breakers)
+	came := leanOn(ctx, "unix", socket, w.signerBreakers())
 	stopAsking()
 	made := <-asked
+	came.tellTo(w.tell)
 
 	outcome, err = w.check(ctx, scope{model: Model{}}, nil, controlPatience)
-	outcome.Leaned, outcome.Leaning = tried+open, len(breakers)+1
 	outcome.Violations = append(outcome.Violations, made.violations()...)
 	outcome.Tokens += len(made.tokens)
 	for _, t := range w.terms() {
@@ -79,8 +78,9 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s that was signed on the socket", what))
 		}
 	}
-	summary = fmt.Sprintf("%d broken calls of %d clients, then %d silent connections; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB",
-		tried, brokenClients, open, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
+	err = errors.Join(err, came.addTo(&outcome))
+	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB",
+		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
 	return outcome, summary, err
 }
 

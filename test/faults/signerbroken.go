@@ -4,17 +4,18 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -34,13 +35,25 @@ const (
 	floodCalls = 10
 )
 
-// signerBreakers are what clients of the signer's socket do that are broken or mean. Each
-// returns when the server has had enough of it, or when ctx ends.
-func (w *World) signerBreakers() []func(ctx context.Context, socket string) error {
-	return []func(context.Context, string) error{
-		garbageForPreface, halfPreface, prefaceAndSilence, resetStreams, halfMessages, hangUpInMessage, hugeMessage, hugeHeader,
-		w.floodSign, floodKeys, w.stranger,
+// signerBreakers are what clients of the signer's socket do that are broken or mean. Two of
+// them need one of the few places for who has called, of which the caller in order has one.
+func (w *World) signerBreakers() []breaker {
+	breakers := []breaker{
+		{name: "garbage for a preface", come: garbageForPreface},
+		{name: "half a preface", come: halfPreface},
+		{name: "a preface and silence", come: prefaceAndSilence},
+		{name: "reset streams", come: resetStreams},
+		{name: "halves of messages", come: halfMessages},
+		{name: "hanging up in a message", come: hangUpInMessage},
+		{name: "huge message", come: hugeMessage},
+		{name: "huge header", come: hugeHeader},
+		{name: "flood of Sign", come: w.floodSign, fewest: 1},
+		{name: "flood of FetchKeys", come: floodKeys, fewest: 1},
 	}
+	if os.Getuid() == 0 { // nobody else can be another user
+		breakers = append(breakers, breaker{name: "another user", come: w.stranger})
+	}
+	return breakers
 }
 
 // dialSigner connects as kube-apiserver does (k8s.io/kubernetes
@@ -55,19 +68,9 @@ func dialSigner(socket string) (*grpc.ClientConn, error) {
 		}))
 }
 
-// bare connects without a word.
-func bare(ctx context.Context, socket string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() })
-	return conn, nil
-}
-
 // say connects, sends that and then listens until the server hangs up.
-func say(ctx context.Context, socket string, what []byte) error {
-	conn, err := bare(ctx, socket)
+func say(ctx context.Context, socket string, what []byte, v *visit) error {
+	conn, err := plain(ctx, "unix", socket)
 	if err != nil {
 		return err
 	}
@@ -76,69 +79,38 @@ func say(ctx context.Context, socket string, what []byte) error {
 		return err
 	}
 	_, err = io.Copy(io.Discard, conn)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	v.struck = true // it was hung up on
 	return err
 }
 
-func garbageForPreface(ctx context.Context, socket string) error {
+func garbageForPreface(ctx context.Context, socket string, v *visit) error {
 	garbage := make([]byte, 4096)
 	_, _ = rand.Read(garbage) // never fails
-	return say(ctx, socket, garbage)
+	return say(ctx, socket, garbage, v)
 }
 
-func halfPreface(ctx context.Context, socket string) error {
-	return say(ctx, socket, []byte(http2.ClientPreface[:len(http2.ClientPreface)/2]))
+func halfPreface(ctx context.Context, socket string, v *visit) error {
+	return say(ctx, socket, []byte(http2.ClientPreface[:len(http2.ClientPreface)/2]), v)
 }
 
-// speaker speaks HTTP/2 frame by frame.
-type speaker struct {
-	net.Conn
-
-	framer *http2.Framer
-	ended  chan struct{} // closed with the connection
-}
-
-// speak begins as a client of HTTP/2 does. What the server says is read, and answered by
-// nothing.
-func speak(ctx context.Context, socket string) (*speaker, error) {
-	conn, err := bare(ctx, socket)
+// speakTo begins to speak HTTP/2 on the socket.
+func speakTo(ctx context.Context, socket string) (*speaker, error) {
+	conn, err := plain(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	s := &speaker{Conn: conn, framer: http2.NewFramer(conn, conn)}
-	if err := s.framer.WriteSettings(); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	s.ended = make(chan struct{})
-	go func() {
-		defer close(s.ended)
-		_, _ = io.Copy(io.Discard, conn)
-	}()
-	return s, nil
+	return speak(conn)
 }
 
-// awaitEnd returns when the server has hung up, or the context of the connection has ended.
-func (s *speaker) awaitEnd() error {
-	<-s.ended
-	return s.Close()
-}
-
-// call begins a call of Sign, on the nth stream.
-func (s *speaker) call(n int, further ...hpack.HeaderField) (stream uint32, err error) {
-	var header bytes.Buffer
-	encoder := hpack.NewEncoder(&header)
-	for _, field := range append([]hpack.HeaderField{
+// signHeader begins a call of Sign.
+func signHeader(further ...hpack.HeaderField) []hpack.HeaderField {
+	return append([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: signMethod}, {Name: ":authority", Value: "localhost"},
 		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
-	}, further...) {
-		if err := encoder.WriteField(field); err != nil {
-			return 0, err
-		}
-	}
-	stream = uint32(2*n + 1) //nolint:gosec // G115: a few thousand at most
-	return stream, s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header.Bytes(), EndHeaders: true})
+	}, further...)
 }
 
 // message is a gRPC message that announces that many bytes and brings fewer.
@@ -146,42 +118,48 @@ func message(announced uint32, brought int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, announced), make([]byte, brought)...)
 }
 
-func prefaceAndSilence(ctx context.Context, socket string) error {
-	s, err := speak(ctx, socket)
-	if err != nil {
-		return err
-	}
-	return s.awaitEnd()
-}
+// errDeaf is of a server that has not even said that it speaks HTTP/2.
+var errDeaf = errors.New("the server has said nothing")
 
-// resetStreams opens streams and resets each at once (CVE-2023-44487).
-func resetStreams(ctx context.Context, socket string) error {
-	s, err := speak(ctx, socket)
-	if err != nil {
-		return err
+// struckBy has the visit be one if the server has heard what was sent, and holds its answer
+// to promise 7.
+func (v *visit) struckBy(s *speaker, what string) error {
+	if s.accepted.Load() {
+		v.violated(7, "%s is answered as a call", what)
 	}
-	defer s.Close()
-	for i := range 1000 {
-		stream, err := s.call(i)
-		if err != nil {
-			return err
-		}
-		if err := s.framer.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
-			return err
-		}
+	if v.struck = s.greeted.happened(); !v.struck {
+		return errDeaf
 	}
 	return nil
 }
 
-// halfMessages begins as many calls as it may, and each brings a piece of its message.
-func halfMessages(ctx context.Context, socket string) error {
-	s, err := speak(ctx, socket)
+func prefaceAndSilence(ctx context.Context, socket string, v *visit) error {
+	s, err := speakTo(ctx, socket)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	<-s.ended
+	s.hangUp()
+	return v.struckBy(s, "silence")
+}
+
+func resetStreams(ctx context.Context, socket string, v *visit) error {
+	s, err := speakTo(ctx, socket)
+	if err != nil {
+		return err
+	}
+	return s.reset(v, signHeader()...)
+}
+
+// halfMessages begins more calls than it may, and each brings a piece of its message.
+func halfMessages(ctx context.Context, socket string, v *visit) error {
+	s, err := speakTo(ctx, socket)
+	if err != nil {
+		return err
+	}
+	defer s.hangUp()
 	for i := range 100 {
-		stream, err := s.call(i)
+		stream, err := s.open(i, signHeader()...)
 		if err != nil {
 			return err
 		}
@@ -190,69 +168,132 @@ func halfMessages(ctx context.Context, socket string) error {
 			return err
 		}
 	}
-	return s.awaitEnd()
+	if err := s.out.Flush(); err != nil {
+		return err
+	}
+	<-s.ended
+	return v.struckBy(s, "a piece of a message")
 }
 
-func hangUpInMessage(ctx context.Context, socket string) error {
-	s, err := speak(ctx, socket)
+func hangUpInMessage(ctx context.Context, socket string, v *visit) error {
+	s, err := speakTo(ctx, socket)
 	if err != nil {
 		return err
 	}
-	stream, err := s.call(0)
+	stream, err := s.open(0, signHeader()...)
 	if err == nil {
-		err = s.framer.WriteData(stream, false, message(1000, 500))
+		err = errors.Join(s.framer.WriteData(stream, false, message(1000, 500)), s.out.Flush())
 	}
-	return errors.Join(err, s.Close())
+	v.struck = err == nil
+	s.hangUp()
+	return err
 }
 
-// hugeMessage sends 100 MB, unless it is stopped, which has to come much earlier.
-func hugeMessage(ctx context.Context, socket string) error {
-	const size, piece = 100 << 20, 16 << 10
-	s, err := speak(ctx, socket)
+// hugeHeader is small on its way: it names one field again and again.
+func hugeHeader(ctx context.Context, socket string, v *visit) error {
+	s, err := speakTo(ctx, socket)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	stream, err := s.call(0)
+	defer s.hangUp()
+	more := hpack.HeaderField{Name: "more", Value: strings.Repeat("a", 1<<10)}
+	_, err = s.open(0, signHeader(slices.Repeat([]hpack.HeaderField{more}, 20)...)...)
+	if err := errors.Join(err, s.out.Flush()); err != nil {
+		return err
+	}
+	<-s.ended
+	err = v.struckBy(s, "a header that is too large")
+	v.struck = v.struck && s.refused.happened()
+	return err
+}
+
+const (
+	// largestCall is more than the signer reads of a call before it refuses it: its greatest
+	// message has 96 KiB, what may come unread 64 KiB, and a socket that is set to socketBuffer
+	// holds twice that.
+	largestCall  = 512 << 10
+	socketBuffer = 64 << 10
+	// refusalPatience is how long the refusal may take: what the signer promises for any
+	// other answer.
+	refusalPatience = slowest
+)
+
+// hugeMessage sends 100 MB. They are refused much earlier; but what is sent on a stream that
+// was refused is read, and thrown away, as RFC 9113 wants it (section 5.1), so that the client
+// goes on.
+func hugeMessage(ctx context.Context, socket string, v *visit) error {
+	s, err := speakTo(ctx, socket)
 	if err != nil {
 		return err
 	}
-	for sent := 0; sent < size; sent += piece {
-		if err := s.framer.WriteData(stream, false, message(size, piece-5)); err != nil {
+	defer s.hangUp()
+	if unix, ok := s.Conn.(*net.UnixConn); ok {
+		if err := unix.SetWriteBuffer(socketBuffer); err != nil {
 			return err
 		}
 	}
-	return errors.New("nobody has stopped it")
-}
-
-func hugeHeader(ctx context.Context, socket string) error {
-	s, err := speak(ctx, socket)
+	stream, err := s.open(0, signHeader()...)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	if _, err := s.call(0, hpack.HeaderField{Name: "more", Value: strings.Repeat("a", 20<<10)}); err != nil { // in 13 KiB, and so in one frame
+	if err := s.pour(stream, largestCall); err != nil && !s.refused.happened() {
 		return err
 	}
-	return s.awaitEnd()
+	refused, known := s.awaitRefusal(refusalPatience)
+	if known && !refused {
+		v.violated(8, "%d bytes of a message were taken and not refused for %v, and the greatest has 96 KiB", largestCall, refusalPatience)
+		return nil
+	}
+	err = errors.Join(v.struckBy(s, "a message that is too large"), s.pour(stream, huge-largestCall))
+	v.struck = v.struck && refused
+	return err
+}
+
+// pour sends so much of a message that announces a huge one.
+func (s *speaker) pour(stream uint32, size int) error {
+	const piece = 16 << 10
+	for sent := 0; sent < size; sent += piece {
+		if err := errors.Join(s.framer.WriteData(stream, false, message(huge, piece-5)), s.out.Flush()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitRefusal tells whether the server refuses the call in time. It is not known if the
+// connection ends first.
+func (s *speaker) awaitRefusal(patience time.Duration) (refused, known bool) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-s.refused:
+		return true, true
+	case <-s.ended:
+		return s.refused.happened(), s.refused.happened()
+	case <-late.C:
+		return false, true
+	}
 }
 
 // floodSign has several calls under way at any time, which are good ones.
-func (w *World) floodSign(ctx context.Context, socket string) error {
-	return floodWith(socket, func(client externaljwtv1.ExternalJWTSignerClient) error {
+func (w *World) floodSign(ctx context.Context, socket string, v *visit) error {
+	return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
 		_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: w.boundPayload()})
 		return err
 	})
 }
 
-func floodKeys(ctx context.Context, socket string) error {
-	return floodWith(socket, func(client externaljwtv1.ExternalJWTSignerClient) error {
+func floodKeys(ctx context.Context, socket string, v *visit) error {
+	return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
 		_, err := client.FetchKeys(ctx, &externaljwtv1.FetchKeysRequest{})
 		return err
 	})
 }
 
-func floodWith(socket string, call func(externaljwtv1.ExternalJWTSignerClient) error) error {
+// fewestCalls are what makes a flood of calls.
+const fewestCalls = 2 * floodCalls
+
+func floodWith(socket string, v *visit, call func(externaljwtv1.ExternalJWTSignerClient) error) error {
 	conn, err := dialSigner(socket)
 	if err != nil {
 		return err
@@ -260,40 +301,35 @@ func floodWith(socket string, call func(externaljwtv1.ExternalJWTSignerClient) e
 	defer func() { _ = conn.Close() }() // all calls have ended
 	client := externaljwtv1.NewExternalJWTSignerClient(conn)
 	var calling sync.WaitGroup
-	for range floodCalls {
+	var answered atomic.Int64
+	ends := make([]error, floodCalls)
+	for i := range ends {
 		calling.Go(func() {
 			for range 100 {
-				if call(client) != nil {
+				if ends[i] = call(client); ends[i] != nil {
 					return
 				}
+				answered.Add(1)
 			}
 		})
 	}
 	calling.Wait()
-	return nil
+	v.struck = answered.Load() >= fewestCalls
+	return errors.Join(ends...)
 }
 
-// stranger calls as another user, which only root can: it is refused.
-func (w *World) stranger(ctx context.Context, socket string) error {
-	if os.Getuid() != 0 {
-		return halfPreface(ctx, socket)
-	}
+// stranger calls as another user: it is refused.
+func (w *World) stranger(ctx context.Context, socket string, v *visit) error {
 	remote, err := signertest.ConnectAs(socket, nobody)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = remote.Close() }() // it was refused
 	_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: w.boundPayload()})
-	if status.Code(err) == codes.OK {
-		w.report(violated(2, "the signer has signed for user %d, who may not call", nobody))
+	code := status.Code(err)
+	if code == codes.OK {
+		v.violated(2, "the signer has signed for user %d, who may not call", nobody)
 	}
-	return refused(err, codes.PermissionDenied)
-}
-
-// refused is an error unless the call was refused like that.
-func refused(err error, want codes.Code) error {
-	if status.Code(err) != want {
-		return fmt.Errorf("code %v, want %v", status.Code(err), want)
-	}
-	return nil
+	v.struck = code == codes.OK || code == codes.PermissionDenied
+	return err
 }

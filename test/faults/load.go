@@ -73,8 +73,8 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 		}
 	}
 	err = errors.Join(err, came.addTo(&outcome), w.retire())
-	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB",
-		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
+	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
+		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err
 }
 

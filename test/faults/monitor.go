@@ -27,6 +27,15 @@ const (
 	// memorySlack and perSecret are in KiB.
 	memorySlack = 64 << 10
 	perSecret   = 1.5
+
+	// unansweredAtMost is for how many seconds in a row a process may leave the monitor
+	// without an answer: nobody else can say how many goroutines it has. It is twice what one
+	// Pod in a hundred may take under load, because nothing is promised about how fast
+	// metrics come, and little more than half of the time that a load lasts, so that a process
+	// cannot hide in it. Nothing but a pause excuses more. That kube-apiserver is away, or that
+	// it is out of reach, does not: the monitor comes with a certificate of system:masters, and
+	// who issued that is in a file (devcluster.Binary.StartManager), so nobody is asked.
+	unansweredAtMost = 5
 )
 
 // Sample is a process at one moment.
@@ -35,6 +44,7 @@ type Sample struct {
 	RssAnon              int // KiB
 	Secrets              int // token Secrets in the cluster
 	Runtime              runtimeMemory
+	Unanswered           int // seconds in a row in which its metrics did not come
 }
 
 // runtimeMemory is what Go's runtime has of it, in KiB.
@@ -52,8 +62,8 @@ func runtimeMemoryIn(metrics devcluster.Metrics) runtimeMemory {
 	}
 }
 
-// exceeds says which limit the sample breaks. base is RssAnon at the beginning. The race
-// detector multiplies memory, so that does not count with it.
+// exceeds says which limit the sample breaks; what is zero in it breaks none. base is RssAnon
+// at the beginning. The race detector multiplies memory, so that does not count with it.
 func (s Sample) exceeds(base Sample, raceEnabled bool) string {
 	if most := baseGoroutines + perRequest*s.InFlight; s.Goroutines > most {
 		return fmt.Sprintf("%d goroutines with %d requests in flight, want %d at most", s.Goroutines, s.InFlight, most)
@@ -65,14 +75,16 @@ func (s Sample) exceeds(base Sample, raceEnabled bool) string {
 	return ""
 }
 
-// monitor looks at every process each second.
+// monitor looks at every process each second: at its memory from outside, and at the rest as it
+// says itself.
 type monitor struct {
-	world *World
-	stop  context.CancelFunc
-	done  chan struct{}
+	world  *World
+	stop   context.CancelFunc
+	done   chan struct{}
+	asking sync.WaitGroup
 
 	mu      sync.Mutex
-	bases   map[*term]Sample
+	known   map[*term]*watched
 	samples int
 	most    Sample
 	found   []Violation
@@ -80,15 +92,28 @@ type monitor struct {
 	race bool
 }
 
+// watched is what the monitor knows of a process.
+type watched struct {
+	// base is nil before the first answer: until then the process starts.
+	base *Sample
+	// last is the last answer.
+	last Sample
+	// asked tells that an answer is awaited.
+	asked bool
+	// unanswered is how many seconds have begun since the last answer.
+	unanswered int
+}
+
 func startMonitor(w *World) *monitor {
 	ctx, stop := context.WithCancel(context.Background())
-	m := &monitor{world: w, stop: stop, done: make(chan struct{}), bases: map[*term]Sample{}}
+	m := &monitor{world: w, stop: stop, done: make(chan struct{}), known: map[*term]*watched{}}
 	go m.run(ctx)
 	return m
 }
 
 func (m *monitor) run(ctx context.Context) {
 	defer close(m.done)
+	defer m.asking.Wait()
 	pace := time.NewTicker(time.Second)
 	defer pace.Stop()
 	for {
@@ -120,45 +145,94 @@ func (m *monitor) setRace(race bool) {
 	m.race = race
 }
 
-// look takes a sample of the replica's process. One that does not answer in time is looked
-// at again in the next second.
+// look takes a sample of the memory of the replica's process, and asks it for the rest, unless
+// it still owes an answer. It does not wait for that: others are to be looked at.
 func (m *monitor) look(ctx context.Context, r *Replica) {
 	t := r.now()
 	if t == nil || t.manager == nil || gone(t) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 900*time.Millisecond)
-	defer cancel()
-	metrics, err := t.manager.Metrics(ctx)
-	if err != nil {
-		return
-	}
 	anonymous, err := rssAnon(t.manager.PID())
 	if err != nil {
-		return
+		return // it has ended since
 	}
-	sample := Sample{
-		Goroutines: int(metrics.Sum("go_goroutines", nil)),
-		InFlight:   int(metrics.Sum("sacm_webhook_requests_in_flight", devcluster.Labels{})),
-		RssAnon:    anonymous, Secrets: m.world.tokens.Secrets(), Runtime: runtimeMemoryIn(metrics),
+	if m.weigh(r.name, t, Sample{RssAnon: anonymous, Secrets: m.world.tokens.Secrets()}, r.isPaused()) {
+		m.asking.Go(func() { m.ask(ctx, r, t) })
 	}
-	m.keep(r, t, sample)
 }
 
-func (m *monitor) keep(r *Replica, t *term, sample Sample) {
+// weigh keeps a sample of the memory, counts the second, and tells whether the process is to be
+// asked.
+func (m *monitor) weigh(name string, t *term, sample Sample, paused bool) (ask bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	base, known := m.bases[t]
-	if !known {
-		base = sample
-		m.bases[t] = base
+	p := m.known[t]
+	if p == nil {
+		p = &watched{}
+		m.known[t] = p
 	}
-	m.samples++
+	if p.base != nil {
+		sample.Runtime = p.last.Runtime
+		m.samples++
+		m.most.RssAnon = max(m.most.RssAnon, sample.RssAnon)
+		m.judge(name, sample, *p.base)
+		m.count(name, p, paused)
+	}
+	ask, p.asked = !p.asked, true
+	return ask
+}
+
+// count counts a second in which the process has not answered yet. The caller holds mu.
+func (m *monitor) count(name string, p *watched, paused bool) {
+	if paused {
+		p.unanswered = 0
+		return
+	}
+	m.most.Unanswered = max(m.most.Unanswered, p.unanswered)
+	if p.unanswered == unansweredAtMost {
+		m.found = append(m.found, violated(8, "%s has not answered for %d s, so that nobody knows how many goroutines it has", name, p.unanswered))
+	}
+	p.unanswered++
+}
+
+// ask has the process say how it is.
+func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
+	ctx, cancel := context.WithTimeout(ctx, unansweredAtMost*time.Second)
+	defer cancel()
+	metrics, err := t.manager.Metrics(ctx)
+	sample := Sample{Secrets: m.world.tokens.Secrets()}
+	if err == nil {
+		sample.Goroutines = int(metrics.Sum("go_goroutines", nil))
+		sample.InFlight = int(metrics.Sum("sacm_webhook_requests_in_flight", devcluster.Labels{}))
+		sample.Runtime = runtimeMemoryIn(metrics)
+		sample.RssAnon, err = rssAnon(t.manager.PID())
+	}
+	m.keep(r.name, t, sample, err)
+}
+
+// keep keeps an answer, or that there was none.
+func (m *monitor) keep(name string, t *term, sample Sample, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.known[t]
+	p.asked = false
+	if err != nil {
+		return
+	}
+	p.last, p.unanswered = sample, 0
+	if p.base == nil {
+		p.base = &sample
+	}
 	m.most.Goroutines = max(m.most.Goroutines, sample.Goroutines)
 	m.most.InFlight = max(m.most.InFlight, sample.InFlight)
-	m.most.RssAnon = max(m.most.RssAnon, sample.RssAnon)
+	// The memory is looked at each second, whether or not answers come.
+	m.judge(name, Sample{Goroutines: sample.Goroutines, InFlight: sample.InFlight}, *p.base)
+}
+
+// judge holds a sample to the limits. The caller holds mu.
+func (m *monitor) judge(name string, sample, base Sample) {
 	if what := sample.exceeds(base, m.race); what != "" {
-		m.found = append(m.found, violated(8, "%s: %s", r.name, what))
+		m.found = append(m.found, violated(8, "%s: %s", name, what))
 	}
 }
 

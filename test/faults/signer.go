@@ -79,8 +79,8 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 		}
 	}
 	err = errors.Join(err, came.addTo(&outcome))
-	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB",
-		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10)
+	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
+		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err
 }
 

@@ -1,0 +1,90 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestUnanswered has a process answer or not. A dot is a second, a p one in which it is paused,
+// an a an answer and an e an error.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	patience := strings.Repeat(".", unansweredAtMost)
+	cases := map[string]struct {
+		reason string
+		events string
+		want   int // violations
+		most   int
+	}{
+		"well":                 {events: ".a.a.a.a.a.a.a.a.a"},
+		"late":                 {reason: "it came at last", events: ".a" + patience + "a" + patience + "a", most: unansweredAtMost - 1},
+		"silent":               {events: ".a." + patience, want: 1, most: unansweredAtMost},
+		"refuses":              {reason: "an error is no answer", events: ".a.e.e.e.e.e.e", want: 1, most: unansweredAtMost},
+		"silent for long":      {reason: "once for each time", events: ".a" + patience + patience, want: 1, most: 2*unansweredAtMost - 1},
+		"silent again":         {events: ".a." + patience + "a." + patience, want: 2, most: unansweredAtMost},
+		"starting":             {reason: "whether it ever starts is awaited elsewhere", events: patience + patience},
+		"paused":               {reason: "it cannot", events: ".a...pppppppp...a", most: 2},
+		"silent after a pause": {events: ".app." + patience, want: 1, most: unansweredAtMost},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, process := &monitor{known: map[*term]*watched{}}, &term{}
+			for _, event := range tc.events {
+				switch event {
+				case 'a':
+					m.keep("it", process, Sample{Goroutines: 100}, nil)
+				case 'e':
+					m.keep("it", process, Sample{}, errors.New("refused"))
+				default:
+					m.weigh("it", process, Sample{}, event == 'p')
+				}
+			}
+			_, most, found := m.take()
+			if len(found) != tc.want || most.Unanswered != tc.most {
+				t.Errorf("%s: %v and %d seconds, want %d violations and %d", tc.reason, found, most.Unanswered, tc.want, tc.most)
+			}
+		})
+	}
+}
+
+// TestMemoryWithoutAnAnswer wants the memory to be judged each second, also of a process that
+// says nothing.
+func TestMemoryWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		answers bool
+		race    bool
+		want    int // violations
+		samples int
+	}{
+		"fat":              {answers: true, want: 3, samples: 3},
+		"race-enabled":     {reason: "the race detector multiplies memory", answers: true, race: true, samples: 3},
+		"has just started": {reason: "there is nothing to compare with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, process := &monitor{known: map[*term]*watched{}, race: tc.race}, &term{}
+			if ask := m.weigh("it", process, Sample{RssAnon: 1 << 10}, false); !ask {
+				t.Error("it is not asked")
+			}
+			if tc.answers {
+				m.keep("it", process, Sample{Goroutines: 100, RssAnon: 30 << 10}, nil)
+			}
+			for i := range 3 {
+				if ask := m.weigh("it", process, Sample{RssAnon: 95 << 10}, false); ask != (tc.answers && i == 0) {
+					t.Errorf("second %d: asked %v", i, ask)
+				}
+			}
+			samples, _, found := m.take()
+			if len(found) != tc.want || samples != tc.samples {
+				t.Errorf("%s: %d samples and %v, want %d and %d violations", tc.reason, samples, found, tc.samples, tc.want)
+			}
+		})
+	}
+}

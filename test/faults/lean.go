@@ -102,6 +102,8 @@ type leaning struct {
 	kinds []tally
 	// open is how many silent connections there were at a time.
 	open int
+	// others is which part of the machine other programs took meanwhile.
+	others float64
 }
 
 // tried is how often a client came.
@@ -146,32 +148,37 @@ func (l leaning) tellTo(tell func(format string, args ...any)) {
 	}
 }
 
-// addTo puts what came of the clients into the outcome. That it cannot tell is an error only
-// if nothing was found: one violation is enough to know.
-func (l leaning) addTo(outcome *Outcome) error {
+// addTo puts what came of the clients into the outcome. What cannot be told, unsure too, is an
+// error only if nothing was found: one violation is enough to know.
+func (l leaning) addTo(outcome *Outcome, unsure error) error {
 	outcome.Leaned, outcome.Leaning = l.tried()+l.open, len(l.kinds)+1
 	outcome.Violations = append(outcome.Violations, l.violations()...)
 	if len(outcome.Violations) > 0 {
 		return nil
 	}
-	return l.proven()
+	return errors.Join(unsure, l.proven())
 }
 
 // String is for the summary of a run.
 func (l leaning) String() string {
-	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections",
-		l.struck(), l.tried(), brokenClients, l.open)
+	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections; other programs took %.0f %% of the machine",
+		l.struck(), l.tried(), brokenClients, l.open, 100*l.others)
 }
 
 // leanOn has broken clients come again and again, each as one of the kinds, and then silent
 // connections.
-func leanOn(ctx context.Context, network, address string, kinds []breaker) leaning {
+func leanOn(ctx context.Context, network, address string, kinds []breaker) (leaning, error) {
+	before, err := readProcessorTime()
+	if err != nil {
+		return leaning{}, err
+	}
 	tallies := breakOn(ctx, address, kinds)
 	ctx, stop := context.WithTimeout(ctx, floodFor)
 	defer stop()
 	open := flood(ctx, network, address)
 	<-ctx.Done()
-	return leaning{tallies, open}
+	after, err := readProcessorTime()
+	return leaning{tallies, open, after.othersSince(before)}, err
 }
 
 func breakOn(ctx context.Context, address string, kinds []breaker) []tally {

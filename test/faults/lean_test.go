@@ -77,7 +77,7 @@ func TestTally(t *testing.T) {
 			l := good()
 			tc.change(&l)
 			var outcome Outcome
-			err := l.addTo(&outcome)
+			err := l.addTo(&outcome, nil)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.want)
 			}

@@ -21,9 +21,6 @@ import (
 const (
 	// rate is what kube-apiserver asks meanwhile: 20 Pods a second.
 	rate = 50 * time.Millisecond
-	// slowest is what ninety-nine in a hundred of them may take at most: half of what
-	// kube-apiserver waits for a webhook.
-	slowest = 5 * time.Second
 	// controlPatience is how long a build without a plant has for what a planted one must
 	// not manage.
 	controlPatience = 30 * time.Second
@@ -60,19 +57,15 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	came := leanOn(ctx, "tcp", address, brokenCalls())
+	came, leanErr := leanOn(ctx, "tcp", address, brokenCalls())
 	stopAsking()
 	calls := <-asked
 	came.tellTo(w.tell)
 
 	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
 	took := latencies(calls)
-	if len(took) > 0 {
-		if p99 := took[len(took)*99/100]; p99 > slowest {
-			outcome.Violations = append(outcome.Violations, violated(5, "one Pod in a hundred took %v under load, want %v at most", p99, slowest))
-		}
-	}
-	err = errors.Join(err, came.addTo(&outcome), w.retire())
+	unsure := outcome.judgeTimes(5, "Pod", took, came.others)
+	err = errors.Join(err, leanErr, came.addTo(&outcome, unsure), w.retire())
 	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err

@@ -6,11 +6,12 @@
 //
 // It is a reverse proxy over HTTPS, so that the client under test is the real
 // binary with an ordinary kubeconfig and HTTP/2, and the faults are in the
-// proxy's http.RoundTripper. The client has no credentials of its own: the proxy
+// proxy's http.RoundTripper. Beneath that, connections can fall silent, which a
+// client learns from its own clocks alone. The client has no credentials of its own: the proxy
 // speaks to kube-apiserver as whoever its configuration says.
 //
-// Lifecycle: Start, then Use as often as wanted, then Close, which also ends
-// requests that a fault holds. Requests that no rule matches pass unchanged.
+// Lifecycle: Start, then Use and Silence as often as wanted, then Close, which also
+// ends requests that a fault holds and connections that are silent. Requests that no rule matches pass unchanged.
 //
 // Concurrency: all methods may be called from any goroutine.
 //

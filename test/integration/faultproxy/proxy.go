@@ -22,6 +22,7 @@ import (
 // Proxy is a running proxy.
 type Proxy struct {
 	server *httptest.Server
+	wires  *wires
 	faults *faultRoundTripper
 }
 
@@ -45,6 +46,8 @@ func Start(config *rest.Config) (*Proxy, error) {
 		ErrorLog:      log.New(io.Discard, "", 0), // faults are meant
 	})
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	p.wires = newWires(p.server.Listener)
+	p.server.Listener = p.wires
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
 	return p, nil
@@ -55,8 +58,9 @@ func abort(http.ResponseWriter, *http.Request, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Close ends every request, also those that a fault holds, and stops listening.
+// Close ends every request, also those that a fault holds, every silence, and stops listening.
 func (p *Proxy) Close() {
+	p.wires.endAll()
 	p.server.CloseClientConnections()
 	p.server.Close()
 }
@@ -83,6 +87,24 @@ func (p *Proxy) Use(rules ...*Rule) { p.faults.use(rules) }
 // CutWatches ends every open watch that match selects, in the middle of its
 // stream, and returns how many those were.
 func (p *Proxy) CutWatches(match Match) int { return p.faults.journal.cut(match) }
+
+// Silence has nothing pass any more through the connections that are open, in neither
+// direction, and nothing tell of that: neither FIN nor RST, no answer to a ping of HTTP/2.
+// Connections that come later are well. The function that it returns ends those that fell
+// silent with RST; what was sent through them meanwhile is lost. It may be called more than
+// once, and after Close.
+//
+// The client's kernel does get acknowledgements, as from a machine in between whose program
+// hangs.
+func (p *Proxy) Silence() (end func()) { return p.silence(false) }
+
+// SilenceAll is Silence also for the connections that come before its end.
+func (p *Proxy) SilenceAll() (end func()) { return p.silence(true) }
+
+func (p *Proxy) silence(further bool) (end func()) {
+	s := p.wires.begin(further)
+	return func() { p.wires.end(s) }
+}
 
 // Requests returns all requests so far that match selects, in the order in which
 // they came.

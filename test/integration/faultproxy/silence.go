@@ -1,0 +1,150 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faultproxy
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// wires is a listener whose connections can fall silent.
+type wires struct {
+	net.Listener
+
+	mu       sync.Mutex
+	open     map[*wire]struct{}
+	silences []*silence
+}
+
+// silence is of connections through which nothing passes.
+type silence struct {
+	// further tells that those which come meanwhile are silent, too.
+	further bool
+	wires   []*wire
+}
+
+func newWires(listener net.Listener) *wires {
+	return &wires{Listener: listener, open: map[*wire]struct{}{}}
+}
+
+// Accept implements net.Listener.
+func (l *wires) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{Conn: accepted, all: l, over: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[w] = struct{}{}
+	for _, s := range l.silences {
+		if s.further {
+			s.take(w)
+			break
+		}
+	}
+	return w, nil
+}
+
+// begin has the connections that are open fall silent.
+func (l *wires) begin(further bool) *silence {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &silence{further: further}
+	for w := range l.open {
+		s.take(w)
+	}
+	l.silences = append(l.silences, s)
+	return s
+}
+
+// take has one fall silent, unless it is so already. The caller holds mu.
+func (s *silence) take(w *wire) {
+	if w.silent.CompareAndSwap(false, true) {
+		s.wires = append(s.wires, w)
+	}
+}
+
+// end resets the connections of a silence. Once it has ended, nothing happens.
+func (l *wires) end(s *silence) {
+	l.mu.Lock()
+	l.silences = slices.DeleteFunc(l.silences, func(other *silence) bool { return other == s })
+	taken := s.wires
+	s.wires = nil
+	l.mu.Unlock()
+	for _, w := range taken {
+		w.reset()
+	}
+}
+
+// endAll ends every silence.
+func (l *wires) endAll() {
+	l.mu.Lock()
+	all := slices.Clone(l.silences)
+	l.mu.Unlock()
+	for _, s := range all {
+		l.end(s)
+	}
+}
+
+func (l *wires) forget(w *wire) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, w)
+}
+
+// wire is a connection that can fall silent. It never speaks again then.
+type wire struct {
+	net.Conn
+
+	all    *wires
+	silent atomic.Bool
+	over   chan struct{} // closed once the server or the silence has done with it
+	once   sync.Once
+}
+
+// Read implements net.Conn. What has come on a silent connection is kept back.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if !w.silent.Load() {
+		return n, err
+	}
+	<-w.over
+	return 0, net.ErrClosed
+}
+
+// Write implements net.Conn. It succeeds on a silent connection, as it does while a kernel
+// waits for acknowledgements that do not come.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.silent.Load() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+// Close implements net.Conn. The end of a silent connection is not heard before that of the
+// silence.
+func (w *wire) Close() error {
+	w.all.forget(w)
+	if !w.silent.Load() {
+		return w.Conn.Close()
+	}
+	w.finish()
+	return w.SetReadDeadline(time.Now()) // for who reads
+}
+
+// reset ends a silent connection as a machine does that knows nothing of it.
+func (w *wire) reset() {
+	w.all.forget(w)
+	if tcp, ok := w.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // one that is gone already needs no reset
+	}
+	_ = w.Conn.Close()
+	w.finish()
+}
+
+func (w *wire) finish() { w.once.Do(func() { close(w.over) }) }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -80,6 +81,41 @@ func partitionLeader(ctx context.Context, w *World, _ Planned) (func(context.Con
 		leader.use()
 		return nil
 	}, nil
+}
+
+// successorPatience is how long the others may take to lead once the leader cannot, on a
+// machine that is busy. It is several times the lease.
+const successorPatience = 20 * time.Second
+
+// silenceLeader has nothing pass between the leader and kube-apiserver any more, on no
+// connection, and nobody hang up: as when a cable is cut. Its own clock has to tell it that it
+// leads no more. What it sends meanwhile never arrives, so that the others have to take over;
+// what it would go on to write in the end, the journal shows.
+func silenceLeader(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	leader, err := w.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end := leader.now().proxy.SilenceAll()
+	return func(ctx context.Context) error {
+		defer end()
+		if err := w.awaitSuccessor(ctx, leader); err != nil {
+			w.report(violated(1, "nobody works in place of a leader whose connections are silent: %v", err))
+		}
+		return nil
+	}, nil
+}
+
+func (w *World) awaitSuccessor(ctx context.Context, of *Replica) error {
+	ctx, cancel := context.WithTimeout(ctx, successorPatience)
+	defer cancel()
+	return await.Poll(ctx, func(ctx context.Context) error {
+		leader, err := w.leader(ctx)
+		if err == nil && leader == of {
+			err = fmt.Errorf("%s holds the Lease", of.name)
+		}
+		return err
+	})
 }
 
 // holdLease keeps the leader from its Lease, and from nothing else: it could go on to

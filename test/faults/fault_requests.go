@@ -5,11 +5,14 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -123,4 +126,53 @@ func halfOpenWatches(_ context.Context, w *World, _ Planned) (func(context.Conte
 		w.gate.release()
 		return nil
 	}, nil
+}
+
+// quickPings has the binary find out within 5 s, in place of 45, that nobody answers on a
+// connection (k8s.io/apimachinery pkg/util/net, http.go).
+func quickPings(binary devcluster.Binary) devcluster.Binary {
+	binary.Env = append(binary.Env, "HTTP2_READ_IDLE_TIMEOUT_SECONDS=2", "HTTP2_PING_TIMEOUT_SECONDS=3")
+	return binary
+}
+
+// pingPatience is how long that may take on a machine that is busy, and while other faults keep
+// a process from connecting anew.
+const pingPatience = 30 * time.Second
+
+// silenceConnections has nothing pass any more through the connections that are open, and
+// nobody hang up. Only a ping that is not answered tells, and whoever has found out is well
+// with another connection.
+func silenceConnections(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+	replicas := w.all()
+	struck := make([]*term, len(replicas))
+	ends := make([]func(), len(replicas))
+	for i, r := range replicas {
+		struck[i] = r.now()
+		ends[i] = struck[i].proxy.Silence()
+	}
+	begun := time.Now()
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, pingPatience)
+		defer cancel()
+		for i, r := range replicas {
+			if err := r.awaitNewWatch(ctx, struck[i], begun); err != nil {
+				w.report(violated(1, "%s works on a connection that is silent: %v", r.name, err))
+			}
+		}
+		for _, end := range ends {
+			end()
+		}
+		return nil
+	}, nil
+}
+
+// awaitNewWatch returns once the process has begun a watch since, or has ended.
+func (r *Replica) awaitNewWatch(ctx context.Context, t *term, since time.Time) error {
+	begun := func(request faultproxy.Request) bool { return request.Verb == "watch" && request.Began.After(since) }
+	return await.Poll(ctx, func(context.Context) error {
+		if gone(t) || len(t.proxy.Requests(begun)) > 0 {
+			return nil
+		}
+		return errors.New("it has begun no watch since")
+	})
 }

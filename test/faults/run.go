@@ -26,7 +26,7 @@ type Run struct {
 // judges.
 func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 	w.monitor.setRace(run.Race)
-	if err := w.deploy(ctx, run.Binary, 2); err != nil {
+	if err := w.deploy(ctx, quickPings(run.Binary), 2); err != nil {
 		return Outcome{}, err
 	}
 	workload := StartWorkload(w.client, run.Seed, "faults")

@@ -181,6 +181,19 @@ func leanOn(ctx context.Context, network, address string, kinds []breaker) (lean
 	return leaning{tallies, open, after.othersSince(before)}, err
 }
 
+// visitAlone has one broken client come while nobody else does: in the crowd it is mostly hung
+// up on before a server could show that it breaks the promise.
+func visitAlone(ctx context.Context, address string, come func(context.Context, string, *visit) error) ([]Violation, error) {
+	ctx, cancel := context.WithTimeout(ctx, callerWaits)
+	defer cancel()
+	var v visit
+	err := come(ctx, address, &v)
+	if v.struck || len(v.broken) > 0 {
+		return v.broken, nil
+	}
+	return nil, cmp.Or(err, errors.New("it did not come as far as its attack"))
+}
+
 func breakOn(ctx context.Context, address string, kinds []breaker) []tally {
 	ctx, cancel := context.WithTimeout(ctx, leanFor)
 	defer cancel()

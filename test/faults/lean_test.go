@@ -141,15 +141,11 @@ func TestBrokenCallsOnABadServer(t *testing.T) {
 func TestBrokenCallersOnABadSocket(t *testing.T) {
 	t.Parallel()
 	answers := func(any, grpc.ServerStream) error { return nil }
-	waits := func(_ any, stream grpc.ServerStream) error {
-		<-stream.Context().Done()
-		return stream.Context().Err()
-	}
-	wide := grpc.InitialWindowSize(1 << 30)
 	cases := map[string]struct {
 		reason string
 		come   func(context.Context, string, *visit) error
 		serve  grpc.StreamHandler // nil refuses
+		takes  bool               // the server takes everything and says nothing
 		limit  time.Duration
 		struck bool
 		found  []int // promises
@@ -161,17 +157,21 @@ func TestBrokenCallersOnABadSocket(t *testing.T) {
 		"halves answered":      {come: halfMessages, serve: answers, limit: time.Second, struck: true, found: []int{7}},
 		"huge header refused":  {come: hugeHeader, serve: answers, limit: time.Second, struck: true},
 		"huge message refused": {come: hugeMessage, limit: 10 * time.Second, struck: true},
-		"huge message held":    {come: hugeMessage, serve: waits, limit: 2 * refusalPatience, found: []int{8}},
-		"not told":             {reason: "the end came first", come: hugeMessage, serve: waits, limit: time.Second},
+		"huge message held":    {come: hugeMessage, takes: true, limit: 10 * time.Second, found: []int{8}},
+		"not told":             {reason: "the end came first", come: hugeMessage, takes: true, limit: time.Second},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options := []grpc.ServerOption{wide, grpc.MaxHeaderListSize(16 << 10)}
+			options := []grpc.ServerOption{grpc.MaxHeaderListSize(16 << 10)}
 			if tc.serve != nil {
 				options = append(options, grpc.UnknownServiceHandler(tc.serve))
 			}
-			socket := serveSocket(t, grpc.NewServer(options...))
+			serve := serveSocket
+			if tc.takes {
+				serve = takeAll
+			}
+			socket := serve(t, grpc.NewServer(options...))
 			ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
 			defer cancel()
 			checkVisit(ctx, t, tc.come, socket, tc.struck, tc.found)
@@ -194,6 +194,26 @@ func serveSocket(t *testing.T, server *grpc.Server) string {
 			t.Error(err)
 		}
 	})
+	return socket
+}
+
+// takeAll reads from each connection without a word.
+func takeAll(t *testing.T, _ *grpc.Server) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.Copy(io.Discard, conn) // its end is that of the client
+	}()
 	return socket
 }
 

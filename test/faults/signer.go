@@ -67,9 +67,10 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	stopAsking()
 	made := <-asked
 	came.tellTo(w.tell)
+	alone, aloneErr := visitAlone(ctx, socket, hugeMessage)
 
 	outcome, err = w.check(ctx, scope{model: Model{}}, nil, controlPatience)
-	outcome.Violations = append(outcome.Violations, made.violations()...)
+	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
 	outcome.Tokens += len(made.tokens)
 	for _, t := range w.terms() {
 		if what := leaks(t.manager.Logs(), made.tokens); what != "" {
@@ -77,7 +78,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 		}
 	}
 	unsure := outcome.judgeTimes(8, "call of the signer", made.took, came.others)
-	err = errors.Join(err, leanErr, came.addTo(&outcome, unsure))
+	err = errors.Join(err, leanErr, came.addTo(&outcome, errors.Join(unsure, aloneErr)))
 	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err

@@ -32,9 +32,10 @@ const (
 	// without an answer: nobody else can say how many goroutines it has. It is twice what one
 	// Pod in a hundred may take under load, because nothing is promised about how fast
 	// metrics come, and little more than half of the time that a load lasts, so that a process
-	// cannot hide in it. Nothing but a pause excuses more. That kube-apiserver is away, or that
-	// it is out of reach, does not: the monitor comes with a certificate of system:masters, and
-	// who issued that is in a file (devcluster.Binary.StartManager), so nobody is asked.
+	// cannot hide in it. A pause excuses more, and seconds do not count in which other programs
+	// took the machine (mostByOthers). That kube-apiserver is away, or out of reach, excuses
+	// nothing: the monitor comes with a certificate of system:masters, and who issued that is
+	// in a file (devcluster.Binary.StartManager), so nobody is asked.
 	unansweredAtMost = 5
 )
 
@@ -90,6 +91,8 @@ type monitor struct {
 	found   []Violation
 	// race tells that the processes are race-enabled.
 	race bool
+	// crowded tells that other programs have taken the last second.
+	crowded bool
 }
 
 // watched is what the monitor knows of a process.
@@ -116,16 +119,27 @@ func (m *monitor) run(ctx context.Context) {
 	defer m.asking.Wait()
 	pace := time.NewTicker(time.Second)
 	defer pace.Stop()
+	var spent processorTime
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-pace.C:
+			spent = m.noteOthers(spent)
 			for _, r := range m.world.all() {
 				m.look(ctx, r)
 			}
 		}
 	}
+}
+
+// noteOthers notes whether other programs have taken the machine since.
+func (m *monitor) noteOthers(before processorTime) processorTime {
+	now, err := readProcessorTime()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.crowded = err == nil && now.othersSince(before) > mostByOthers
+	return now
 }
 
 func (m *monitor) end() {
@@ -184,8 +198,11 @@ func (m *monitor) weigh(name string, t *term, sample Sample, paused bool) (ask b
 
 // count counts a second in which the process has not answered yet. The caller holds mu.
 func (m *monitor) count(name string, p *watched, paused bool) {
-	if paused {
+	switch {
+	case paused:
 		p.unanswered = 0
+		return
+	case m.crowded:
 		return
 	}
 	m.most.Unanswered = max(m.most.Unanswered, p.unanswered)

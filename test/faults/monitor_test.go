@@ -10,7 +10,7 @@ import (
 )
 
 // TestUnanswered has a process answer or not. A dot is a second, a p one in which it is paused,
-// an a an answer and an e an error.
+// a c one that other programs have taken, an a an answer and an e an error.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	patience := strings.Repeat(".", unansweredAtMost)
@@ -27,6 +27,8 @@ func TestUnanswered(t *testing.T) {
 		"silent for long":      {reason: "once for each time", events: ".a" + patience + patience, want: 1, most: 2*unansweredAtMost - 1},
 		"silent again":         {events: ".a." + patience + "a." + patience, want: 2, most: unansweredAtMost},
 		"starting":             {reason: "whether it ever starts is awaited elsewhere", events: patience + patience},
+		"crowded out":          {reason: "it has no processor", events: ".a.cccccccccc.", most: 1},
+		"silent in a crowd":    {reason: "the other seconds count", events: ".a.c.c.c.c.c.", want: 1, most: unansweredAtMost},
 		"paused":               {reason: "it cannot", events: ".a...pppppppp...a", most: 2},
 		"silent after a pause": {events: ".app." + patience, want: 1, most: unansweredAtMost},
 	}
@@ -41,6 +43,7 @@ func TestUnanswered(t *testing.T) {
 				case 'e':
 					m.keep("it", process, Sample{}, errors.New("refused"))
 				default:
+					m.crowded = event == 'c'
 					m.weigh("it", process, Sample{}, event == 'p')
 				}
 			}

@@ -64,7 +64,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 
 	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
 	took := latencies(calls)
-	unsure := outcome.judgeTimes(5, "Pod", took, came.others)
+	unsure := judgeTimes(&outcome, 5, "Pod", took, came.others)
 	err = errors.Join(err, leanErr, came.addTo(&outcome, unsure), w.retire())
 	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)

@@ -37,7 +37,7 @@ func TestJudgeTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var outcome Outcome
-			err := outcome.judgeTimes(5, "Pod", tc.took, tc.others)
+			err := judgeTimes(&outcome, 5, "Pod", tc.took, tc.others)
 			if len(outcome.Violations) != tc.found || (err != nil) != tc.unsure {
 				t.Errorf("%s: %v and %v, want %d violations and an error: %v", tc.reason, outcome.Violations, err, tc.found, tc.unsure)
 			}

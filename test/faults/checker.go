@@ -60,10 +60,12 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	}
 	begun := time.Now()
 	var now Snapshot
+	var live map[types.UID]bool
 	for {
 		if now, err = w.snapshot(ctx); err != nil {
 			return outcome, err
 		}
+		live = liveUIDs(now)
 		now = now.within(scope.prefix)
 		outcome.Violations = Judge(now, scope.model, string(ca), verify)
 		if len(outcome.Violations) == 0 || time.Since(begun) > patience {
@@ -77,7 +79,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	}
 	outcome.Settled = time.Since(begun)
 	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
-	if err := w.checkTokens(ctx, now, &outcome); err != nil {
+	if err := w.checkTokens(ctx, now, live, &outcome); err != nil {
 		return outcome, err
 	}
 	if err := w.checkCalls(ctx, calls, &outcome); err != nil {
@@ -132,21 +134,26 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:at], text[at+len(separator):], true
 }
 
+func liveUIDs(now Snapshot) map[types.UID]bool {
+	live := map[types.UID]bool{}
+	for _, account := range now.Accounts {
+		live[account.UID] = true
+	}
+	return live
+}
+
 // reviewers is how many TokenReviews are under way at a time.
 const reviewers = 8
 
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
-// ever seen and whose account is gone.
-func (w *World) checkTokens(ctx context.Context, now Snapshot, outcome *Outcome) error {
+// ever seen and whose account is gone. live are all accounts of the cluster.
+func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UID]bool, outcome *Outcome) error {
 	type question struct {
 		token, secret, want string // want is "" for a token that must be refused
 		uid                 types.UID
 	}
 	var questions []question
-	current, live := map[string]bool{}, map[types.UID]bool{}
-	for _, account := range now.Accounts {
-		live[account.UID] = true
-	}
+	current := map[string]bool{}
 	for _, secret := range sorted(now.Secrets) {
 		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {
 			current[token] = true

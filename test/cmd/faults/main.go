@@ -137,7 +137,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	outcomes = append(outcomes, loaded...)
 	missed := 0
 	if s.part("planted") {
-		if missed, err = plants.find(ctx, world); err != nil {
+		if missed, err = plants.find(ctx, world, devcluster.Binary{Path: s.plain}); err != nil {
 			return 0, err
 		}
 	}
@@ -216,8 +216,19 @@ func startBuilds(ctx context.Context, s settings, dir string) *plants {
 
 func (p *plants) wait() { p.builds.Wait() }
 
-// find has the suite look for each plant and returns how many it did not see.
-func (p *plants) find(ctx context.Context, world *faults.World) (missed int, err error) {
+// find has the suite look for each plant, and for all of them in an ordinary build, and
+// returns how often it was wrong.
+func (p *plants) find(ctx context.Context, world *faults.World, ordinary devcluster.Binary) (missed int, err error) {
+	lap := time.Now()
+	shown, err := world.Control(ctx, ordinary)
+	if err != nil {
+		return 0, fmt.Errorf("an ordinary build under the attacks: %w", err)
+	}
+	for _, violation := range shown {
+		missed++
+		fmt.Printf("  VIOLATED an ordinary build shows what a planted one must: %v\n", violation)
+	}
+	fmt.Printf("  control: %s, an ordinary build shows %d violations that a planted fault must\n", since(lap), len(shown))
 	for i, plant := range p.all {
 		one := <-p.built[i]
 		if one.err != nil {

@@ -1,0 +1,109 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+// TestPlantsShow has every check say what it says of a plant, and of what looks like one:
+// each is taken for its own plant and no other.
+func TestPlantsShow(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		found  []Violation
+		want   string // a plant, "" for none
+	}{
+		"WrongKey": {found: judged(func(now Snapshot, _ Model) {
+			now.Secrets[key("shop", "mine")].Data["token"] = []byte("h.e30.bad")
+		}), want: "wrong signing key"},
+		"NotTakenByTheAPIServer": {
+			reason: "it may not know the Secret yet",
+			found:  []Violation{violated(4, "kube-apiserver does not take the token of x/y for z: unknown")},
+		},
+		"Dangling": {found: judged(func(now Snapshot, _ Model) {
+			account := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "missed-token-abcde"}}}
+			account.Namespace, account.Name = "x-missed-deletion", "missed"
+			now.Accounts[key(account.Namespace, account.Name)] = account
+		}), want: "dropped tombstones"},
+		"DanglingElsewhere": {
+			reason: "its watch told of the deletion, which is worked on",
+			found:  judged(func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "cart-token-abcde")) }),
+		},
+		"TwoAutoCreated": {found: []Violation{violated(3, `account x-missed-deletion/missed has several auto-created Secrets: ["missed-token-abcde" "missed-token-zzzzz"]`)}},
+		"ReusedDeleted": {found: judged(func(_ Snapshot, model Model) {
+			model["x-late-deletion"] = newNamespace("x-late-deletion")
+			model["x-late-deletion"].Accounts["live"] = &Account{UID: "live-uid"}
+			model["x-late-deletion"].Secrets["reused"] = &TokenSecret{UID: "reused-uid", Account: "live", Owner: "live-uid"}
+		}), want: "missing UID precondition"},
+		"AnotherDeleted": {
+			reason: "no deletion of it is late",
+			found:  judged(func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "mine")) }),
+		},
+		"Outlives": {
+			reason: "its grace is not over yet",
+			found:  judged(func(now Snapshot, _ Model) { delete(now.Accounts, key("shop", "default")) }),
+		},
+		"ListRewritten": {found: judged(func(now Snapshot, _ Model) {
+			account := now.Accounts[key("shop", "cart")]
+			account.Secrets = account.Secrets[1:2]
+		}), want: "patch that rewrites a list"},
+		"NoteRewritten": {found: judged(func(now Snapshot, _ Model) {
+			now.Accounts[key("shop", "cart")].Annotations = nil
+		})},
+		"LogHoldsSecret": {found: []Violation{violated(6, "a log holds %s", leaks("ZXlKaGJHY2lPaUpTVXpJMU5pSjk", map[string]bool{}))}, want: "token in a log line"},
+		"LogHoldsKey":    {found: []Violation{violated(6, "a log holds %s", leaks("-----BEGIN RSA PRIVATE KEY-----", map[string]bool{}))}},
+		"LateWrite":      {found: lateWrite("x-lease", time.Unix(1000, 0)), want: "leader without a fence"},
+		"LateElsewhere":  {reason: "nobody kept it from its Lease", found: lateWrite("x-late-token", time.Unix(1000, 0))},
+		"NeverLed":       {reason: "this is about who has led", found: lateWrite("x-lease", time.Time{})},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if len(tc.found) == 0 {
+				t.Fatal("no check says anything")
+			}
+			for _, plant := range Plants() {
+				if got := len(plant.shown(tc.found)) > 0; got != (plant.Name == tc.want) {
+					t.Errorf("%s: taken for plant %q: %t, want %q alone: %v", tc.reason, plant.Name, got, tc.want, tc.found)
+				}
+			}
+		})
+	}
+}
+
+// judged is what is found in a settled world that is spoiled.
+func judged(spoil func(Snapshot, Model)) []Violation {
+	now, model := settled()
+	now.Accounts[key("shop", "cart")].ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+	model["shop"].Accounts["cart"].Pulls = []string{"pull"}
+	spoil(now, model)
+	return Judge(now, model, "CA", func(token string) error {
+		if !strings.HasSuffix(token, ".good") {
+			return errors.New("no key of the ring has signed its token")
+		}
+		return nil
+	})
+}
+
+// lateWrite is what is found of a write ten seconds after the Lease was renewed; zero
+// means that it never was.
+func lateWrite(namespace string, renewed time.Time) []Violation {
+	write := faultproxy.Request{Verb: "create", Resource: "secrets", Namespace: namespace, Served: 201, Began: time.Unix(1010, 0)}
+	journal := []faultproxy.Request{write}
+	if !renewed.IsZero() {
+		renewal := faultproxy.Request{Verb: "update", Resource: "leases", Name: leaseName, Code: 200, Served: 200, Began: renewed}
+		journal = []faultproxy.Request{renewal, write}
+	}
+	_, found := judgeWrites(journal, renewDeadline)
+	return found
+}

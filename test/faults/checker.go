@@ -31,6 +31,10 @@ type Outcome struct {
 	// Operations of users, by kind; Injected faults, by kind.
 	Operations map[string]int
 	Injected   map[Kind]int
+	// Met is how many requests, or pieces of watches, a fault between our processes and
+	// kube-apiserver was given to. Skipped is why a kind could not be injected.
+	Met     map[Kind]int
+	Skipped map[Kind]string
 	// Leaned is how often broken clients came, Leaning of how many kinds they were.
 	Leaned, Leaning int
 	// What was looked at.
@@ -89,8 +93,8 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	w.checkLogs(&outcome)
 	w.mu.Lock()
 	outcome.Violations = append(outcome.Violations, w.found...)
-	outcome.Injected = w.injected
-	w.found, w.injected = nil, map[Kind]int{}
+	outcome.Injected, outcome.Met, outcome.Skipped = w.tally.injected, w.tally.met, w.tally.skipped
+	w.found, w.tally = nil, newTally()
 	w.mu.Unlock()
 	var found []Violation
 	outcome.Samples, outcome.Most, found = w.monitor.take()

@@ -68,15 +68,17 @@ func pause(r *Replica) (func(context.Context) error, error) {
 
 // partitionLeader holds all that the leader sends, for longer than the lease. What it
 // still waits for an answer to arrives in the end, when another one leads.
-func partitionLeader(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+func partitionLeader(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	leader, err := w.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	over := make(chan struct{})
-	leader.use(&faultproxy.Rule{Match: faultproxy.Any, Fault: faultproxy.Hold(over, faultproxy.Forward)})
+	rule := &faultproxy.Rule{Match: faultproxy.Any, Fault: faultproxy.Hold(over, faultproxy.Forward)}
+	leader.use(rule)
 	leader.now().proxy.CutWatches(faultproxy.Any)
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
+		w.awaitMet(ctx, fault.Kind, rule.Hits)
 		close(over)
 		leader.use()
 		return nil
@@ -120,14 +122,16 @@ func (w *World) awaitSuccessor(ctx context.Context, of *Replica) error {
 
 // holdLease keeps the leader from its Lease, and from nothing else: it could go on to
 // write if only it wanted to.
-func holdLease(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+func holdLease(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	leader, err := w.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	over := make(chan struct{})
-	leader.use(&faultproxy.Rule{Match: faultproxy.On("", "leases"), Fault: faultproxy.Hold(over, faultproxy.Forward)})
-	return func(context.Context) error {
+	rule := &faultproxy.Rule{Match: faultproxy.On("", "leases"), Fault: faultproxy.Hold(over, faultproxy.Forward)}
+	leader.use(rule)
+	return func(ctx context.Context) error {
+		w.awaitMet(ctx, fault.Kind, rule.Hits)
 		close(over)
 		leader.use()
 		return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,61 +27,68 @@ func changes(r faultproxy.Request) bool {
 	return calls(r) && r.Verb != "get" && r.Verb != "list"
 }
 
-// meet has requests meet a fault until heal is called.
-func (w *World) meet(match faultproxy.Match, fault faultproxy.Fault) (func(context.Context) error, error) {
-	w.use(&faultproxy.Rule{Match: match, Fault: fault})
-	return func(context.Context) error {
+// meet has requests meet a fault until heal is called and one of them has.
+func (w *World) meet(kind Kind, rule *faultproxy.Rule) (func(context.Context) error, error) {
+	w.use(rule)
+	return func(ctx context.Context) error {
+		w.awaitMet(ctx, kind, rule.Hits)
 		w.use()
 		return nil
 	}, nil
 }
 
-func answer409(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.meet(changes, faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict))
+func answer409(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	return w.meet(fault.Kind, &faultproxy.Rule{Match: changes, Fault: faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict)})
 }
 
-func answer429(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.meet(calls, faultproxy.TooManyRequests(time.Second))
+func answer429(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	return w.meet(fault.Kind, &faultproxy.Rule{Match: calls, Fault: faultproxy.TooManyRequests(time.Second)})
 }
 
-func answer500(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.meet(calls, faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+func answer500(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	return w.meet(fault.Kind, &faultproxy.Rule{Match: calls, Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)})
 }
 
-func answer504(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.meet(calls, faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout))
+func answer504(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	return w.meet(fault.Kind, &faultproxy.Rule{Match: calls, Fault: faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)})
 }
 
-func timeOutAfterCommit(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.meet(changes, faultproxy.TimeOutAfterCommit)
+func timeOutAfterCommit(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	return w.meet(fault.Kind, &faultproxy.Rule{Match: changes, Fault: faultproxy.TimeOutAfterCommit})
 }
 
-func dropAnswers(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.meet(changes, faultproxy.DropAnswer)
+func dropAnswers(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	return w.meet(fault.Kind, &faultproxy.Rule{Match: changes, Fault: faultproxy.DropAnswer})
 }
 
 // slowBodies cuts all watches too, so that lists come slowly.
-func slowBodies(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	heal, err := w.meet(func(r faultproxy.Request) bool { return r.Resource != "leases" }, trickle)
+func slowBodies(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	heal, err := w.meet(fault.Kind, &faultproxy.Rule{
+		Match: func(r faultproxy.Request) bool { return r.Resource != "leases" }, Fault: trickle,
+	})
 	w.cutAll()
 	return heal, err
 }
 
-func (w *World) cutAll() {
+// cutAll returns how many watches that were.
+func (w *World) cutAll() int {
+	sum := 0
 	for _, r := range w.all() {
-		r.now().proxy.CutWatches(faultproxy.Any)
+		sum += r.now().proxy.CutWatches(faultproxy.Any)
 	}
+	return sum
 }
 
 // cutWatches cuts them again and again.
 func cutWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	over, ended := make(chan struct{}), make(chan struct{})
+	var cut atomic.Int64
 	go func() {
 		defer close(ended)
 		pace := time.NewTicker(fault.For / 5)
 		defer pace.Stop()
 		for {
-			w.cutAll()
+			cut.Add(int64(w.cutAll()))
 			select {
 			case <-pace.C:
 			case <-over:
@@ -88,7 +96,8 @@ func cutWatches(_ context.Context, w *World, fault Planned) (func(context.Contex
 			}
 		}
 	}()
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
+		w.awaitMet(ctx, fault.Kind, func() int { return int(cut.Load()) })
 		close(over)
 		<-ended
 		return nil
@@ -96,20 +105,25 @@ func cutWatches(_ context.Context, w *World, fault Planned) (func(context.Contex
 }
 
 // expireWatches has every watch end with the news that its version is too old.
-func expireWatches(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	w.use(&faultproxy.Rule{
+func expireWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	heal, err := w.meet(fault.Kind, &faultproxy.Rule{
 		Match: faultproxy.On("watch", ""), Times: 2, Fault: faultproxy.Answer(http.StatusGone, metav1.StatusReasonExpired),
 	})
 	w.cutAll()
-	return func(context.Context) error {
-		w.use()
-		return nil
-	}, nil
+	return heal, err
 }
 
-func delayWatches(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+// heldSince counts what the gate has held from now on.
+func (w *World) heldSince() func() int {
+	before := w.gate.held.Load()
+	return func() int { return int(w.gate.held.Load() - before) }
+}
+
+func delayWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	held := w.heldSince()
 	w.gate.slow(300 * time.Millisecond)
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
+		w.awaitMet(ctx, fault.Kind, held)
 		w.gate.release()
 		return nil
 	}, nil
@@ -117,9 +131,11 @@ func delayWatches(_ context.Context, w *World, _ Planned) (func(context.Context)
 
 // halfOpenWatches has watches say nothing, and history end meanwhile. Then the connections
 // turn out to be gone.
-func halfOpenWatches(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
+func halfOpenWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	held := w.heldSince()
 	w.gate.shut()
 	return func(ctx context.Context) error {
+		w.awaitMet(ctx, fault.Kind, held)
 		// kube-apiserver may be away: then history stays.
 		_ = w.compact(ctx)
 		w.cutAll()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sa-controller-manager/test/integration/faultproxy"
@@ -20,6 +21,8 @@ type gate struct {
 	open  chan struct{} // closed unless the gate is shut
 	only  string        // the resource that it is shut for, "" for all
 	delay time.Duration
+
+	held atomic.Int64 // pieces of watches that were
 }
 
 func newGate() *gate {
@@ -100,6 +103,9 @@ func (b *gatedBody) Close() error {
 func (b *gatedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	open, delay := b.gate.state(b.resource)
+	if n > 0 && (delay > 0 || !isClosed(open)) {
+		b.gate.held.Add(1)
+	}
 	late := time.NewTimer(delay)
 	defer late.Stop()
 	for _, passed := range []func() bool{
@@ -128,6 +134,15 @@ func (b *gatedBody) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // trickle has a body come in small pieces.

@@ -99,10 +99,6 @@ func (o Outcome) aimedAt(promise int) map[Kind]int {
 
 // looks is what was done or looked at for the sake of a promise.
 func (o Outcome) looks(promise int) int {
-	all := 0
-	for _, n := range o.Operations {
-		all += n
-	}
 	switch promise {
 	case 2:
 		return o.Tokens + o.DeadTokens
@@ -121,7 +117,7 @@ func (o Outcome) looks(promise int) int {
 	case 9:
 		return o.Writes
 	}
-	return all
+	return o.operations()
 }
 
 // WriteTable prints the rows.

@@ -117,6 +117,10 @@ func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	heal, err := entry.Inject(ctx, w, fault)
 	if err != nil {
 		end()
+		if skipped := (skippedError{}); errors.As(err, &skipped) {
+			w.skip(entry.Kind, skipped.why)
+			return nil
+		}
 		if errors.Is(err, errSkipped) {
 			return nil
 		}

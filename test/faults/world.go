@@ -58,7 +58,7 @@ type World struct {
 	replicas []*Replica
 	past     []*term // of replicas that are gone
 	found    []Violation
-	injected map[Kind]int
+	tally    tally
 }
 
 // Start starts the control plane. What happens is told by tell.
@@ -67,7 +67,7 @@ func Start(ctx context.Context, tell func(format string, args ...any)) (*World, 
 	if err != nil {
 		return nil, err
 	}
-	w := &World{cluster: cluster, gate: newGate(), tell: tell, injected: map[Kind]int{}}
+	w := &World{cluster: cluster, gate: newGate(), tell: tell, tally: newTally()}
 	if err := w.connect(); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
@@ -237,12 +237,6 @@ func (w *World) report(v Violation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found = append(w.found, v)
-}
-
-func (w *World) count(kind Kind) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.injected[kind]++
 }
 
 // leader is the replica that holds the Lease.

@@ -5,7 +5,7 @@
 // attacks, operations, faults injected, violations.
 //
 // It ends with 0 if every promise was kept and every planted fault was found, with 2 if
-// not, and with 1 if it could not tell.
+// not, and with 1 if it could not tell: something was not done, or not looked at.
 package main
 
 import (
@@ -13,10 +13,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -60,6 +62,10 @@ func main() {
 }
 
 func run(s settings) int {
+	if parts := []faults.Part{"", faults.FaultsPart, faults.LoadPart, faults.SignerPart, planted}; !slices.Contains(parts, faults.Part(s.only)) {
+		fmt.Fprintf(os.Stderr, "faults: -only=%s: want one of faults, load, signer or planted\n", s.only)
+		return exitCannot
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	for _, path := range []*string{&s.race, &s.plain, &s.root} {
@@ -120,50 +126,75 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	}()
 	fmt.Printf("  control plane: ready in %s\n", since(begun))
 
-	var outcomes []faults.Outcome
-	if s.part("faults") {
+	v := &verdict{}
+	if s.part(faults.FaultsPart) {
 		lap := time.Now()
 		outcome, err := world.Faults(ctx, faults.Run{Binary: devcluster.Binary{Path: s.race}, Race: true, Seed: s.seed, Length: s.length})
 		if err != nil {
 			return 0, err
 		}
 		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
-		outcomes = append(outcomes, outcome)
+		v.take(faults.FaultsPart, outcome)
 	}
-	loaded, err := loads(ctx, s, world)
-	if err != nil {
+	if err := loads(ctx, s, world, v); err != nil {
 		return 0, err
 	}
-	outcomes = append(outcomes, loaded...)
 	missed := 0
-	if s.part("planted") {
+	if s.part(planted) {
 		if missed, err = plants.find(ctx, world, devcluster.Binary{Path: s.plain}); err != nil {
 			return 0, err
 		}
 	}
-	for _, outcome := range outcomes {
+	found, err = v.tell()
+	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
+	if found += missed; found > 0 {
+		return found, nil // what was not done does not matter any more
+	}
+	return 0, err
+}
+
+// verdict is what the parts have shown.
+type verdict struct {
+	outcomes []faults.Outcome
+	blanks   []string
+}
+
+func (v *verdict) take(part faults.Part, outcome faults.Outcome) {
+	v.outcomes = append(v.outcomes, outcome)
+	for _, kind := range slices.Sorted(maps.Keys(outcome.Skipped)) {
+		fmt.Printf("  skipped: %s: %s\n", kind, outcome.Skipped[kind])
+	}
+	for _, blank := range outcome.Blanks(part) {
+		v.blanks = append(v.blanks, fmt.Sprintf("%s: %s", part, blank))
+	}
+}
+
+// tell prints the verdict and returns how many violations there were. It is an error if
+// something was not done or not looked at.
+func (v *verdict) tell() (found int, err error) {
+	for _, outcome := range v.outcomes {
 		found += len(outcome.Violations)
 		for _, violation := range outcome.Violations {
 			fmt.Printf("  VIOLATED %v\n", violation)
 		}
 	}
-	fmt.Println()
-	if err := faults.WriteTable(os.Stdout, faults.Table(outcomes...)); err != nil {
-		return 0, err
+	for _, blank := range v.blanks {
+		fmt.Printf("  MISSING %s\n", blank)
+		err = errors.New("it cannot be told whether all promises were kept: see what is MISSING")
 	}
-	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
-	return found + missed, nil
+	fmt.Println()
+	return found, errors.Join(err, faults.WriteTable(os.Stdout, faults.Table(v.outcomes...)))
 }
 
 // loads has broken clients lean on each of the two servers.
-func loads(ctx context.Context, s settings, world *faults.World) ([]faults.Outcome, error) {
-	var outcomes []faults.Outcome
+func loads(ctx context.Context, s settings, world *faults.World, v *verdict) error {
 	for _, one := range []struct {
-		part, text string
-		lean       func(context.Context, devcluster.Binary) (faults.Outcome, string, error)
+		part faults.Part
+		text string
+		lean func(context.Context, devcluster.Binary) (faults.Outcome, string, error)
 	}{
-		{"load", "load", world.Load},
-		{"signer", "load on the signer's socket", world.SignerLoad},
+		{faults.LoadPart, "load", world.Load},
+		{faults.SignerPart, "load on the signer's socket", world.SignerLoad},
 	} {
 		if !s.part(one.part) {
 			continue
@@ -171,15 +202,18 @@ func loads(ctx context.Context, s settings, world *faults.World) ([]faults.Outco
 		lap := time.Now()
 		outcome, summary, err := one.lean(ctx, devcluster.Binary{Path: s.plain})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		fmt.Printf("  %s: %s; %s\n", one.text, since(lap), summary)
-		outcomes = append(outcomes, outcome)
+		v.take(one.part, outcome)
 	}
-	return outcomes, nil
+	return nil
 }
 
-func (s settings) part(name string) bool { return s.only == "" || s.only == name }
+// planted is the part that has no outcome of its own.
+const planted faults.Part = "planted"
+
+func (s settings) part(name faults.Part) bool { return s.only == "" || s.only == string(name) }
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
 
@@ -198,7 +232,7 @@ type result struct {
 // startBuilds builds them one after the other, beside what else goes on.
 func startBuilds(ctx context.Context, s settings, dir string) *plants {
 	p := &plants{}
-	if !s.part("planted") {
+	if !s.part(planted) {
 		return p
 	}
 	p.all = faults.Plants()

@@ -1,0 +1,125 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"time"
+)
+
+// Part is a part of the suite that has an Outcome.
+type Part string
+
+// The parts.
+const (
+	FaultsPart Part = "faults"
+	LoadPart   Part = "load"
+	SignerPart Part = "signer"
+)
+
+// tally is what became of each kind of fault.
+type tally struct {
+	injected, met map[Kind]int
+	skipped       map[Kind]string
+}
+
+func newTally() tally {
+	return tally{injected: map[Kind]int{}, met: map[Kind]int{}, skipped: map[Kind]string{}}
+}
+
+// skippedError is why a fault cannot be injected on this machine.
+type skippedError struct{ why string }
+
+func (e skippedError) Error() string { return "skipped: " + e.why }
+
+// Blanks is what a part was to do or to look at and did not: that it has found nothing says
+// nothing about that.
+func (o Outcome) Blanks(part Part) []string {
+	var blanks []string
+	for _, counter := range o.counters(part) {
+		if counter.n == 0 {
+			blanks = append(blanks, "there were no "+counter.what)
+		}
+	}
+	if part == FaultsPart {
+		blanks = append(blanks, o.unmet(Catalogue())...)
+	}
+	return blanks
+}
+
+type counter struct {
+	what string
+	n    int
+}
+
+// counters are those that must not be zero.
+func (o Outcome) counters(part Part) []counter {
+	all := []counter{
+		{"tokens to verify", o.Tokens}, {"samples of a process", o.Samples},
+		{"lines in any log", o.LogBytes}, {"objects to judge", o.Objects},
+	}
+	pods := []counter{{"Pods", o.Pods}, {"writes of a leader", o.Writes}}
+	switch part {
+	case FaultsPart:
+		return append(append(all, pods...), counter{"operations of users", o.operations()}, counter{"tokens of dead accounts", o.DeadTokens})
+	case LoadPart:
+		return append(append(all, pods...), counter{"broken clients", o.Leaned})
+	case SignerPart:
+		return append(all, counter{"broken clients", o.Leaned})
+	}
+	return all
+}
+
+func (o Outcome) operations() int {
+	sum := 0
+	for _, n := range o.Operations {
+		sum += n
+	}
+	return sum
+}
+
+// unmet are the kinds that nothing has met in the whole run.
+func (o Outcome) unmet(catalogue []Entry) []string {
+	var blanks []string
+	for _, entry := range catalogue {
+		met, counted := o.Met[entry.Kind]
+		switch {
+		case o.Injected[entry.Kind] == 0 && o.Skipped[entry.Kind] == "":
+			blanks = append(blanks, "fault "+string(entry.Kind)+" was never injected")
+		case o.Injected[entry.Kind] > 0 && counted && met == 0:
+			blanks = append(blanks, "fault "+string(entry.Kind)+" was injected, and no request ever met it")
+		}
+	}
+	return blanks
+}
+
+// meetLimit is how long a fault waits for a request to meet it. While no leader is there,
+// or no kube-apiserver, nobody writes.
+const meetLimit = 30 * time.Second
+
+// awaitMet returns once something has met a fault, and notes how much.
+func (w *World) awaitMet(ctx context.Context, kind Kind, count func() int) {
+	limit, cancel := context.WithTimeout(ctx, meetLimit)
+	defer cancel()
+	for count() == 0 {
+		if !sleep(limit, 20*time.Millisecond) {
+			break
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally.met[kind] += count()
+}
+
+func (w *World) count(kind Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally.injected[kind]++
+}
+
+func (w *World) skip(kind Kind, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally.skipped[kind] = why
+}

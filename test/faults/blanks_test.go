@@ -1,0 +1,60 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// whole is an outcome in which everything was done and looked at.
+func whole() Outcome {
+	o := Outcome{
+		Injected: map[Kind]int{}, Met: map[Kind]int{}, Skipped: map[Kind]string{},
+		Operations: map[string]int{"create account": 1}, Leaned: 1,
+		Pods: 1, Tokens: 1, DeadTokens: 1, Writes: 1, Samples: 1, LogBytes: 1, Objects: 1,
+	}
+	for _, entry := range Catalogue() {
+		o.Injected[entry.Kind] = 1
+		if entry.Lane == Requests {
+			o.Met[entry.Kind] = 1
+		}
+	}
+	return o
+}
+
+func TestBlanks(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		part   Part
+		empty  func(*Outcome)
+		want   []string
+	}{
+		"Whole":           {part: FaultsPart, empty: func(*Outcome) {}},
+		"WholeLoad":       {part: LoadPart, empty: func(o *Outcome) { o.Injected, o.Met, o.Operations, o.DeadTokens = nil, nil, nil, 0 }},
+		"WholeSigner":     {part: SignerPart, empty: func(o *Outcome) { o.Pods, o.Writes = 0, 0 }},
+		"NeverInjected":   {part: FaultsPart, empty: func(o *Outcome) { delete(o.Injected, "etcd-killed") }, want: []string{"fault etcd-killed was never injected"}},
+		"Skipped":         {reason: "it was told", part: FaultsPart, empty: func(o *Outcome) { o.Injected["disk-full"], o.Skipped["disk-full"] = 0, "only root may" }},
+		"NeverMet":        {part: FaultsPart, empty: func(o *Outcome) { o.Met["conflict-409"] = 0 }, want: []string{"fault conflict-409 was injected, and no request ever met it"}},
+		"PartitionNotMet": {reason: "it counts though it is of another lane", part: FaultsPart, empty: func(o *Outcome) { o.Met["lease-held"] = 0 }, want: []string{"fault lease-held was injected, and no request ever met it"}},
+		"NoPods":          {part: LoadPart, empty: func(o *Outcome) { o.Pods = 0 }, want: []string{"there were no Pods"}},
+		"NoOperations":    {part: FaultsPart, empty: func(o *Outcome) { o.Operations = nil }, want: []string{"there were no operations of users"}},
+		"NoTokens":        {part: SignerPart, empty: func(o *Outcome) { o.Tokens = 0 }, want: []string{"there were no tokens to verify"}},
+		"NoSamples":       {part: LoadPart, empty: func(o *Outcome) { o.Samples = 0 }, want: []string{"there were no samples of a process"}},
+		"NoWrites":        {part: FaultsPart, empty: func(o *Outcome) { o.Writes = 0 }, want: []string{"there were no writes of a leader"}},
+		"NobodyLeaned":    {part: SignerPart, empty: func(o *Outcome) { o.Leaned = 0 }, want: []string{"there were no broken clients"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outcome := whole()
+			tc.empty(&outcome)
+			if diff := cmp.Diff(tc.want, outcome.Blanks(tc.part)); diff != "" {
+				t.Errorf("%s\nblanks (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

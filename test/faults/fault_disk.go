@@ -4,43 +4,46 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // fullDisk has the commands that write a key directory find no room.
 func fullDisk(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.disk(ctx, "full", func(dir string) error {
+	return w.disk(ctx, "full", "no space left on device", func(dir string) error {
 		file, err := os.Create(filepath.Join(dir, "filler"))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = file.Close() }() // nothing more fits into it
-		for {
-			if _, err := file.Write(make([]byte, 512)); err != nil {
-				return nil // it is full
-			}
+		for err == nil {
+			_, err = file.Write(make([]byte, 512))
 		}
+		return ignore(err, func(err error) bool { return errors.Is(err, unix.ENOSPC) })
 	})
 }
 
 // readOnlyDisk has them find a file system that nobody may write to.
 func readOnlyDisk(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	return w.disk(ctx, "read-only", func(dir string) error {
+	return w.disk(ctx, "read-only", "is read-only here (its file system is)", func(dir string) error {
 		return os.NewSyscallError("mount", unix.Mount("", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	})
 }
 
 // disk makes a key directory on a small file system of its own, spoils that, and has a
-// rotation begin: it must fail, say why, and leave every file as it was.
-func (w *World) disk(ctx context.Context, how string, spoil func(dir string) error) (func(context.Context) error, error) {
+// rotation begin: it must fail, say why in these words and where, and leave every file as
+// it was, and none beside.
+func (w *World) disk(ctx context.Context, how, words string, spoil func(dir string) error) (func(context.Context) error, error) {
 	mount, err := os.MkdirTemp(w.cluster.Dir(), "disk-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
@@ -52,13 +55,13 @@ func (w *World) disk(ctx context.Context, how string, spoil func(dir string) err
 		return nil, os.NewSyscallError("mount", err)
 	}
 	unmount := func(context.Context) error { return os.NewSyscallError("umount", unix.Unmount(mount, 0)) }
-	if err := w.rotateOn(ctx, mount, how, spoil); err != nil {
+	if err := w.rotateOn(ctx, mount, how, words, spoil); err != nil {
 		return nil, errors.Join(err, unmount(ctx))
 	}
 	return unmount, nil
 }
 
-func (w *World) rotateOn(ctx context.Context, mount, how string, spoil func(dir string) error) error {
+func (w *World) rotateOn(ctx context.Context, mount, how, words string, spoil func(dir string) error) error {
 	dir := filepath.Join(mount, "keys")
 	program := w.all()[0].binary.Path
 	flag := "--service-account-keys-dir=" + dir
@@ -66,7 +69,7 @@ func (w *World) rotateOn(ctx context.Context, mount, how string, spoil func(dir 
 	if output, err := init.CombinedOutput(); err != nil {
 		return fmt.Errorf("keys init: %w\n%s", err, output)
 	}
-	before, err := contents(dir)
+	before, err := filesBelow(dir)
 	if err != nil {
 		return err
 	}
@@ -74,37 +77,60 @@ func (w *World) rotateOn(ctx context.Context, mount, how string, spoil func(dir 
 		return err
 	}
 	output, err := exec.CommandContext(ctx, program, "keys", "rotate", "start", flag, "--algorithm=P-256").CombinedOutput()
-	after, readErr := contents(dir)
+	after, readErr := filesBelow(dir)
 	if readErr != nil {
 		return readErr
 	}
-	if err == nil {
-		w.report(violated(7, "disk-%s: keys rotate start says that all is well: %s", how, output))
-	}
-	if len(bytes.TrimSpace(output)) == 0 {
-		w.report(violated(7, "disk-%s: keys rotate start does not say what is wrong", how))
-	}
-	for name, content := range before {
-		if !bytes.Equal(content, after[name]) {
-			w.report(violated(7, "disk-%s: keys rotate start has changed %s", how, name))
-		}
+	for _, what := range judgeRefusal(err == nil, string(output), words, dir, before, after) {
+		w.report(violated(7, "disk-%s: keys rotate start %s", how, what))
 	}
 	return nil
 }
 
-func contents(dir string) (map[string][]byte, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
+// judgeRefusal says what is wrong with a command that has to refuse: it must fail, name the
+// directory and say why in these words, and leave the directory as it was.
+func judgeRefusal(succeeded bool, output, words, dir string, before, after map[string]string) []string {
+	var wrong []string
+	if succeeded {
+		wrong = append(wrong, "says that all is well: "+output)
 	}
-	all := map[string][]byte{}
-	for _, entry := range entries {
+	for _, want := range []string{words, dir} {
+		if !strings.Contains(output, want) {
+			wrong = append(wrong, fmt.Sprintf("does not say %q: %s", want, output))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		switch now, there := after[name]; {
+		case !there:
+			wrong = append(wrong, "has removed "+name)
+		case now != before[name]:
+			wrong = append(wrong, "has changed "+name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if _, there := before[name]; !there {
+			wrong = append(wrong, "has left "+name+" behind")
+		}
+	}
+	return wrong
+}
+
+// filesBelow are all files below dir, with what each is and holds. The lock says who was
+// there, and only that it is there counts.
+func filesBelow(dir string) (map[string]string, error) {
+	all := map[string]string{}
+	below := os.DirFS(dir)
+	err := fs.WalkDir(below, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		all[name] = entry.Type().String()
 		if !entry.Type().IsRegular() || entry.Name() == ".lock" {
-			continue // that one says who was there
+			return nil
 		}
-		if all[entry.Name()], err = os.ReadFile(filepath.Join(dir, entry.Name())); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+		content, err := fs.ReadFile(below, name)
+		all[name] += string(content)
+		return err
+	})
+	return all, err
 }

@@ -6,19 +6,13 @@ package faults
 import (
 	"context"
 	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"time"
-
-	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/devcluster"
 )
-
-// refusalLimit is how long a replica may take to say that a file is no good. Where the
-// file system tells of no changes it looks every ten seconds.
-const refusalLimit = 20 * time.Second
 
 // garbage is never the same twice: a replica that sees nothing of the good content in
 // between has nothing new to say of the same bad one.
@@ -26,126 +20,145 @@ func garbage([]byte) []byte { return []byte("this is no PEM: " + rand.Text() + "
 
 func truncated(good []byte) []byte { return append(slices.Clone(good[:len(good)/2]), rand.Text()...) }
 
-// spoil replaces a file of one replica by a bad one. The replica says so, goes on with
-// what it had, and takes the good one when that is back.
-func spoil(name string, how func(good []byte) []byte) Inject {
+// another is as good, and not the same bytes: what is around its PEM is no part of a key.
+func another(good []byte) []byte {
+	block, _ := pem.Decode(good)
+	return append(pem.EncodeToMemory(block), "\n"+rand.Text()+"\n"...)
+}
+
+// spoilKey replaces the signing key of one replica by a bad one. The replica says so, goes
+// on with what it had, and says that it takes the good one when that is back.
+func spoilKey(how func(good []byte) []byte) Inject {
 	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-		r := w.all()[fault.Replica]
-		return w.refuses(ctx, r, fault.Kind, func() error {
-			good, err := os.ReadFile(r.path(name))
-			if err != nil {
-				return err
-			}
-			return r.replace(name, how(good), 0o600)
-		}, func() error { return r.restore(name) })
+		spoil := func(r *Replica, good contents) error { return r.replace(keyFile, how(good[keyFile]), 0o600) }
+		return w.refuses(ctx, fault, refusal{flags: []string{keyFlag}, spoil: spoil, mend: mendKey})
 	}
 }
 
-// spoilCertificate does it to what the secure port serves with, whose reading is not ours
-// and is not counted: it has to go on to serve.
-func spoilCertificate(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	r := w.all()[fault.Replica]
-	w.files.Lock()
-	if err := r.replace(certFile, garbage(nil), 0o600); err != nil {
-		w.files.Unlock()
-		return nil, err
+// mendKey puts another file with the same key in its place: that is a change to tell of.
+func mendKey(ctx context.Context, r *Replica, t *term, good contents) error {
+	before, err := reloads(ctx, t, keyFlag, resultAccepted)
+	if err != nil {
+		return err
 	}
-	return func(ctx context.Context) error {
-		defer w.files.Unlock()
-		if t := r.now(); !gone(t) && !r.isPaused() {
-			if _, err := t.manager.Metrics(ctx); err != nil && !gone(t) {
-				w.report(violated(7, "%s of %s: it serves no more: %v", fault.Kind, r.name, err))
+	if err := r.renew(good.with(contents{keyFile: another(good[keyFile])})); err != nil {
+		return err
+	}
+	return awaitReload(ctx, t, keyFlag, resultAccepted, before)
+}
+
+// spoilCA does it to the root CA.
+func spoilCA(how func(good []byte) []byte) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		var bad []byte
+		spoil := func(r *Replica, good contents) error {
+			if bad == nil {
+				bad = how(good[caFile])
 			}
+			return r.replace(caFile, bad, 0o600)
 		}
-		return r.restore(certFile)
-	}, nil
+		mend := func(ctx context.Context, r *Replica, t *term, good contents) error {
+			return mendCA(ctx, r, t, func() error { return spoil(r, good) })
+		}
+		return w.refuses(ctx, fault, refusal{flags: []string{caFlag}, spoil: spoil, mend: mend})
+	}
+}
+
+// unnoticed is how long a replica gets, at first, to see that a file is as it was, and to
+// tell that it is not.
+const unnoticed = 1500 * time.Millisecond
+
+// mendCA puts the good file back and spoils it once more. A CA is published with what is
+// around its PEM, so that only the very same file will do; that this one is in use again is
+// told by nothing but by what is said of the same bad one afterwards.
+func mendCA(ctx context.Context, r *Replica, t *term, spoilAgain func() error) error {
+	before, err := reloads(ctx, t, caFlag, resultRefused)
+	if err != nil {
+		return err
+	}
+	for wait := unnoticed; ; wait *= 2 {
+		if err := r.restore(caFile); err != nil {
+			return err
+		}
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+		if err := spoilAgain(); err != nil {
+			return err
+		}
+		limit, cancel := context.WithTimeout(ctx, wait)
+		told := awaitReload(limit, t, caFlag, resultRefused, before)
+		cancel()
+		if told == nil {
+			return r.restore(caFile)
+		}
+	}
 }
 
 // swapBySymlink changes all files in one step, as the kubelet does for a mounted Secret.
 func swapBySymlink(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	r := w.all()[fault.Replica]
-	bad := garbage(nil)
-	err := r.writeContent("..bad", map[string][]byte{keyFile: bad, caFile: bad, certFile: bad, certKeyFile: bad})
-	if err != nil {
-		return nil, err
-	}
-	return w.refuses(ctx, r, fault.Kind, func() error { return r.point("..bad") }, func() error { return r.point("..good") })
+	return w.refuses(ctx, fault, refusal{
+		flags: []string{keyFlag, caFlag},
+		spoil: func(r *Replica, good contents) error {
+			bad := contents{}
+			for name := range good {
+				bad[name] = garbage(nil)
+			}
+			return r.renew(bad)
+		},
+		mend: func(ctx context.Context, r *Replica, t *term, good contents) error {
+			return errors.Join(mendKey(ctx, r, t, good), mendCertificate(ctx, r, t))
+		},
+	})
 }
 
 // unreadableKey takes away the right to read. Root reads all the same, so then nothing is
 // to be said about it.
 func unreadableKey(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	r := w.all()[fault.Replica]
-	good, err := os.ReadFile(r.path(keyFile))
-	if err != nil {
-		return nil, err
+	change := refusal{
+		flags: []string{keyFlag},
+		spoil: func(r *Replica, good contents) error { return r.replace(keyFile, good[keyFile], 0) },
+		mend:  mendKey,
 	}
-	change := func() error { return r.replace(keyFile, good, 0) }
-	restore := func() error { return r.restore(keyFile) }
-	if os.Geteuid() != 0 {
-		return w.refuses(ctx, r, fault.Kind, change, restore)
+	if os.Geteuid() == 0 {
+		w.skip(fault.Kind, "root reads a file of mode 000 all the same, so nothing has to be refused")
+		change.flags = nil
 	}
-	w.files.Lock()
-	if err := change(); err != nil {
-		w.files.Unlock()
-		return nil, err
-	}
-	return func(context.Context) error {
-		defer w.files.Unlock()
-		return restore()
-	}, nil
+	return w.refuses(ctx, fault, change)
 }
 
-// refuses makes a change that the replica must refuse, and has it say so before the change
-// is taken back. The same process has to be there then.
-func (w *World) refuses(ctx context.Context, r *Replica, kind Kind, change, restore func() error) (func(context.Context) error, error) {
-	w.files.Lock()
-	t := r.now()
-	before, err := refusals(ctx, t)
-	if err != nil {
-		w.files.Unlock()
-		return nil, errSkipped
-	}
-	if err := change(); err != nil {
-		w.files.Unlock()
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		defer w.files.Unlock()
-		limit, cancel := context.WithTimeout(ctx, refusalLimit)
-		defer cancel()
-		err := await.Poll(limit, func(ctx context.Context) error {
-			if gone(t) {
-				return nil // another fault has ended it
-			}
-			if now, err := refusals(ctx, t); err != nil || now > before {
-				return err
-			}
-			return errors.New("no refusal is counted")
+// spoilCertificate does it to what the secure port serves with. Whose reading that is does
+// not count it: the log says so, what was served is served, and a good one that comes then
+// is served instead.
+func spoilCertificate(how func(good []byte) []byte) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		return w.refuses(ctx, fault, refusal{
+			certificate: true,
+			spoil: func(r *Replica, good contents) error {
+				return r.renew(good.with(contents{certFile: how(good[certFile])}))
+			},
+			mend: func(ctx context.Context, r *Replica, t *term, good contents) error {
+				if err := awaitShown(ctx, t, good[certFile]); err != nil {
+					return fmt.Errorf("it does not serve with what it had: %w", err)
+				}
+				return mendCertificate(ctx, r, t)
+			},
 		})
-		if err != nil {
-			w.report(violated(7, "%s of %s: %v", kind, r.name, err))
-		}
-		return restore()
-	}, nil
+	}
 }
 
-// errSkipped: the process that a fault is for is not there.
-var errSkipped = errors.New("skipped")
-
-func refusals(ctx context.Context, t *term) (float64, error) {
-	metrics, err := t.manager.Metrics(ctx)
+// mendCertificate puts a new pair in the place of the one that is there.
+func mendCertificate(ctx context.Context, r *Replica, t *term) error {
+	certificate, key, err := selfSigned()
 	if err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
+		return err
 	}
-	return metrics.Sum("sacm_file_reloads_total", devcluster.Labels{"result": "refused"}), nil
-}
-
-func gone(t *term) bool {
-	select {
-	case <-t.manager.Done():
-		return true
-	default:
-		return false
+	now, err := r.contents()
+	if err != nil {
+		return err
 	}
+	if err := r.renew(now.with(contents{certFile: certificate, certKeyFile: key})); err != nil {
+		return err
+	}
+	return awaitShown(ctx, t, certificate)
 }

@@ -10,7 +10,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -37,24 +40,68 @@ func (r *Replica) writeFiles(cluster *devcluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	content := map[string][]byte{certFile: certificate, certKeyFile: key}
+	content := contents{certFile: certificate, certKeyFile: key}
 	for name, from := range map[string]string{keyFile: cluster.SigningKeyFile(), caFile: cluster.CAFile()} {
 		if content[name], err = os.ReadFile(from); err != nil {
 			return fmt.Errorf("copy a file: %w", err)
 		}
 	}
-	if err := r.writeContent("..good", content); err != nil {
-		return err
-	}
-	for name := range content {
-		if err := os.Symlink(filepath.Join(contentLink, name), r.path(name)); err != nil {
-			return fmt.Errorf("link a file: %w", err)
-		}
-	}
-	return r.point("..good")
+	return r.renew(content)
 }
 
-func (r *Replica) writeContent(dir string, content map[string][]byte) error {
+// contents is what files hold, by name.
+type contents map[string][]byte
+
+// with is the same but for some of them.
+func (c contents) with(some contents) contents {
+	all := maps.Clone(c)
+	maps.Copy(all, some)
+	return all
+}
+
+// contents is what all files hold behind their links.
+func (r *Replica) contents() (contents, error) {
+	all := contents{}
+	for _, name := range []string{keyFile, caFile, certFile, certKeyFile} {
+		content, err := os.ReadFile(filepath.Join(r.path(contentLink), name))
+		if err != nil {
+			return nil, fmt.Errorf("read a file: %w", err)
+		}
+		all[name] = content
+	}
+	return all, nil
+}
+
+// renew has all files be those of a new directory, in one step, and removes the former one,
+// as the kubelet does. What was put in the place of a link gives way to it.
+func (r *Replica) renew(all contents) error {
+	former, err := os.Readlink(r.path(contentLink))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("find the directory of files: %w", err)
+	}
+	r.renewed++
+	dir := fmt.Sprintf("..%d", r.renewed)
+	if err := r.writeContent(dir, all); err != nil {
+		return err
+	}
+	if err := r.point(dir); err != nil {
+		return err
+	}
+	for name := range all {
+		if err := r.restore(name); err != nil {
+			return err
+		}
+	}
+	if former == "" {
+		return nil
+	}
+	if err := os.RemoveAll(r.path(former)); err != nil {
+		return fmt.Errorf("remove the former files: %w", err)
+	}
+	return nil
+}
+
+func (r *Replica) writeContent(dir string, content contents) error {
 	if err := os.MkdirAll(r.path(dir), 0o700); err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}

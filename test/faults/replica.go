@@ -25,6 +25,8 @@ type Replica struct {
 	dir     string
 	binary  devcluster.Binary
 	flags   []string
+	// renewed counts the directories of its files; World.files guards it.
+	renewed int
 
 	mu    sync.Mutex
 	own   []*faultproxy.Rule // of this replica alone

@@ -68,8 +68,11 @@ func Catalogue() []Entry {
 
 		{Kind: "mutating-deleted", Lane: Registration, Excuse: Bare, Once: true, Inject: deleteMutating},
 		{Kind: "validating-deleted", Lane: Registration, Once: true, Inject: deleteValidating},
-		{Kind: "ca-bundle-edited", Lane: Registration, Excuse: Refused, Inject: editBundle},
-		{Kind: "rules-edited", Lane: Registration, Excuse: Bare, Inject: editRules},
+		{Kind: "ca-bundle-edited", Lane: Registration, Excuse: Refused, Inject: editBundle(mutating)},
+		{Kind: "rules-edited", Lane: Registration, Excuse: Bare, Inject: editRules(mutating)},
+		{Kind: "validating-bundle-edited", Lane: Registration, Excuse: Refused, Inject: editBundle(validating)},
+		{Kind: "validating-rules-edited", Lane: Registration, Inject: editRules(validating)},
+		{Kind: "field-edited", Lane: Registration, Excuse: Bare, Inject: editField},
 		{Kind: "ca-secret-deleted", Lane: Registration, Inject: deleteCASecret},
 	}
 }

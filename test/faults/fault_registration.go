@@ -4,11 +4,11 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,39 +48,95 @@ func deleteValidating(ctx context.Context, w *World, fault Planned) (func(contex
 	return w.tamper(ctx, fault.Kind, repairLimit, w.dropValidating, nothing)
 }
 
+// configuration is one of the two.
+type configuration string
+
+const (
+	mutating   configuration = "mutating"
+	validating configuration = "validating"
+)
+
 // editBundle has kube-apiserver trust somebody else.
-func editBundle(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	stranger, _, err := selfSigned()
-	if err != nil {
-		return nil, err
-	}
-	return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
-		return w.patchMutating(ctx, []map[string]any{{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": stranger}})
-	}, func(now registered) error {
-		for _, bundle := range now.bundles() {
-			if bytes.Equal([]byte(bundle), stranger) {
-				return errors.New("the caBundle is a stranger's")
-			}
+func editBundle(which configuration) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		stranger, _, err := selfSigned()
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
+		return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
+			return w.patch(ctx, which, "/webhooks/0/clientConfig/caBundle", stranger)
+		}, func(now registered) error {
+			for _, bundle := range now.bundles() {
+				if strings.Contains(bundle, string(stranger)) {
+					return errors.New("a caBundle has a stranger's certificate")
+				}
+			}
+			return nil
+		})
+	}
 }
 
 // editRules takes all Pods out.
-func editRules(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+func editRules(which configuration) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
+			return w.patch(ctx, which, "/webhooks", []any{})
+		}, nothing)
+	}
+}
+
+// edit is another value of a webhook's field.
+type edit struct {
+	path  string
+	value any
+}
+
+// edits are those that a webhook can be spoiled with. Only mutating ones have the first.
+func edits() []edit {
+	nobody := map[string]any{"matchLabels": map[string]string{"nobody": "has-it"}}
+	return []edit{
+		{"reinvocationPolicy", "Never"},
+		{"rules/0/operations", []string{"DELETE"}},
+		{"clientConfig/url", "https://127.0.0.1:1/nowhere"},
+		{"failurePolicy", "Ignore"},
+		{"matchPolicy", "Exact"},
+		{"namespaceSelector", nobody},
+		{"objectSelector", nobody},
+		{"sideEffects", "None"},
+		{"timeoutSeconds", 1},
+		{"admissionReviewVersions", []string{"v1"}},
+		{"matchConditions", []map[string]string{{"name": "never", "expression": "false"}}},
+	}
+}
+
+// editField edits one field of each configuration. Which ones depends on the seed: all at
+// once would be repaired as soon as one of them is noticed.
+func editField(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	at := int(fault.At / time.Millisecond)
+	ofMutating, ofValidating := edits()[at%len(edits())], edits()[1:][at%len(edits()[1:])]
+	w.tell("%s: %s of the mutating configuration, %s of the validating one", fault.Kind, ofMutating.path, ofValidating.path)
 	return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
-		return w.patchMutating(ctx, []map[string]any{{"op": "replace", "path": "/webhooks", "value": []any{}}})
+		return errors.Join(
+			w.patch(ctx, mutating, "/webhooks/0/"+ofMutating.path, ofMutating.value),
+			w.patch(ctx, validating, "/webhooks/0/"+ofValidating.path, ofValidating.value),
+		)
 	}, nothing)
 }
 
-func (w *World) patchMutating(ctx context.Context, operations []map[string]any) error {
-	patch, err := json.Marshal(operations)
+// patch puts a value in the place of the one at the path of a configuration.
+func (w *World) patch(ctx context.Context, which configuration, path string, value any) error {
+	body, err := json.Marshal([]map[string]any{{"op": "add", "path": path, "value": value}})
 	if err != nil {
 		return err
 	}
-	_, err = w.client.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, configurationName, types.JSONPatchType, patch, metav1.PatchOptions{})
+	api := w.client.client.AdmissionregistrationV1()
+	if which == mutating {
+		_, err = api.MutatingWebhookConfigurations().Patch(ctx, configurationName, types.JSONPatchType, body, metav1.PatchOptions{})
+	} else {
+		_, err = api.ValidatingWebhookConfigurations().Patch(ctx, configurationName, types.JSONPatchType, body, metav1.PatchOptions{})
+	}
 	if err != nil {
-		return fmt.Errorf("edit the mutating configuration: %w", err)
+		return fmt.Errorf("edit the %s configuration: %w", which, err)
 	}
 	return nil
 }

@@ -5,11 +5,18 @@ package faults
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,14 +43,50 @@ func (w *World) registration(ctx context.Context) (registered, error) {
 	return registered{mutating.Webhooks, validating.Webhooks}, nil
 }
 
-// equal compares what matters to kube-apiserver. caBundles may differ: a CA that was
-// deleted has a successor.
-func (r registered) equal(other registered) bool {
-	return slices.EqualFunc(r.Mutating, other.Mutating, func(a, b admissionregistrationv1.MutatingWebhook) bool {
-		return a.Name == b.Name && len(a.Rules) == len(b.Rules) && *a.ClientConfig.URL == *b.ClientConfig.URL && *a.FailurePolicy == *b.FailurePolicy
-	}) && slices.EqualFunc(r.Validating, other.Validating, func(a, b admissionregistrationv1.ValidatingWebhook) bool {
-		return a.Name == b.Name && len(a.Rules) == len(b.Rules) && *a.ClientConfig.URL == *b.ClientConfig.URL && *a.FailurePolicy == *b.FailurePolicy
-	})
+// differs names what is not as in other: every field of every webhook, but for caBundles.
+// A CA that was deleted has a successor, so those only have to be good.
+func (r registered) differs(other registered) []string {
+	return append(differing("mutating", r.Mutating, other.Mutating), differing("validating", r.Validating, other.Validating)...)
+}
+
+// differing compares webhooks of either kind as kube-apiserver has them, so that no field
+// can be forgotten.
+func differing[T any](kind string, now, before []T) []string {
+	if len(now) != len(before) {
+		return []string{fmt.Sprintf("there are %d %s webhooks, want %d", len(now), kind, len(before))}
+	}
+	var names []string
+	for i := range now {
+		a, b := fieldsOf(now[i]), fieldsOf(before[i])
+		for _, field := range slices.Sorted(maps.Keys(merged(a, b))) {
+			if !equality.Semantic.DeepEqual(a[field], b[field]) {
+				names = append(names, kind+" "+field)
+			}
+		}
+	}
+	return names
+}
+
+// fieldsOf are the fields of a webhook by name, without its caBundle.
+func fieldsOf(webhook any) map[string]any {
+	encoded, err := json.Marshal(webhook)
+	if err != nil {
+		panic(err) // it came as JSON
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(encoded, &fields); err != nil {
+		panic(err)
+	}
+	if client, ok := fields["clientConfig"].(map[string]any); ok {
+		delete(client, "caBundle")
+	}
+	return fields
+}
+
+func merged(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 // bundles are those of all webhooks.
@@ -56,6 +99,27 @@ func (r registered) bundles() []string {
 		all = append(all, string(webhook.ClientConfig.CABundle))
 	}
 	return all
+}
+
+// verify has each caBundle verify what each replica serves with, as kube-apiserver does.
+func (w *World) verify(ctx context.Context, now registered) error {
+	for _, bundle := range now.bundles() {
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM([]byte(bundle)) {
+			return errors.New("a caBundle has no certificate")
+		}
+		dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
+		for _, r := range w.all() {
+			limit, cancel := context.WithTimeout(ctx, answerLimit)
+			conn, err := dialer.DialContext(limit, "tcp", at(r.address, w.port))
+			cancel()
+			if err != nil {
+				return fmt.Errorf("a caBundle does not verify %s: %w", r.name, err)
+			}
+			_ = conn.Close() // nothing was sent
+		}
+	}
+	return nil
 }
 
 const (
@@ -79,10 +143,10 @@ func (w *World) awaitRepair(ctx context.Context, kind Kind, before registered, l
 		if err != nil {
 			return err
 		}
-		if !now.equal(before) {
-			return fmt.Errorf("%d mutating and %d validating webhooks are not what they were", len(now.Mutating), len(now.Validating))
+		if differ := now.differs(before); len(differ) > 0 {
+			return fmt.Errorf("not what it was: %s", strings.Join(differ, ", "))
 		}
-		return also(now)
+		return errors.Join(also(now), w.verify(ctx, now))
 	})
 	if err != nil {
 		w.report(violated(5, "%s is never repaired: %v", kind, err))

@@ -89,7 +89,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	if err := w.checkCalls(ctx, calls, &outcome); err != nil {
 		return outcome, err
 	}
-	w.checkWrites(&outcome)
+	w.checkWrites(calls, &outcome)
 	w.checkLogs(&outcome)
 	w.mu.Lock()
 	outcome.Violations = append(outcome.Violations, w.found...)
@@ -254,9 +254,10 @@ func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) 
 }
 
 // checkWrites goes through the journals of all proxies.
-func (w *World) checkWrites(outcome *Outcome) {
+func (w *World) checkWrites(calls []Call, outcome *Outcome) {
+	asked := askedFor(calls)
 	for _, t := range w.terms() {
-		writes, found := judgeWrites(t.proxy.Requests(anything), renewDeadline)
+		writes, found := judgeWrites(t.proxy.Requests(anything), renewDeadline, asked)
 		outcome.Writes += writes
 		outcome.Violations = append(outcome.Violations, found...)
 	}

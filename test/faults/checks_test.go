@@ -24,7 +24,9 @@ func TestJudgeWrites(t *testing.T) {
 	lost := faultproxy.Request{Verb: "update", Resource: "leases", Name: leaseName, Code: 0, Served: 200}
 	write := faultproxy.Request{Verb: "patch", Resource: "secrets", Namespace: "shop", Name: "s", Served: 200}
 	refused := faultproxy.Request{Verb: "patch", Resource: "secrets", Namespace: "shop", Name: "s", Served: 409}
-	inline := faultproxy.Request{Verb: "create", Resource: "serviceaccounts", Namespace: "shop", Served: 201}
+	leaders := func(verb, resource, namespace, name string) faultproxy.Request {
+		return faultproxy.Request{Verb: verb, Resource: resource, Namespace: namespace, Name: name, Served: 200}
+	}
 	const deadline = 3 * time.Second
 	cases := map[string]struct {
 		reason  string
@@ -33,17 +35,33 @@ func TestJudgeWrites(t *testing.T) {
 	}{
 		"InTime":        {journal: []faultproxy.Request{at(0, renewal), at(2.9, write)}},
 		"RenewedAgain":  {journal: []faultproxy.Request{at(0, renewal), at(2, renewal), at(4.5, write)}},
-		"Late":          {journal: []faultproxy.Request{at(0, renewal), at(4.1, write)}, want: 1},
-		"OnItsWay":      {reason: "it began before", journal: []faultproxy.Request{at(0, renewal), at(3.5, write)}},
+		"Late":          {journal: []faultproxy.Request{at(0, renewal), at(3.4, write)}, want: 1},
+		"OnItsWay":      {reason: "it began before", journal: []faultproxy.Request{at(0, renewal), at(3+transit.Seconds()/2, write)}},
 		"LateAndNot":    {reason: "its precondition did not hold", journal: []faultproxy.Request{at(0, renewal), at(9, refused)}},
 		"RenewalUnseen": {reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1},
 		"NeverLed":      {journal: []faultproxy.Request{at(0, write)}, want: 1},
-		"Inline":        {reason: "any replica may", journal: []faultproxy.Request{at(0, inline)}},
+
+		"Inline":           {reason: "any replica may, where Pods are", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "pods", ""))}},
+		"InlineForProbe":   {reason: "its Pod is in kube-system", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "kube-system", ""))}},
+		"Account":          {reason: "nobody waits for it", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "shop", ""))}, want: 1},
+		"Reference":        {journal: []faultproxy.Request{at(0, leaders("patch", "serviceaccounts", "pods", "default"))}, want: 1},
+		"TokenRequest":     {reason: "it writes nothing", journal: []faultproxy.Request{at(0, faultproxy.Request{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: "shop", Name: "x", Served: 201})}},
+		"Mutating":         {journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", configurationName))}, want: 1},
+		"Validating":       {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
+		"LookAtMutating":   {reason: "who waits watches too", journal: []faultproxy.Request{at(0, leaders("list", "mutatingwebhookconfigurations", "", ""))}},
+		"RootCA":           {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", rootCAConfigMap))}, want: 1},
+		"StateOfRootCA":    {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", "sa-controller-manager-root-ca"))}, want: 1},
+		"PublishedRing":    {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
+		"AnswerOfAHost":    {reason: "every replica does", journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", hostsConfigMap))}},
+		"ServingCA":        {reason: "every replica keeps it", journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", caSecretName)), at(1, leaders("create", "secrets", "kube-system", ""))}},
+		"TokenOfTheSystem": {journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1},
+		"Event":            {journal: []faultproxy.Request{at(0, leaders("create", "events", "kube-system", ""))}},
 	}
+	asked := askedFor([]Call{{Namespace: "pods"}})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, found := judgeWrites(tc.journal, deadline); len(found) != tc.want {
+			if _, found := judgeWrites(tc.journal, deadline, asked); len(found) != tc.want {
 				t.Errorf("%s: %v, want %d", tc.reason, found, tc.want)
 			}
 		})

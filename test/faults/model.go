@@ -18,6 +18,7 @@ const (
 	replacesLabel     = "sa-controller-manager/replaces"
 	configurationName = "00-sa-controller-manager"
 	caSecretName      = "sa-controller-manager-webhook-ca"
+	hostsConfigMap    = "sa-controller-manager-hosts"
 	productManager    = "sa-controller-manager"
 )
 

@@ -18,14 +18,14 @@ const (
 	SignerPart Part = "signer"
 )
 
-// tally is what became of each kind of fault.
-type tally struct {
+// record is what became of each kind of fault.
+type record struct {
 	injected, met map[Kind]int
 	skipped       map[Kind]string
 }
 
-func newTally() tally {
-	return tally{injected: map[Kind]int{}, met: map[Kind]int{}, skipped: map[Kind]string{}}
+func newRecord() record {
+	return record{injected: map[Kind]int{}, met: map[Kind]int{}, skipped: map[Kind]string{}}
 }
 
 // skippedError is why a fault cannot be injected on this machine.
@@ -109,17 +109,17 @@ func (w *World) awaitMet(ctx context.Context, kind Kind, count func() int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tally.met[kind] += count()
+	w.record.met[kind] += count()
 }
 
 func (w *World) count(kind Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tally.injected[kind]++
+	w.record.injected[kind]++
 }
 
 func (w *World) skip(kind Kind, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tally.skipped[kind] = why
+	w.record.skipped[kind] = why
 }

@@ -93,8 +93,8 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	w.checkLogs(&outcome)
 	w.mu.Lock()
 	outcome.Violations = append(outcome.Violations, w.found...)
-	outcome.Injected, outcome.Met, outcome.Skipped = w.tally.injected, w.tally.met, w.tally.skipped
-	w.found, w.tally = nil, newTally()
+	outcome.Injected, outcome.Met, outcome.Skipped = w.record.injected, w.record.met, w.record.skipped
+	w.found, w.record = nil, newRecord()
 	w.mu.Unlock()
 	var found []Violation
 	outcome.Samples, outcome.Most, found = w.monitor.take()

@@ -58,7 +58,7 @@ type World struct {
 	replicas []*Replica
 	past     []*term // of replicas that are gone
 	found    []Violation
-	tally    tally
+	record   record
 }
 
 // Start starts the control plane. What happens is told by tell.
@@ -67,7 +67,7 @@ func Start(ctx context.Context, tell func(format string, args ...any)) (*World, 
 	if err != nil {
 		return nil, err
 	}
-	w := &World{cluster: cluster, gate: newGate(), tell: tell, tally: newTally()}
+	w := &World{cluster: cluster, gate: newGate(), tell: tell, record: newRecord()}
 	if err := w.connect(); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}

@@ -84,6 +84,8 @@ func newWorld(ctx context.Context, names []string, failures []error, objects ...
 	w.view.Start(watching)
 	w.view.Await(watching)
 	go func() { w.ended <- w.Run(working) }()
+	// Between a list and the watch after it the fake API loses what changes.
+	synctest.Wait()
 	w.stop = func() {
 		cancel()
 		w.ended <- <-w.ended // wait for it and leave it there

@@ -82,9 +82,9 @@ func TestFirstContact(t *testing.T) {
 		"PluginField":      {"configured in", []string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")}},
 		"TwoLines":         {"several lines", []string{"--kubeconfig=a\nb"}},
 		"NotYAML":          {"error loading config file", []string{"--kubeconfig=" + file(t, "kubeconfig", []byte("this: [is not\n yaml"))}},
-		"NoClientCA":       {"--client-ca-file: open", []string{kubeconfig, "--webhook-port=0", "--client-ca-file=/does/not/exist"}},
-		"NoAuthentication": {"--authentication-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--authentication-kubeconfig=/does/not/exist"}},
-		"NoAuthorization":  {"--authorization-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--authorization-kubeconfig=/does/not/exist"}},
+		"NoClientCA":       {"--client-ca-file: open", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.3", "--client-ca-file=/does/not/exist"}},
+		"NoAuthentication": {"--authentication-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.4", "--authentication-kubeconfig=/does/not/exist"}},
+		"NoAuthorization":  {"--authorization-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.5", "--authorization-kubeconfig=/does/not/exist"}},
 		"SocketInUse":      {"another process serves on it", []string{kubeconfig, "--secure-port=0", "--webhook-port=0", "--service-account-issuer=https://issuer", "--service-account-private-key-file=" + otherKey, "--external-signer-socket=" + listening(t)}},
 	}
 	var running sync.WaitGroup

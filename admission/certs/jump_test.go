@@ -9,21 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/controllers/testclock"
 )
 
-func jumps() map[string]time.Duration {
-	return map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour}
-}
-
 // TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, be it
 // that their own clock has jumped too, as on the same host, or that it has not.
 func TestManagedAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range jumps() {
+	for name, jump := range testclock.Hours() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -53,24 +48,14 @@ func TestManagedAcrossAJump(t *testing.T) {
 // put in another's place.
 func TestReplacedByHandAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range jumps() {
+	for name, jump := range testclock.Hours() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client, clock := fake.NewClientset(), testclock.New()
 				m := run(t, ManagedConfig{Client: client, Clock: clock})
 				former := m.CABundle()
-				other, err := newAuthority(time.Now(), day)
-				if err != nil {
-					t.Fatal(err)
-				}
-				secret, err := state{active: other}.writeInto(secretOf(t, client))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				other := putOther(t, client)
 				pause(time.Minute)
 				clock.Jump(jump)
 				pause(hold - 2*time.Minute)
@@ -89,7 +74,7 @@ func TestReplacedByHandAcrossAJump(t *testing.T) {
 // TestKnownAcrossAJump: neither is a CA taken for known too early nor an hour late.
 func TestKnownAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range jumps() {
+	for name, jump := range testclock.Hours() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -333,22 +333,29 @@ func TestManagedNeverRefused(t *testing.T) {
 	})
 }
 
+// putOther has somebody put a CA of their own in the place of ours.
+func putOther(t *testing.T, client *fake.Clientset) *authority {
+	t.Helper()
+	other, err := newAuthority(time.Now(), day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := state{active: other}.writeInto(secretOf(t, client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
 func TestManagedReplacedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		m := run(t, ManagedConfig{Client: client})
 		former := m.CABundle()
-		other, err := newAuthority(time.Now(), day)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := state{active: other}.writeInto(secretOf(t, client))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		other := putOther(t, client)
 		pause(time.Minute)
 		if err := accepts(m, former, "127.0.0.1"); err != nil {
 			t.Errorf("callers that have the former CA are refused at once: %v", err)

@@ -154,7 +154,7 @@ func TestRestartAcrossAJump(t *testing.T) {
 // TestScheduleAcrossAJump: neither is a round left out nor one made too early.
 func TestScheduleAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
+	for name, jump := range testclock.Hours() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

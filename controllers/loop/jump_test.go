@@ -18,7 +18,7 @@ import (
 // the time of day has jumped.
 func TestAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
+	for name, jump := range testclock.Hours() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

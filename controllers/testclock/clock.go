@@ -36,6 +36,11 @@ func New() *Jumping { return &Jumping{began: time.Now()} }
 // Jump sets the time of day forward, or back if d is negative.
 func (c *Jumping) Jump(d time.Duration) { c.ahead.Add(int64(d)) }
 
+// Hours are the jumps that tests try: by an hour, either way.
+func Hours() map[string]time.Duration {
+	return map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour}
+}
+
 // Now is what time.Now would be.
 func (c *Jumping) Now() time.Time {
 	passed := time.Since(c.began)

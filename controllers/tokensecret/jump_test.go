@@ -27,7 +27,7 @@ func (w *world) jumping() *testclock.Jumping {
 // for an hour more.
 func TestOrphanGraceAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
+	for name, jump := range testclock.Hours() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

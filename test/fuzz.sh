@@ -34,9 +34,9 @@ targets() {
 # binary builds the tests of a package with what guides a fuzzer, once. Go instruments
 # everything below the package for that: with an empty build cache it takes minutes.
 binary() {
-	local built=$binaries/${1//\//_} module=. package=$1
-	case $1 in test/*) module=test package=${1#test/} ;; esac
-	[ -x "$built" ] || go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$package"
+	local built=$binaries/${1//\//_} module=$1
+	until [ -e "$module/go.mod" ]; do module=$(dirname "$module"); done
+	[ -x "$built" ] || go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$(realpath --relative-to="$module" "$1")"
 	echo "$built"
 }
 

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"math"
@@ -17,19 +18,43 @@ import (
 // further ones are accepted. Callers dial when they have one to make.
 const newPatience = time.Second
 
-// Silent connections would cost memory without end, so one too many closes the one that has
-// waited for the longest time. A caller that means it brings its call within milliseconds, but
-// kube-apiserver dials as often at once as it creates Pods, and then a handshake waits for
-// the processors.
+// Connections that are no use would cost memory without end, so one too many closes the one that
+// has waited for the longest time among those that are as far. A caller that means it brings its
+// call within milliseconds, but kube-apiserver dials as often at once as it creates Pods, and then
+// a handshake waits for the processors. Those that have not said a byte are counted by themselves:
+// however many come, they close nobody who shakes hands.
 const (
-	// maxWaiting is how many connections may be idle, and how many new for longer than
-	// handshakeGrace.
+	// maxWaiting is how many connections may be idle, and how many silent or shaking hands for
+	// longer than handshakeGrace.
 	maxWaiting = 128
-	// maxNew is how many may be new. Each takes some 30 KiB.
+	// maxNew is how many may be silent, and how many may shake hands. Each takes some 30 KiB.
 	maxNew = 256
 	// handshakeGrace is half of what kube-apiserver waits for by default.
 	handshakeGrace = 5 * time.Second
 )
+
+// phase is what a connection is in.
+type phase int
+
+const (
+	silent  phase = iota // new, and nothing came
+	shaking              // new, and something did
+	active
+	idle
+	phases = iota
+)
+
+// phaseOf is that of a connection in that state which is open.
+func phaseOf(state http.ConnState) phase {
+	switch state {
+	case http.StateActive:
+		return active
+	case http.StateIdle:
+		return idle
+	default:
+		return silent
+	}
+}
 
 // connections knows all that are open. The zero value is ready to use.
 type connections struct {
@@ -37,47 +62,52 @@ type connections struct {
 	// handshakeGrace. Twice as many may be active. Zero is any number.
 	maxActive int
 
-	mu      sync.Mutex
-	open    map[net.Conn]phase
+	mu   sync.Mutex
+	open map[net.Conn]*list.Element // by what TLS is spoken over; its value is a *member
+	// queues have the members of each phase. The one that is in it for the longest time is in
+	// front; among those that are active, the one whose last call came first.
+	queues  [phases]list.List
 	changed chan struct{} // closed at the next change, if somebody waits
 }
 
-// phase is what a connection is in and since when.
-type phase struct {
-	state http.ConnState // new, active or idle
-	since time.Time      // if it is active, the last call
+// member is one connection.
+type member struct {
+	conn  net.Conn
+	phase phase
+	since time.Time
 }
 
-// busy tells whether it may bring a call or has one.
-func (p phase) busy() bool { return p.state != http.StateIdle }
+// bare is what TLS is spoken over, if it is.
+func bare(conn net.Conn) net.Conn {
+	if secured, ok := conn.(*tls.Conn); ok {
+		return secured.NetConn()
+	}
+	return conn
+}
 
 // track is a ConnState hook of http.Server.
 func (c *connections) track(conn net.Conn, state http.ConnState) {
-	if surplus := c.note(conn, state); surplus != nil {
-		closeAtOnce(surplus)
+	c.mu.Lock()
+	c.tell()
+	if state == http.StateClosed || state == http.StateHijacked {
+		c.forget(bare(conn))
+		c.mu.Unlock()
+		return
 	}
+	surplus := c.move(bare(conn), phaseOf(state))
+	c.mu.Unlock()
+	closeSurplus(surplus)
 }
 
-// note keeps the list and returns which connection has to go, if any.
-func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
+// heard notes that one which is new has sent something.
+func (c *connections) heard(conn net.Conn) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.changed != nil {
-		close(c.changed)
-		c.changed = nil
+	var surplus net.Conn
+	if at, ok := c.open[conn]; ok && at.Value.(*member).phase == silent {
+		surplus = c.move(conn, shaking)
 	}
-	if state == http.StateClosed || state == http.StateHijacked {
-		delete(c.open, conn)
-		return nil
-	}
-	if c.open == nil {
-		c.open = map[net.Conn]phase{}
-	}
-	c.open[conn] = phase{state, time.Now()}
-	if len(c.open) <= c.room(state, handshakeGrace) {
-		return nil // as it mostly is
-	}
-	return c.surplus(state)
+	c.mu.Unlock()
+	closeSurplus(surplus)
 }
 
 // called notes that one which is active has brought a further call. One of HTTP/2 that
@@ -85,57 +115,67 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 func (c *connections) called(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if is, ok := c.open[conn]; ok && is.state == http.StateActive {
-		is.since = time.Now()
-		c.open[conn] = is
+	if at, ok := c.open[bare(conn)]; ok && at.Value.(*member).phase == active {
+		at.Value.(*member).since = time.Now()
+		c.queues[active].MoveToBack(at)
 	}
 }
 
-// surplus is the connection that has been in the state for the longest time, if there are
-// too many of those. A call takes milliseconds, so that the one whose last call began first
-// sends its body slowly or does not read its answer.
-func (c *connections) surplus(state http.ConnState) net.Conn {
-	var oldest net.Conn
-	count := 0
-	for conn, is := range c.open {
-		if is.state != state {
-			continue
-		}
-		count++
-		if oldest == nil || is.since.Before(c.open[oldest].since) {
-			oldest = conn
-		}
+// tell wakes who waits for a change. The caller holds mu, as for all that follow.
+func (c *connections) tell() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
 	}
-	if count <= c.room(state, time.Since(c.open[oldest].since)) {
+}
+
+// move puts a connection at the end of those in the phase, and returns which has to go, if any.
+func (c *connections) move(conn net.Conn, to phase) net.Conn {
+	c.forget(conn)
+	if c.open == nil {
+		c.open = map[net.Conn]*list.Element{}
+	}
+	queue := &c.queues[to]
+	c.open[conn] = queue.PushBack(&member{conn, to, time.Now()})
+	first := queue.Front().Value.(*member)
+	if queue.Len() <= c.room(to, time.Since(first.since)) {
 		return nil
 	}
-	delete(c.open, oldest)
-	return oldest
+	c.forget(first.conn)
+	return first.conn
 }
 
-// room is how many may be in the state, where the oldest is of that age.
-func (c *connections) room(state http.ConnState, age time.Duration) int {
-	young := age < handshakeGrace
+func (c *connections) forget(conn net.Conn) {
+	if at, ok := c.open[conn]; ok {
+		c.queues[at.Value.(*member).phase].Remove(at)
+		delete(c.open, conn)
+	}
+}
+
+// room is how many may be in the phase, where the first is in it for that long. A call takes
+// milliseconds, so that the one whose last call came first sends its body slowly or does not
+// read its answer.
+func (c *connections) room(in phase, first time.Duration) int {
+	young := first < handshakeGrace
 	switch {
-	case state == http.StateActive && c.maxActive == 0:
+	case in == active && c.maxActive == 0:
 		return math.MaxInt
-	case state == http.StateActive && young:
+	case in == active && young:
 		return 2 * c.maxActive
-	case state == http.StateActive:
+	case in == active:
 		return c.maxActive
-	case state == http.StateNew && young:
+	case in != idle && young:
 		return maxNew
 	default:
 		return maxWaiting
 	}
 }
 
-// closeAtOnce does not say goodbye as TLS does, which waits for who does not read.
-func closeAtOnce(conn net.Conn) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
+// closeSurplus does not say goodbye as TLS does, which waits for who does not read.
+func closeSurplus(conn net.Conn) {
+	if conn != nil {
+		_ = conn.Close() // one that is gone already is closed
 	}
-	_ = conn.Close() // one that is gone already is closed
 }
 
 // settle returns once every connection is idle or closed, or ctx ends. It is for when no
@@ -158,11 +198,11 @@ func (c *connections) settle(ctx context.Context) {
 	}
 }
 
-// await returns nil if nobody is busy, and otherwise what is closed at the next change.
+// await returns nil if all are idle, and otherwise what is closed at the next change.
 func (c *connections) await() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.selected(phase.busy)) == 0 {
+	if len(c.open) == c.queues[idle].Len() {
 		return nil
 	}
 	if c.changed == nil {
@@ -171,22 +211,17 @@ func (c *connections) await() <-chan struct{} {
 	return c.changed
 }
 
+// closeNew closes those that have brought no call. The server then has them forgotten.
 func (c *connections) closeNew() {
 	c.mu.Lock()
-	found := c.selected(func(p phase) bool { return p.state == http.StateNew })
-	c.mu.Unlock()
-	for _, conn := range found {
-		_ = conn.Close() // one that is gone already is closed
-	}
-}
-
-// selected are those in such a phase. The caller holds mu.
-func (c *connections) selected(such func(phase) bool) []net.Conn {
 	var found []net.Conn
-	for conn, is := range c.open {
-		if such(is) {
-			found = append(found, conn)
+	for _, of := range []phase{silent, shaking} {
+		for at := c.queues[of].Front(); at != nil; at = at.Next() {
+			found = append(found, at.Value.(*member).conn)
 		}
 	}
-	return found
+	c.mu.Unlock()
+	for _, conn := range found {
+		closeSurplus(conn)
+	}
 }

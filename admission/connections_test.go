@@ -4,6 +4,9 @@
 package admission
 
 import (
+	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -17,12 +20,15 @@ func TestSurplusConnections(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		state  http.ConnState
+		speaks bool
 		pause  time.Duration // before the last one
 		room   int
 	}{
-		"New":     {"kube-apiserver creates that many Pods at once", http.StateNew, 0, maxNew},
-		"NewLong": {"they would have brought their calls by now", http.StateNew, handshakeGrace, maxWaiting},
-		"Idle":    {"nobody keeps that many", http.StateIdle, 0, maxWaiting},
+		"Silent":      {"kube-apiserver creates that many Pods at once", http.StateNew, false, 0, maxNew},
+		"SilentLong":  {"they would have brought their calls by now", http.StateNew, false, handshakeGrace, maxWaiting},
+		"Shaking":     {"kube-apiserver creates that many Pods at once", http.StateNew, true, 0, maxNew},
+		"ShakingLong": {"they would have brought their calls by now", http.StateNew, true, handshakeGrace, maxWaiting},
+		"Idle":        {"nobody keeps that many", http.StateIdle, false, 0, maxWaiting},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -30,11 +36,10 @@ func TestSurplusConnections(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var c connections
 				come := func() net.Conn {
-					conn, other := net.Pipe()
-					t.Cleanup(func() { _ = other.Close() })
-					t.Cleanup(func() { _ = conn.Close() })
-					time.Sleep(time.Microsecond)
-					c.track(conn, tc.state)
+					conn := comes(t, &c, tc.state)
+					if tc.speaks {
+						c.heard(conn)
+					}
 					return conn
 				}
 				working := come()
@@ -76,14 +81,7 @@ func TestSurplusActive(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := connections{maxActive: most}
-				come := func(state http.ConnState) net.Conn {
-					conn, other := net.Pipe()
-					t.Cleanup(func() { _ = other.Close() })
-					t.Cleanup(func() { _ = conn.Close() })
-					time.Sleep(time.Microsecond)
-					c.track(conn, state)
-					return conn
-				}
+				come := func(state http.ConnState) net.Conn { return comes(t, &c, state) }
 				idle := come(http.StateIdle)
 				c.called(idle) // by a call that has just been answered
 				busy, first := come(http.StateActive), come(http.StateActive)
@@ -105,6 +103,65 @@ func TestSurplusActive(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilentCloseNobody has a caller shake hands while more come than may be silent, again and
+// again: its handshake waits for the processors, and theirs never begins.
+func TestSilentCloseNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, nil)
+		defer s.end(t)
+		dial := func() net.Conn {
+			conn, err := s.listener.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			synctest.Wait()
+			return conn
+		}
+		caller, first := dial(), dial()
+		client := tls.Client(halting{caller, time.Second}, s.tls)
+		shaken := make(chan error, 1)
+		go func() { shaken <- client.HandshakeContext(t.Context()) }()
+		synctest.Wait()
+		for range maxNew {
+			dial()
+		}
+		if n, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the first of too many that are silent gets %d bytes and %v, want %v", n, err, io.EOF)
+		}
+		if err := <-shaken; err != nil {
+			t.Errorf("one that shook hands meanwhile: %v", err)
+		}
+	})
+}
+
+// halting sends the first byte, and what follows it later.
+type halting struct {
+	net.Conn
+	pause time.Duration
+}
+
+func (h halting) Write(from []byte) (int, error) {
+	if _, err := h.Conn.Write(from[:1]); err != nil {
+		return 0, err
+	}
+	time.Sleep(h.pause)
+	n, err := h.Conn.Write(from[1:])
+	return n + 1, err
+}
+
+// comes has a connection come that is in that state. No two come at the same time.
+func comes(t *testing.T, c *connections, state http.ConnState) net.Conn {
+	t.Helper()
+	conn, other := net.Pipe()
+	t.Cleanup(func() { _ = other.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
+	time.Sleep(time.Microsecond)
+	c.track(conn, state)
+	return conn
 }
 
 // isClosed asks for what fails on a closed connection alone.

@@ -127,7 +127,8 @@ func (s *Server) Run(ctx context.Context) error {
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
 	s.http.ErrorLog = serverLog(logger)
 	ended := make(chan error, 1)
-	go func() { ended <- s.http.ServeTLS(s.config.Listener, "", "") }()
+	accepting := listener{s.config.Listener, &s.connections}
+	go func() { ended <- s.http.ServeTLS(accepting, "", "") }()
 	logger.Info("Serving admission", "address", s.config.Listener.Addr().String(), "http2", s.config.HTTP2)
 	select {
 	case err := <-ended:

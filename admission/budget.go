@@ -11,7 +11,7 @@ import (
 
 const (
 	// freeBody is how much of each body is read whatever else goes on, in bytes. It is more
-	// than most Pods need. With all calls that may be in flight it is 6 MiB.
+	// than most Pods need. With all that may arrive and be decided it is 25 MiB.
 	freeBody = 16 << 10
 
 	// bodyBudget is how much of all bodies together may be held beyond that, in bytes: a

@@ -22,6 +22,12 @@ const (
 	outcomeOverload = "overload"
 )
 
+// What a call that is in flight is in: its body is on its way, or it is being decided.
+const (
+	stageArriving = "arriving"
+	stageDeciding = "deciding"
+)
+
 // Metrics are the series of the webhook and of its plugins. A nil Metrics counts
 // nothing. All methods may be used by several goroutines.
 type Metrics struct {
@@ -29,7 +35,7 @@ type Metrics struct {
 	duration *metrics.HistogramVec
 	plugins  *metrics.CounterVec
 	latency  *metrics.HistogramVec
-	inFlight *metrics.Gauge
+	inFlight *metrics.GaugeVec
 	tls      *metrics.CounterVec
 }
 
@@ -59,11 +65,11 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Buckets:        buckets,
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path", "plugin"}),
-		inFlight: metrics.NewGauge(&metrics.GaugeOpts{
+		inFlight: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "sacm_webhook_requests_in_flight",
-			Help:           "Calls of the webhook that are being decided now.",
+			Help:           "Calls of the webhook by stage: those whose body is arriving, and those that are being decided.",
 			StabilityLevel: metrics.ALPHA,
-		}),
+		}, []string{"stage"}),
 		tls: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "sacm_webhook_tls_handshake_errors_total",
 			Help:           "Failed TLS handshakes by reason. Those of reason certificate_refused are calls that failed because the caller does not accept the serving certificate.",
@@ -71,7 +77,9 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"reason"}),
 	}
 	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.tls)
-	m.inFlight.Set(0)
+	for _, stage := range []string{stageArriving, stageDeciding} {
+		m.inFlight.WithLabelValues(stage).Set(0)
+	}
 	return m
 }
 
@@ -96,9 +104,9 @@ func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 }
 
-func (m *Metrics) inFlightAdd(n int) {
+func (m *Metrics) inFlightAdd(stage string, n int) {
 	if m != nil {
-		m.inFlight.Add(float64(n))
+		m.inFlight.WithLabelValues(stage).Add(float64(n))
 	}
 }
 

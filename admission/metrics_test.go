@@ -64,7 +64,8 @@ func TestMetrics(t *testing.T) {
 		"sacm_admission_plugin_requests_total{refused,validate,C} 1",
 		"sacm_webhook_request_duration_seconds{mutate} 3",
 		"sacm_webhook_request_duration_seconds{validate} 2",
-		"sacm_webhook_requests_in_flight{} 0",
+		"sacm_webhook_requests_in_flight{arriving} 0",
+		"sacm_webhook_requests_in_flight{deciding} 0",
 		"sacm_webhook_requests_total{patched,mutate} 2",
 		"sacm_webhook_requests_total{error,mutate} 1",
 		"sacm_webhook_requests_total{invalid,validate} 1",
@@ -89,7 +90,8 @@ func TestMetricsInFlightAndOverload(t *testing.T) {
 		ask(t, webhook, post("/mutate", createReview("v1")))
 		want := []string{
 			"sacm_webhook_request_duration_seconds{mutate} 1",
-			"sacm_webhook_requests_in_flight{} 1",
+			"sacm_webhook_requests_in_flight{arriving} 0",
+			"sacm_webhook_requests_in_flight{deciding} 1",
 			"sacm_webhook_requests_total{overload,mutate} 1",
 		}
 		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {

@@ -5,7 +5,6 @@ package admission
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
@@ -157,7 +156,7 @@ func (e envelope) answer(outcome *Outcome) *admissionv1.AdmissionReview {
 // without holding a large body in memory.
 func findEnvelope(body io.Reader) envelope {
 	var found envelope
-	decoder := json.NewDecoder(body)
+	decoder := jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	eachField(decoder, func(key string) bool {
 		switch key {
 		case "apiVersion":
@@ -166,7 +165,7 @@ func findEnvelope(body io.Reader) envelope {
 		case "request":
 			eachField(decoder, func(key string) bool {
 				if key != "uid" {
-					return skipValue(decoder)
+					return decoder.SkipValue() == nil
 				}
 				uid, _ := stringValue(decoder)
 				found.uid = types.UID(uid)
@@ -174,7 +173,7 @@ func findEnvelope(body io.Reader) envelope {
 			})
 			return false
 		default:
-			return skipValue(decoder)
+			return decoder.SkipValue() == nil
 		}
 	})
 	return found
@@ -182,11 +181,11 @@ func findEnvelope(body io.Reader) envelope {
 
 // eachField calls visit with the keys of the object that comes next. Visit reads the
 // value and returns false to end it all.
-func eachField(decoder *json.Decoder, visit func(key string) bool) {
-	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+func eachField(decoder *jsontext.Decoder, visit func(key string) bool) {
+	if token, err := decoder.ReadToken(); err != nil || token.Kind() != '{' {
 		return
 	}
-	for decoder.More() {
+	for {
 		key, ok := stringValue(decoder)
 		if !ok || !visit(key) {
 			return
@@ -194,30 +193,11 @@ func eachField(decoder *json.Decoder, visit func(key string) bool) {
 	}
 }
 
-func stringValue(decoder *json.Decoder) (string, bool) {
-	token, err := decoder.Token()
-	value, ok := token.(string)
-	return value, err == nil && ok
-}
-
-// skipValue steps over the next value token by token, so that none is held whole. It
-// gives up where the real decoder would too.
-func skipValue(decoder *json.Decoder) bool {
-	const maxDepth = 10000
-	for depth := 0; depth <= maxDepth; {
-		token, err := decoder.Token()
-		if err != nil {
-			return false
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth == 0 {
-			return true
-		}
+// stringValue tells whether a string comes next. It is read, as whatever else comes is.
+func stringValue(decoder *jsontext.Decoder) (string, bool) {
+	token, err := decoder.ReadToken()
+	if err != nil || token.Kind() != '"' {
+		return "", false
 	}
-	return false
+	return token.String(), true
 }

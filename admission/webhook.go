@@ -4,8 +4,10 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
@@ -43,10 +45,10 @@ type WebhookConfig struct {
 // The HTTP status is 200, because the apiserver hides what any other one says and lets
 // failurePolicy decide. Only where the uid cannot be known is it that of the refusal.
 type Webhook struct {
-	chain   Chain
-	slots   chan struct{}
-	bodies  budget
-	metrics *Metrics
+	chain              Chain
+	arriving, deciding slots
+	bodies             budget
+	metrics            *Metrics
 }
 
 // NewWebhook returns a Webhook. It may be called from several goroutines.
@@ -55,7 +57,12 @@ func NewWebhook(config WebhookConfig) *Webhook {
 	if limit <= 0 {
 		limit = DefaultMaxInFlight
 	}
-	return &Webhook{chain: config.Chain, slots: make(chan struct{}, limit), metrics: config.Metrics}
+	return &Webhook{
+		chain:    config.Chain,
+		arriving: newSlots(arrivingFactor*limit, stageArriving, config.Metrics),
+		deciding: newSlots(limit, stageDeciding, config.Metrics),
+		metrics:  config.Metrics,
+	}
 }
 
 // decideFunc is Chain.Admit or Chain.Validate.
@@ -87,20 +94,19 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err := checkCall(r); err != nil {
 		return refused(envelope{}, &Outcome{}, err), outcomeInvalid
 	}
-	if !w.enter() {
-		found := findEnvelope(boundedBody(rw, r))
-		return refused(found, &Outcome{}, TooManyRequests("too many admission requests at the same time, please try again", time.Second)), outcomeOverload
-	}
-	defer w.leave()
 	bounded := &budgeted{from: boundedBody(rw, r), budget: &w.bodies}
 	defer bounded.release()
-	body, found, err := readBody(rw, bounded)
+	body, found, err := w.read(rw, bounded)
 	if apierrors.IsTooManyRequests(err) {
 		return refused(found, &Outcome{}, err), outcomeOverload
 	}
 	if err != nil {
 		return refused(found, &Outcome{}, err), outcomeInvalid
 	}
+	if !w.deciding.take() {
+		return refused(findEnvelope(bytes.NewReader(body)), &Outcome{}, errTooMany()), outcomeOverload
+	}
+	defer w.deciding.giveBack()
 	request, found, err := decodeReview(body)
 	if err != nil {
 		return refused(found, &Outcome{}, err), outcomeInvalid
@@ -138,19 +144,13 @@ func guardedDecide(ctx context.Context, request *Request, said *Outcome, decide 
 	return decide(ctx, request, said)
 }
 
-func (w *Webhook) enter() bool {
-	select {
-	case w.slots <- struct{}{}:
-		w.metrics.inFlightAdd(1)
-		return true
-	default:
-		return false
+// read is readBody, if there is room for one more.
+func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
+	if !w.arriving.take() {
+		return nil, findEnvelope(bounded), errTooMany()
 	}
-}
-
-func (w *Webhook) leave() {
-	<-w.slots
-	w.metrics.inFlightAdd(-1)
+	defer w.arriving.giveBack()
+	return readBody(rw, bounded)
 }
 
 // writeReview sends answer. The status line tells what the review cannot: see Webhook.

@@ -32,8 +32,10 @@ func createReview(version string) string {
 	return reviewOf(version, `,"operation":"CREATE","namespace":"ns","object":{"metadata":{"name":"web"},"spec":{}}`)
 }
 
-func post(path, body string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+func post(path, body string) *http.Request { return postFrom(path, strings.NewReader(body)) }
+
+func postFrom(path string, body io.Reader) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, path, body)
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }
@@ -300,6 +302,35 @@ func TestWebhookMaxInFlight(t *testing.T) {
 		synctest.Wait()
 		if _, answer := ask(t, webhook, post("/mutate", createReview("v1"))); !answer.Response.Allowed {
 			t.Errorf("afterwards: got %q, want yes", said(answer))
+		}
+	})
+}
+
+// TestSlowBodiesKeepNobodyOut has as many bodies arrive for ever as connections may have calls.
+func TestSlowBodiesKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2
+		webhook := NewWebhook(WebhookConfig{Chain: patchEverything(), MaxInFlight: limit})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		for range 2 * limit {
+			half, ends := io.Pipe()
+			context.AfterFunc(ctx, func() { _ = ends.Close() })
+			go webhook.ServeHTTP(httptest.NewRecorder(), postFrom("/mutate", half))
+		}
+		synctest.Wait()
+		if _, answer := ask(t, webhook, post("/mutate", createReview("v1"))); !answer.Response.Allowed {
+			t.Errorf("got %q, want yes: nothing is being decided", said(answer))
+		}
+		for range limit {
+			half, ends := io.Pipe()
+			context.AfterFunc(ctx, func() { _ = ends.Close() })
+			go webhook.ServeHTTP(httptest.NewRecorder(), postFrom("/mutate", half))
+		}
+		synctest.Wait()
+		if _, answer := ask(t, webhook, post("/mutate", createReview("v1"))); answer.Response.Result.Code != http.StatusTooManyRequests {
+			t.Errorf("got %q with %d bodies on their way, want 429", said(answer), arrivingFactor*limit)
 		}
 	})
 }

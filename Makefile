@@ -148,9 +148,9 @@ test-long: control-plane kubectl build-race ## Run all integration tests; some h
 SEED ?= 0
 FAULTS ?= short
 .PHONY: faults
-faults: control-plane build build-race ## Try to break what docs/reliability.md promises, for minutes or, with FAULTS=long, an hour; SEED=n runs again.
+faults: control-plane build build-race ## Try to break what docs/reliability.md promises, for minutes or, with FAULTS=long, an hour; SEED=n runs again, LOGS=directory keeps what the processes said.
 	@go -C test build -buildvcs=false -o ../bin/faults ./cmd/faults
-	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) $(if $(filter long,$(FAULTS)),-for=44m -v)
+	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) $(if $(LOGS),-logs=$(LOGS)) $(if $(filter long,$(FAULTS)),-for=44m -v)
 
 # Two more kube-apiservers to compile take too long for continuous integration.
 .PHONY: test-skew

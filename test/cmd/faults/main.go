@@ -55,7 +55,7 @@ func main() {
 	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which is put under load.")
 	flag.StringVar(&s.root, "root", "", "Directory of the product's source, in which faults are planted.")
 	flag.StringVar(&s.only, "only", "", "One part alone: faults, load, signer or planted.")
-	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of the last part's processes.")
+	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of each part's processes.")
 	flag.BoolVar(&s.verbose, "v", false, "Tell of each fault.")
 	flag.Parse()
 	os.Exit(run(s))
@@ -118,19 +118,14 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		if s.logs != "" {
-			err = errors.Join(err, world.WriteLogs(s.logs))
-		}
-		err = errors.Join(err, world.Stop())
-	}()
+	defer func() { err = errors.Join(err, world.Stop()) }()
 	fmt.Printf("  control plane: ready in %s\n", since(begun))
 
 	v := &verdict{}
 	if s.part(faults.FaultsPart) {
 		lap := time.Now()
 		outcome, err := world.Faults(ctx, faults.Run{Binary: devcluster.Binary{Path: s.race}, Race: true, Seed: s.seed, Length: s.length})
-		if err != nil {
+		if err := errors.Join(err, s.keepLogs(world, faults.FaultsPart)); err != nil {
 			return 0, err
 		}
 		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
@@ -201,7 +196,7 @@ func loads(ctx context.Context, s settings, world *faults.World, v *verdict) err
 		}
 		lap := time.Now()
 		outcome, summary, err := one.lean(ctx, devcluster.Binary{Path: s.plain})
-		if err != nil {
+		if err := errors.Join(err, s.keepLogs(world, one.part)); err != nil {
 			return err
 		}
 		fmt.Printf("  %s: %s; %s\n", one.text, since(lap), summary)
@@ -215,13 +210,22 @@ const planted faults.Part = "planted"
 
 func (s settings) part(name faults.Part) bool { return s.only == "" || s.only == string(name) }
 
+// keepLogs writes what the part's processes have printed, if it is wanted.
+func (s settings) keepLogs(world *faults.World, part faults.Part) error {
+	if s.logs == "" {
+		return nil
+	}
+	return world.WriteLogs(filepath.Join(s.logs, string(part)))
+}
+
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
 
 // plants are planted builds under way.
 type plants struct {
-	all    []faults.Plant
-	built  []chan result
-	builds sync.WaitGroup
+	settings settings
+	all      []faults.Plant
+	built    []chan result
+	builds   sync.WaitGroup
 }
 
 type result struct {
@@ -231,7 +235,7 @@ type result struct {
 
 // startBuilds builds them one after the other, beside what else goes on.
 func startBuilds(ctx context.Context, s settings, dir string) *plants {
-	p := &plants{}
+	p := &plants{settings: s}
 	if !s.part(planted) {
 		return p
 	}
@@ -270,7 +274,7 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 		}
 		lap := time.Now()
 		found, err := world.Planted(ctx, plant, one.binary)
-		if err != nil {
+		if err := errors.Join(err, p.settings.keepLogs(world, planted)); err != nil {
 			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
 		}
 		if len(found) == 0 {

@@ -185,7 +185,10 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.awaitRefusals(t, "service-account-private-key-file", len(contents)+1)
+	refused := devcluster.Labels{"flag": "service-account-private-key-file"}
+	m.awaitMetric(t, "sacm_file_refused", refused, 1)
 	file.replace(t, good)
+	m.awaitMetric(t, "sacm_file_refused", refused, 0)
 	c.accepted(t, c.signed(t, account, idOf(t, good)), account)
 	if n := m.metric(t, "sacm_file_reloads_total", devcluster.Labels{"result": "accepted"}); n != 0 {
 		t.Errorf("%v changes were accepted, want none: the key in use came back", n)

@@ -53,6 +53,9 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	m.recorder = events.NewRecorder(m.clients.main, programName)
 	m.files.recorder, m.files.process = m.recorder, o.LeaderElection.process()
 	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
+	for _, gauge := range m.files.refusedGauges() {
+		legacyregistry.RawMustRegister(gauge)
+	}
 	if err := m.buildControllers(ctx); err != nil {
 		return nil, err
 	}

@@ -69,6 +69,9 @@ func startFollowing(t *testing.T) *following {
 		keys: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
 	}
 	f.metrics = newFileMetrics(f.registry.MustRegister)
+	for _, gauge := range f.refusedGauges() {
+		f.registry.RawMustRegister(gauge)
+	}
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
 	f.recorder = events.NewRecorderTo(f.events, clock.RealClock{})
 	f.ring = signing.NewKeyring(f.privateKey.Get(), f.publicKeys()...)
@@ -145,6 +148,9 @@ func TestWatchFeedsEverybody(t *testing.T) {
 
 	f.stop()
 	if diff := cmp.Diff([]string{
+		`sacm_file_refused{flag="root-ca-file"} 0`,
+		`sacm_file_refused{flag="service-account-key-file"} 0`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 0`,
 		`sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="accepted"} 1`,
 		`sacm_file_reloads_total{flag="service-account-private-key-file",result="accepted"} 1`,
@@ -187,11 +193,34 @@ func TestWatchKeepsTheFormerContent(t *testing.T) {
 		t.Error("the root CA was replaced")
 	}
 	if diff := cmp.Diff([]string{
+		`sacm_file_refused{flag="root-ca-file"} 1`,
+		`sacm_file_refused{flag="service-account-key-file"} 1`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 1`,
 		`sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="refused"} 1`,
 		`sacm_file_reloads_total{flag="service-account-private-key-file",result="refused"} 1`,
 	}, f.series()); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// TestRefusedUntilTheFormerContentIsBack awaits what is not told at all: see reload.File.
+func TestRefusedUntilTheFormerContentIsBack(t *testing.T) {
+	t.Parallel()
+	f := startFollowing(t)
+	replace(t, f.verifyKeys[1].Path(), []byte("hello"))
+	receive(t, "Event", f.events)
+	const one, none = `sacm_file_refused{flag="service-account-key-file"} 1`, `sacm_file_refused{flag="service-account-key-file"} 0`
+	if !slices.Contains(f.series(), one) {
+		t.Errorf("metrics %q, want %s", f.series(), one)
+	}
+	replace(t, f.verifyKeys[1].Path(), testkeys.P521())
+	deadline := time.Now().Add(10 * time.Second)
+	for !slices.Contains(f.series(), none) && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond) // it tells nobody
+	}
+	if got := f.series(); !slices.Contains(got, none) {
+		t.Errorf("metrics %q, want %s", got, none)
 	}
 }
 

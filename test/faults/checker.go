@@ -71,7 +71,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 		}
 		live = liveUIDs(now)
 		now = now.within(scope.prefix)
-		outcome.Violations = Judge(now, scope.model, string(ca), verify)
+		outcome.Violations = Judge(now, scope.model, w.mode, string(ca), verify)
 		if len(outcome.Violations) == 0 || time.Since(begun) > patience {
 			break
 		}

@@ -30,8 +30,8 @@ func isOwnName(account, secret string) bool {
 // Judge compares what there is with what there must be once all is quiet: promises 1 to 4
 // but for what kube-apiserver itself has to say about tokens. verify says what is wrong
 // with a token's signature.
-func Judge(now Snapshot, model Model, rootCA string, verify func(token string) error) []Violation {
-	j := &judge{now: now, model: model, rootCA: rootCA, verify: verify, made: map[types.UID][]string{}}
+func Judge(now Snapshot, model Model, mode Mode, rootCA string, verify func(token string) error) []Violation {
+	j := &judge{now: now, model: model, own: mode.own(), rootCA: rootCA, verify: verify, made: map[types.UID][]string{}}
 	for _, secret := range sorted(now.Secrets) {
 		if _, reissued := secret.Annotations[replacesLabel]; secret.Labels[autoCreatedLabel] != "" && !reissued {
 			j.made[owner(secret)] = append(j.made[owner(secret)], secret.Name)
@@ -59,6 +59,7 @@ func Judge(now Snapshot, model Model, rootCA string, verify func(token string) e
 type judge struct {
 	now    Snapshot
 	model  Model
+	own    int // auto-created Secrets that each account has
 	rootCA string
 	verify func(string) error
 	made   map[types.UID][]string // auto-created Secrets by account
@@ -80,7 +81,7 @@ func (j *judge) namespace(name string) {
 	}
 }
 
-// account: one that lives references one live token Secret of its own, and nothing that
+// account: one that lives references the token Secret that the mode owes it, and nothing that
 // a token controller once wrote and that is gone.
 func (j *judge) account(account *corev1.ServiceAccount) {
 	what := account.Namespace + "/" + account.Name
@@ -94,11 +95,11 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 			live++
 		}
 	}
-	if live == 0 && j.active(account.Namespace) {
+	if live < j.own && j.active(account.Namespace) {
 		j.add(1, "account %s references no token Secret", what)
 	}
-	if made := j.made[account.UID]; len(made) > 1 {
-		j.add(3, "account %s has several auto-created Secrets: %q", what, made)
+	if made := j.made[account.UID]; len(made) > j.own {
+		j.add(3, "account %s has %d auto-created Secrets, want %d: %q", what, len(made), j.own, made)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestJudge(t *testing.T) {
 			now, model := settled()
 			tc.spoil(now, model)
 			var got []int
-			found := Judge(now, model, "CA", func(token string) error {
+			found := Judge(now, model, Auto, "CA", func(token string) error {
 				if !strings.HasSuffix(token, ".good") {
 					return errors.New("not good")
 				}
@@ -170,5 +170,27 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s\npromises (-want +got):\n%s\n%v", tc.reason, cmp.Diff(tc.want, got), found)
 			}
 		})
+	}
+}
+
+// TestJudgeManual: users make the Secrets, and nobody else.
+func TestJudgeManual(t *testing.T) {
+	t.Parallel()
+	now, model := settled()
+	good := func(string) error { return nil }
+	found := Judge(now, model, Manual, "CA", good)
+	if got := len(Of(found, 3)); got != 2 || len(found) != 2 {
+		t.Errorf("%d violations, %d of promise 3, want 2: both accounts have an auto-created Secret: %v", len(found), got, found)
+	}
+	for name, secret := range now.Secrets {
+		if secret.Labels[autoCreatedLabel] != "" {
+			delete(now.Secrets, name)
+		}
+	}
+	for _, account := range now.Accounts {
+		account.Secrets = slices.DeleteFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return isOwnName(account.Name, ref.Name) })
+	}
+	if found := Judge(now, model, Manual, "CA", good); len(found) > 0 {
+		t.Errorf("accounts without Secrets of their own: %v", found)
 	}
 }

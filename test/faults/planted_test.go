@@ -39,7 +39,7 @@ func TestPlantsShow(t *testing.T) {
 			reason: "its watch told of the deletion, which is worked on",
 			found:  judged(func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "cart-token-abcde")) }),
 		},
-		"TwoAutoCreated": {found: []Violation{violated(3, `account x-missed-deletion/missed has several auto-created Secrets: ["missed-token-abcde" "missed-token-zzzzz"]`)}},
+		"TwoAutoCreated": {found: []Violation{violated(3, `account x-missed-deletion/missed has 2 auto-created Secrets, want 1: ["missed-token-abcde" "missed-token-zzzzz"]`)}},
 		"ReusedDeleted": {found: judged(func(_ Snapshot, model Model) {
 			model["x-late-deletion"] = newNamespace("x-late-deletion")
 			model["x-late-deletion"].Accounts["live"] = &Account{UID: "live-uid"}
@@ -87,7 +87,7 @@ func judged(spoil func(Snapshot, Model)) []Violation {
 	now.Accounts[key("shop", "cart")].ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	model["shop"].Accounts["cart"].Pulls = []string{"pull"}
 	spoil(now, model)
-	return Judge(now, model, "CA", func(token string) error {
+	return Judge(now, model, Auto, "CA", func(token string) error {
 		if !strings.HasSuffix(token, ".good") {
 			return errors.New("no key of the ring has signed its token")
 		}

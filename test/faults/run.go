@@ -17,8 +17,8 @@ import (
 // Run is one run of a schedule.
 type Run struct {
 	Binary devcluster.Binary
-	Race   bool // the binary is race-enabled
-	Seed   uint64
+	Race   bool   // the binary is race-enabled
+	Seed   uint64 // also says in which mode: ModeOf
 	Length time.Duration
 }
 
@@ -26,6 +26,8 @@ type Run struct {
 // judges.
 func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 	w.monitor.setRace(run.Race)
+	w.mode = ModeOf(run.Seed)
+	defer func() { w.mode = Auto }()
 	if err := w.deploy(ctx, quickPings(run.Binary), 2); err != nil {
 		return Outcome{}, err
 	}

@@ -104,6 +104,15 @@ func (s stubborn) annotateAccount(ctx context.Context, namespace, name, note str
 	})
 }
 
+// refer has the account list a Secret, beside what it lists.
+func (s stubborn) refer(ctx context.Context, namespace, name, secret string) error {
+	patch := fmt.Appendf(nil, `{"secrets":[{"name":%q}]}`, secret)
+	return try(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
+		_, err := s.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
 func (s stubborn) deleteAccount(ctx context.Context, namespace, name string) error {
 	return try(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
 		return ignore(s.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)

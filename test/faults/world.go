@@ -42,6 +42,7 @@ type World struct {
 	cluster  *devcluster.Cluster
 	client   stubborn
 	port     int // of the webhook
+	mode     Mode
 	balancer *balancer.Balancer
 	gate     *gate
 	excuses  intervals
@@ -67,7 +68,7 @@ func Start(ctx context.Context, tell func(format string, args ...any)) (*World, 
 	if err != nil {
 		return nil, err
 	}
-	w := &World{cluster: cluster, gate: newGate(), tell: tell, record: newRecord()}
+	w := &World{cluster: cluster, mode: Auto, gate: newGate(), tell: tell, record: newRecord()}
 	if err := w.connect(); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
@@ -147,7 +148,7 @@ func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Re
 		"--service-account-private-key-file=" + r.path(keyFile),
 		"--root-ca-file=" + r.path(caFile),
 		"--tls-cert-file=" + r.path(certFile), "--tls-private-key-file=" + r.path(certKeyFile),
-		"--token-secrets=auto", "--orphan-token-grace=2s",
+		"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
 		"--webhook-registration=url", "--webhook-url-host=127.0.0.1", "--webhook-drain-delay=0s",
 		"--leader-elect=true",
 		"--leader-elect-lease-duration=" + leaseDuration.String(),

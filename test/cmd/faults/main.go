@@ -102,7 +102,7 @@ func run(s settings) int {
 // suite returns how many violations there were.
 func suite(ctx context.Context, s settings) (found int, err error) {
 	begun := time.Now()
-	fmt.Printf("fault suite, SEED=%d, faults for %s\n", s.seed, s.length)
+	fmt.Printf("fault suite, SEED=%d, --token-secrets=%s, faults for %s\n", s.seed, faults.ModeOf(s.seed), s.length)
 	dir, err := os.MkdirTemp("", "sacm-faults-")
 	if err != nil {
 		return 0, err

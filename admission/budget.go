@@ -11,7 +11,8 @@ import (
 
 const (
 	// freeBody is how much of each body is read whatever else goes on, in bytes. It is more
-	// than most Pods need. With all that may arrive and be decided it is 25 MiB.
+	// than most Pods need. With all that may arrive and be decided it is 25 MiB. Beyond it
+	// a slow body can keep others out.
 	freeBody = 16 << 10
 
 	// bodyBudget is how much of all bodies together may be held beyond that, in bytes: a

@@ -30,6 +30,10 @@ const (
 	// bodyTimeout bounds the arrival of a body. The apiserver sends it in one go.
 	bodyTimeout = 10 * time.Second
 
+	// turnedAwayTimeout is for what comes before the uid, of a body for which there is no
+	// slot: nothing else bounds how many of those are read.
+	turnedAwayTimeout = time.Second
+
 	// maxTimeout is the greatest timeout that a webhook can have. It bounds calls that
 	// name none.
 	maxTimeout = 30 * time.Second

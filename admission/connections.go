@@ -21,8 +21,8 @@ const newPatience = time.Second
 // Connections that are no use would cost memory without end, so one too many closes the one that
 // has waited for the longest time among those that are as far. A caller that means it brings its
 // call within milliseconds, but kube-apiserver dials as often at once as it creates Pods, and then
-// a handshake waits for the processors. Those that have not said a byte are counted by themselves:
-// however many come, they close nobody who shakes hands.
+// a handshake waits for the processors. Those of which no byte has been read are counted by
+// themselves: however many come, they close nobody of whom one has.
 const (
 	// maxWaiting is how many connections may be idle, and how many silent or shaking hands for
 	// longer than handshakeGrace.
@@ -96,18 +96,18 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 	surplus := c.move(bare(conn), phaseOf(state))
 	c.mu.Unlock()
-	closeSurplus(surplus)
+	closeAll(surplus)
 }
 
 // heard notes that one which is new has sent something.
 func (c *connections) heard(conn net.Conn) {
 	c.mu.Lock()
-	var surplus net.Conn
+	var surplus []net.Conn
 	if at, ok := c.open[conn]; ok && at.Value.(*member).phase == silent {
 		surplus = c.move(conn, shaking)
 	}
 	c.mu.Unlock()
-	closeSurplus(surplus)
+	closeAll(surplus)
 }
 
 // called notes that one which is active has brought a further call. One of HTTP/2 that
@@ -129,20 +129,23 @@ func (c *connections) tell() {
 	}
 }
 
-// move puts a connection at the end of those in the phase, and returns which has to go, if any.
-func (c *connections) move(conn net.Conn, to phase) net.Conn {
+// move puts a connection at the end of those in the phase, and returns which have to go.
+func (c *connections) move(conn net.Conn, to phase) []net.Conn {
 	c.forget(conn)
 	if c.open == nil {
 		c.open = map[net.Conn]*list.Element{}
 	}
 	queue := &c.queues[to]
 	c.open[conn] = queue.PushBack(&member{conn, to, time.Now()})
-	first := queue.Front().Value.(*member)
-	if queue.Len() <= c.room(to, time.Since(first.since)) {
-		return nil
+	var surplus []net.Conn
+	for {
+		first := queue.Front().Value.(*member)
+		if queue.Len() <= c.room(to, time.Since(first.since)) {
+			return surplus
+		}
+		c.forget(first.conn)
+		surplus = append(surplus, first.conn)
 	}
-	c.forget(first.conn)
-	return first.conn
 }
 
 func (c *connections) forget(conn net.Conn) {
@@ -171,9 +174,9 @@ func (c *connections) room(in phase, first time.Duration) int {
 	}
 }
 
-// closeSurplus does not say goodbye as TLS does, which waits for who does not read.
-func closeSurplus(conn net.Conn) {
-	if conn != nil {
+// closeAll does not say goodbye as TLS does, which waits for who does not read.
+func closeAll(conns []net.Conn) {
+	for _, conn := range conns {
 		_ = conn.Close() // one that is gone already is closed
 	}
 }
@@ -221,7 +224,5 @@ func (c *connections) closeNew() {
 		}
 	}
 	c.mu.Unlock()
-	for _, conn := range found {
-		closeSurplus(conn)
-	}
+	closeAll(found)
 }

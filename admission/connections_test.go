@@ -23,12 +23,14 @@ func TestSurplusConnections(t *testing.T) {
 		speaks bool
 		pause  time.Duration // before the last one
 		room   int
+		left   int // of those that came
 	}{
-		"Silent":      {"kube-apiserver creates that many Pods at once", http.StateNew, false, 0, maxNew},
-		"SilentLong":  {"they would have brought their calls by now", http.StateNew, false, handshakeGrace, maxWaiting},
-		"Shaking":     {"kube-apiserver creates that many Pods at once", http.StateNew, true, 0, maxNew},
-		"ShakingLong": {"they would have brought their calls by now", http.StateNew, true, handshakeGrace, maxWaiting},
-		"Idle":        {"nobody keeps that many", http.StateIdle, false, 0, maxWaiting},
+		"Silent":         {"kube-apiserver creates that many Pods at once", http.StateNew, false, 0, maxNew, maxNew},
+		"SilentLong":     {"they would have brought their calls by now", http.StateNew, false, handshakeGrace, maxWaiting, maxWaiting},
+		"Shaking":        {"kube-apiserver creates that many Pods at once", http.StateNew, true, 0, maxNew, maxNew},
+		"ShakingLong":    {"they would have brought their calls by now", http.StateNew, true, handshakeGrace, maxWaiting, maxWaiting},
+		"ShakingLongAll": {"all of the first have grown old", http.StateNew, true, handshakeGrace, maxNew, maxWaiting},
+		"Idle":           {"nobody keeps that many", http.StateIdle, false, 0, maxWaiting, maxWaiting},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +60,9 @@ func TestSurplusConnections(t *testing.T) {
 				}
 				if isClosed(working) || isClosed(last) {
 					t.Error("one was closed that has a call, or that has just come")
+				}
+				if left := len(c.open) - 1; left != tc.left {
+					t.Errorf("%d are open beside the one that has a call, want %d", left, tc.left)
 				}
 			})
 		})
@@ -105,8 +110,8 @@ func TestSurplusActive(t *testing.T) {
 	}
 }
 
-// TestSilentCloseNobody has a caller shake hands while more come than may be silent, again and
-// again: its handshake waits for the processors, and theirs never begins.
+// TestSilentCloseNobody has a caller shake hands while more come than may be silent: its
+// handshake waits for the processors, and theirs never begins.
 func TestSilentCloseNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -153,7 +153,7 @@ func (e envelope) answer(outcome *Outcome) *admissionv1.AdmissionReview {
 
 // findEnvelope reads no more of body than it takes to answer it: the apiserver writes
 // kind, apiVersion and the uid first. It finds them in JSON that breaks off later, and
-// without holding a large body in memory.
+// holds no more in memory than the longest string before them.
 func findEnvelope(body io.Reader) envelope {
 	var found envelope
 	decoder := jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))

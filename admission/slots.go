@@ -6,7 +6,8 @@ package admission
 import "time"
 
 // arrivingFactor is how many bodies may be on their way for each call that may be decided.
-// Those that arrive slowly, or never, must not keep others from being decided. It is more than
+// Those that arrive slowly, or never, must not keep others from being decided, as far as these
+// need no bodyBudget. It is more than
 // the connections that may have calls (see connections), so that over HTTP/1.1, where a
 // connection has one at a time, nobody is refused for them.
 const arrivingFactor = 3

@@ -147,6 +147,7 @@ func guardedDecide(ctx context.Context, request *Request, said *Outcome, decide 
 // read is readBody, if there is room for one more.
 func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
 	if !w.arriving.take() {
+		setReadDeadline(rw, time.Now().Add(turnedAwayTimeout))
 		return nil, findEnvelope(bounded), errTooMany()
 	}
 	defer w.arriving.giveBack()

@@ -217,7 +217,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestTooManyWaiters: the 257th is told to come back, and there is room again later.
+// TestTooManyWaiters: one more is told to come back, and there is room again later.
 func TestTooManyWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,8 +226,8 @@ func TestTooManyWaiters(t *testing.T) {
 		admit := func() error {
 			return plugin.Admit(t.Context(), creation([]byte(defaultPod)), &admission.Outcome{})
 		}
-		admitted := make(chan error, maxWaiters)
-		for range maxWaiters {
+		admitted := make(chan error, mostWaiters)
+		for range mostWaiters {
 			go func() { admitted <- admit() }()
 		}
 		synctest.Wait()
@@ -235,7 +235,7 @@ func TestTooManyWaiters(t *testing.T) {
 			t.Errorf("got %d %q", code, message)
 		}
 		w.show(account(testNamespace, defaultAccount))
-		for range maxWaiters {
+		for range mostWaiters {
 			if err := <-admitted; err != nil {
 				t.Errorf("a waiter was refused: %v", err)
 			}

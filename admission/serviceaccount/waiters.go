@@ -14,17 +14,14 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// maxWaiters bounds the requests that wait or ask the apiserver at a time, so that an
-// apiserver that does not answer cannot pile them up here.
-const maxWaiters = 256
-
-// errTooManyWaiters: maxWaiters requests are waiting already.
+// errTooManyWaiters: as many requests are waiting already as may.
 var errTooManyWaiters = errors.New("too many requests wait for service accounts and tokens")
 
 // Waiters lets requests wait for what an informer has not shown yet. Every Wake of a
 // name makes those who wait for it look again; nobody looks in between. It may be used
 // by several goroutines.
 type Waiters struct {
+	most    int
 	metrics *Metrics
 
 	mu      sync.Mutex
@@ -38,9 +35,12 @@ type room struct {
 	woken  chan struct{} // closed by Wake, and the room is gone then
 }
 
-// NewWaiters returns Waiters of whom nobody waits. Metrics may be nil.
-func NewWaiters(metrics *Metrics) *Waiters {
-	return &Waiters{metrics: metrics, rooms: map[cache.ObjectName]*room{}}
+// NewWaiters returns Waiters of whom nobody waits. Most bounds the requests that wait or
+// ask the apiserver at a time: an apiserver that does not answer, and calls about accounts
+// that do not exist, cannot pile up here and take all that may be decided. Metrics may be
+// nil.
+func NewWaiters(most int, metrics *Metrics) *Waiters {
+	return &Waiters{most: most, metrics: metrics, rooms: map[cache.ObjectName]*room{}}
 }
 
 // Wake makes those look again who wait for the account of that name, or for its token.
@@ -58,7 +58,7 @@ func (w *Waiters) Wake(name cache.ObjectName) {
 func (w *Waiters) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.entered >= maxWaiters {
+	if w.entered >= w.most {
 		return false
 	}
 	w.entered++

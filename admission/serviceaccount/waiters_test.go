@@ -15,11 +15,14 @@ import (
 )
 
 // TestNoWakeIsLost: a change that comes between looking and waiting is seen.
+// mostWaiters is what the Waiters of these tests let in.
+const mostWaiters = 16
+
 func TestNoWakeIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		name := cache.NewObjectName(testNamespace, defaultAccount)
-		w := NewWaiters(nil)
+		w := NewWaiters(mostWaiters, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		looks := 0
@@ -38,7 +41,7 @@ func TestNoWakeIsLost(t *testing.T) {
 func TestManyWakes(t *testing.T) {
 	t.Parallel()
 	name := cache.NewObjectName(testNamespace, defaultAccount)
-	w := NewWaiters(nil)
+	w := NewWaiters(mostWaiters, nil)
 	for range 500 {
 		var shown atomic.Bool
 		var group sync.WaitGroup
@@ -64,7 +67,7 @@ func TestManyWakes(t *testing.T) {
 func TestOneGivesUp(t *testing.T) {
 	t.Parallel()
 	name := cache.NewObjectName(testNamespace, defaultAccount)
-	w := NewWaiters(nil)
+	w := NewWaiters(mostWaiters, nil)
 	var shown atomic.Bool
 	looked := make(chan struct{})
 	patient := make(chan bool)
@@ -97,7 +100,7 @@ func TestLooksBeforeItGivesUp(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !NewWaiters(nil).await(ended, cache.NewObjectName("a", "b"), func() bool { return true }) {
+	if !NewWaiters(mostWaiters, nil).await(ended, cache.NewObjectName("a", "b"), func() bool { return true }) {
 		t.Error("gave up without a look")
 	}
 }

@@ -156,7 +156,7 @@ func newWebhook(b *testing.B) *admission.Webhook {
 	}
 	plugin := serviceaccount.New(serviceaccount.DefaultConfig(), serviceaccount.Dependencies{
 		Accounts: corev1listers.NewServiceAccountLister(accounts),
-		Waiters:  serviceaccount.NewWaiters(nil),
+		Waiters:  serviceaccount.NewWaiters(1, nil),
 		Suffix:   func() string { return "abcde" },
 	})
 	return admission.NewWebhook(admission.WebhookConfig{Chain: admission.Chain{{Name: serviceaccount.Name, Plugin: plugin}}})

@@ -47,7 +47,7 @@ func newWorld(accounts ...*corev1.ServiceAccount) *world {
 		cache:   cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		server:  cache.NewStore(cache.MetaNamespaceKeyFunc),
 		tokens:  map[string]bool{},
-		waiters: NewWaiters(nil),
+		waiters: NewWaiters(mostWaiters, nil),
 	}
 	for _, account := range accounts {
 		_ = w.cache.Add(account)

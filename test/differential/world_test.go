@@ -41,7 +41,7 @@ func (w *world) plugins() (*upstream.Plugin, *serviceaccount.Plugin) {
 	ours := serviceaccount.New(w.config, serviceaccount.Dependencies{
 		Accounts: accounts.Lister(),
 		Client:   coreV1{world: w},
-		Waiters:  serviceaccount.NewWaiters(nil),
+		Waiters:  serviceaccount.NewWaiters(1, nil),
 		Suffix:   func() string { return suffix },
 	})
 	return theirs, ours

@@ -21,8 +21,9 @@ const (
 	// baseGoroutines is what a leader has at rest, with its watches and its two servers and
 	// a connection of each client that it has in these runs, which is 300 at most, and one
 	// for each connection to the webhook that waits, 256 that are silent, 256 that shake
-	// hands and 128 that are idle, and for as many that are on their way out.
-	baseGoroutines = 300 + 2*(256+256+128)
+	// hands and 128 that are idle, and for as many that are on their way out, and for 800
+	// that do not read their answers.
+	baseGoroutines = 300 + 2*(256+256+128) + 800
 	perRequest     = 3
 	// memorySlack and perSecret are in KiB.
 	memorySlack = 64 << 10

@@ -74,7 +74,7 @@ func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 	}
 	m.podConfig = &config
 	metrics := serviceaccount.NewMetrics(legacyregistry.MustRegister)
-	waiters := serviceaccount.NewWaiters(metrics)
+	waiters := serviceaccount.NewWaiters(max(1, m.options.Webhook.MaxInFlight/2), metrics)
 	accounts, informer := m.view.Accounts()
 	if _, err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
 		return nil, err

@@ -259,7 +259,7 @@ func (p *plants) wait() { p.builds.Wait() }
 func (p *plants) find(ctx context.Context, world *faults.World, ordinary devcluster.Binary) (missed int, err error) {
 	lap := time.Now()
 	shown, err := world.Control(ctx, ordinary)
-	if err != nil {
+	if err := errors.Join(err, p.settings.keepLogs(world, planted)); err != nil {
 		return 0, fmt.Errorf("an ordinary build under the attacks: %w", err)
 	}
 	for _, violation := range shown {

@@ -137,6 +137,8 @@ func TestLeaks(t *testing.T) {
 	}{
 		"Nothing":    {printed: `I1121 1 secret.go:86] "Filled token secret" token=true`},
 		"Signature":  {printed: "aVeryLongSignatureThatIsOfBase64URLAndUnlikely", want: true},
+		"InAWord":    {printed: "token=x aVery-aVeryLongSignatureThatIsOfBase64URLAndUnlikely_more", want: true},
+		"Half":       {printed: "aVeryLongSignatureThatIsOfBase64URLAndUnlikel"},
 		"Token":      {printed: "eyJhbGciOiJSUzI1NiJ9", want: true},
 		"InJSON":     {printed: `"token":"ZXlKaGJHY2lPaUpTVXpJMU5pSjk"`, want: true},
 		"PrivateKey": {printed: "-----BEGIN RSA PRIVATE KEY-----", want: true},
@@ -144,7 +146,7 @@ func TestLeaks(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := leaks(tc.printed, tokens); (got != "") != tc.want {
+			if got := leaks(tc.printed, marksOf(tokens)); (got != "") != tc.want {
 				t.Errorf("%q", got)
 			}
 		})

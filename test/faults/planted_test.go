@@ -60,8 +60,8 @@ func TestPlantsShow(t *testing.T) {
 		"NoteRewritten": {found: judged(func(now Snapshot, _ Model) {
 			now.Accounts[key("shop", "cart")].Annotations = nil
 		})},
-		"LogHoldsSecret": {found: []Violation{violated(6, "a log holds %s", leaks("ZXlKaGJHY2lPaUpTVXpJMU5pSjk", map[string]bool{}))}, want: "token in a log line"},
-		"LogHoldsKey":    {found: []Violation{violated(6, "a log holds %s", leaks("-----BEGIN RSA PRIVATE KEY-----", map[string]bool{}))}},
+		"LogHoldsSecret": {found: []Violation{violated(6, "a log holds %s", leaks("ZXlKaGJHY2lPaUpTVXpJMU5pSjk", marks{}))}, want: "token in a log line"},
+		"LogHoldsKey":    {found: []Violation{violated(6, "a log holds %s", leaks("-----BEGIN RSA PRIVATE KEY-----", marks{}))}},
 		"LateWrite":      {found: lateWrite("x-lease", time.Unix(1000, 0)), want: "leader without a fence"},
 		"LateElsewhere":  {reason: "nobody kept it from its Lease", found: lateWrite("x-late-token", time.Unix(1000, 0))},
 		"NeverLed":       {reason: "this is about who has led", found: lateWrite("x-lease", time.Time{})},

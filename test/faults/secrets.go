@@ -14,7 +14,7 @@ func anything(faultproxy.Request) bool { return true }
 
 // checkLogs looks for tokens in all that processes have printed.
 func (w *World) checkLogs(outcome *Outcome) {
-	seen := w.tokens.Seen()
+	seen := marksOf(w.tokens.Seen())
 	for _, t := range w.terms() {
 		printed := t.manager.Logs()
 		outcome.LogBytes += len(printed)
@@ -27,7 +27,7 @@ func (w *World) checkLogs(outcome *Outcome) {
 // leaks looks for a signature, as it stands in a token or as JSON has it in a Secret's
 // data, for the beginning of any token, and for that of a private key. It does not repeat
 // what it finds.
-func leaks[V any](printed string, tokens map[string]V) string {
+func leaks(printed string, seen marks) string {
 	begin := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"`))
 	begin = begin[:len(begin)-1] // the last one depends on what follows, too
 	encoded := base64.StdEncoding.EncodeToString([]byte(begin))
@@ -38,10 +38,62 @@ func leaks[V any](printed string, tokens map[string]V) string {
 			return what
 		}
 	}
-	for token := range tokens {
-		if _, signature, ok := cutLast(token, "."); ok && len(signature) > 40 && strings.Contains(printed, signature) {
-			return "the signature of a token"
-		}
+	if seen.in(printed) {
+		return "the signature of a token"
 	}
 	return ""
+}
+
+// marks are the signatures of tokens, by their length: tens of thousands are looked for in a
+// hundred megabytes, which must be read once and not once for each.
+type marks map[int]map[string]bool
+
+// shortestSignature is less than any has, in base64url.
+const shortestSignature = 40
+
+func marksOf[V any](tokens map[string]V) marks {
+	s := marks{}
+	for token := range tokens {
+		_, signature, _ := cutLast(token, ".")
+		if len(signature) < shortestSignature {
+			continue
+		}
+		if s[len(signature)] == nil {
+			s[len(signature)] = map[string]bool{}
+		}
+		s[len(signature)][signature] = true
+	}
+	return s
+}
+
+// in tells whether the text holds one. Only what has the letters of base64url and is long
+// enough is looked at closely.
+func (s marks) in(text string) bool {
+	for len(text) > 0 {
+		end := strings.IndexFunc(text, notBase64URL)
+		if end < 0 {
+			end = len(text)
+		}
+		if end >= shortestSignature && s.within(text[:end]) {
+			return true
+		}
+		text = text[min(end+1, len(text)):]
+	}
+	return false
+}
+
+// within looks at every place of a word.
+func (s marks) within(word string) bool {
+	for length, those := range s {
+		for at := 0; at+length <= len(word); at++ {
+			if those[word[at:at+length]] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func notBase64URL(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }

@@ -73,7 +73,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
 	outcome.Tokens += len(made.tokens)
 	for _, t := range w.terms() {
-		if what := leaks(t.manager.Logs(), made.tokens); what != "" {
+		if what := leaks(t.manager.Logs(), marksOf(made.tokens)); what != "" {
 			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s that was signed on the socket", what))
 		}
 	}

@@ -70,7 +70,7 @@ release: ## Write what is handed out into bin/release/: binaries, images, manife
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: build-race
-build-race: deps ## Build the binary with the race detector into bin/race/, for the integration tests.
+build-race: deps ## Build the binary with the race detector into bin/race/, for the faults and the long tests.
 	@echo "building bin/race/$(product) $(version)"
 	@CGO_ENABLED=1 $(go_build) -race -ldflags '$(stamps)' -o bin/race/$(product) ./cmd/$(product)
 
@@ -135,12 +135,13 @@ test-alerts: ## Test the alert rules with Prometheus' own engine; not in continu
 	go -C test/alerts vet ./...
 	go -C test/alerts test -count=1 ./...
 
+# Race-enabled processes take twice as much of the processors. The faults and test-long have them.
 .PHONY: test-integration
-test-integration: control-plane kubectl build-race ## Run the integration tests on a real control plane, without the long ones, with a race-enabled binary.
-	@SACM_BINARY=$(CURDIR)/bin/race/$(product) test/integration.sh
+test-integration: control-plane kubectl build ## Run the integration tests on a real control plane, without the long ones.
+	@SACM_BINARY=$(CURDIR)/bin/$(product) test/integration.sh
 
 .PHONY: test-long
-test-long: control-plane kubectl build-race ## Run all integration tests; some have to wait for minutes, or need the machine for themselves.
+test-long: control-plane kubectl build-race ## Run all integration tests with a race-enabled binary; some have to wait for minutes, or need the machine for themselves.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m ./...
 
 # A seed of 0 draws one, which is printed. What strikes the registration comes after -for, and
@@ -150,7 +151,7 @@ FAULTS ?= short
 .PHONY: faults
 faults: control-plane build build-race ## Try to break what docs/reliability.md promises, for minutes or, with FAULTS=long, an hour; SEED=n runs again, LOGS=directory keeps what the processes said.
 	@go -C test build -buildvcs=false -o ../bin/faults ./cmd/faults
-	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) $(if $(LOGS),-logs=$(LOGS)) $(if $(filter long,$(FAULTS)),-for=44m -v)
+	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) $(if $(LOGS),-logs=$(LOGS)) $(if $(BUSY),-busy) $(if $(filter long,$(FAULTS)),-for=44m -v)
 
 # Two more kube-apiservers to compile take too long for continuous integration.
 .PHONY: test-skew

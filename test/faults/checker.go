@@ -37,6 +37,9 @@ type Outcome struct {
 	Skipped map[Kind]string
 	// Leaned is how often broken clients came, Leaning of how many kinds they were.
 	Leaned, Leaning int
+	// Unsure is what cannot be told because other programs have used the machine; nil if all
+	// can.
+	Unsure error
 	// What was looked at.
 	Pods, Tokens, DeadTokens, Writes, Samples, LogBytes, Objects int
 	// Settled is how long it took from the end of the last fault until all was well.

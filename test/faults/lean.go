@@ -148,15 +148,21 @@ func (l leaning) tellTo(tell func(format string, args ...any)) {
 	}
 }
 
-// addTo puts what came of the clients into the outcome. What cannot be told, unsure too, is an
-// error only if nothing was found: one violation is enough to know.
+// addTo puts what came of the clients into the outcome. What cannot be told, unsure too, matters
+// only if nothing was found: one violation is enough to know. It is an error unless others have
+// used the machine.
 func (l leaning) addTo(outcome *Outcome, unsure error) error {
 	outcome.Leaned, outcome.Leaning = l.tried()+l.open, len(l.kinds)+1
 	outcome.Violations = append(outcome.Violations, l.violations()...)
 	if len(outcome.Violations) > 0 {
 		return nil
 	}
-	return errors.Join(unsure, l.proven())
+	unsure = errors.Join(unsure, l.proven())
+	if l.others > mostByOthers {
+		outcome.Unsure = unsure
+		return nil
+	}
+	return unsure
 }
 
 // String is for the summary of a run.

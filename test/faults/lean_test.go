@@ -37,6 +37,7 @@ func TestTally(t *testing.T) {
 		change func(*leaning)
 		want   string // in the error
 		found  int
+		unsure bool
 	}{
 		"well":    {reason: "what the server did to them is not held against it", change: func(*leaning) {}},
 		"too few": {reason: "nothing was tried", change: func(l *leaning) { l.kinds[0].struck-- }, want: "one came as far as its attack 4 times in 5"},
@@ -70,6 +71,11 @@ func TestTally(t *testing.T) {
 			},
 			found: 1,
 		},
+		"too few, beside others": {
+			reason: "the machine was theirs",
+			change: func(l *leaning) { l.kinds[0], l.others = tally{kind: l.kinds[0].kind}, 0.5 },
+			unsure: true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +86,9 @@ func TestTally(t *testing.T) {
 			err := l.addTo(&outcome, nil)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.want)
+			}
+			if (outcome.Unsure != nil) != tc.unsure {
+				t.Errorf("%s: unsure %v, want %t", tc.reason, outcome.Unsure, tc.unsure)
 			}
 			if len(outcome.Violations) != tc.found {
 				t.Errorf("%s: %v, want %d violations", tc.reason, outcome.Violations, tc.found)

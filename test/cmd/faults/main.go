@@ -44,6 +44,7 @@ type settings struct {
 	root        string
 	only        string
 	logs        string
+	busy        bool
 	verbose     bool
 }
 
@@ -56,6 +57,7 @@ func main() {
 	flag.StringVar(&s.root, "root", "", "Directory of the product's source, in which faults are planted.")
 	flag.StringVar(&s.only, "only", "", "One part alone: faults, load, signer or planted.")
 	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of each part's processes.")
+	flag.BoolVar(&s.busy, "busy", false, "Other programs may use the machine: what cannot be told for that reason is no error.")
 	flag.BoolVar(&s.verbose, "v", false, "Tell of each fault.")
 	flag.Parse()
 	os.Exit(run(s))
@@ -121,7 +123,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	defer func() { err = errors.Join(err, world.Stop()) }()
 	fmt.Printf("  control plane: ready in %s\n", since(begun))
 
-	v := &verdict{}
+	v := &verdict{busy: s.busy}
 	if s.part(faults.FaultsPart) {
 		lap := time.Now()
 		outcome, err := world.Faults(ctx, faults.Run{Binary: devcluster.Binary{Path: s.race}, Race: true, Seed: s.seed, Length: s.length})
@@ -150,6 +152,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 
 // verdict is what the parts have shown.
 type verdict struct {
+	busy     bool // the machine may be
 	outcomes []faults.Outcome
 	blanks   []string
 }
@@ -171,6 +174,15 @@ func (v *verdict) tell() (found int, err error) {
 		found += len(outcome.Violations)
 		for _, violation := range outcome.Violations {
 			fmt.Printf("  VIOLATED %v\n", violation)
+		}
+	}
+	for _, outcome := range v.outcomes {
+		if outcome.Unsure == nil {
+			continue
+		}
+		fmt.Printf("  UNSURE %v\n", outcome.Unsure)
+		if !v.busy {
+			err = errors.New("other programs have used the machine: see what is UNSURE")
 		}
 	}
 	for _, blank := range v.blanks {

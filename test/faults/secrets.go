@@ -69,7 +69,7 @@ func marksOf[V any](tokens map[string]V) marks {
 // in tells whether the text holds one. Only what has the letters of base64url and is long
 // enough is looked at closely.
 func (s marks) in(text string) bool {
-	for len(text) > 0 {
+	for text != "" {
 		end := strings.IndexFunc(text, notBase64URL)
 		if end < 0 {
 			end = len(text)

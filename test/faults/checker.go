@@ -260,7 +260,7 @@ func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) 
 func (w *World) checkWrites(calls []Call, outcome *Outcome) {
 	asked := askedFor(calls)
 	for _, t := range w.terms() {
-		writes, found := judgeWrites(t.proxy.Requests(anything), renewDeadline, asked)
+		writes, found := judgeWrites(t.proxy.Requests(anything), renewDeadline, asked, t.resumed)
 		outcome.Writes += writes
 		outcome.Violations = append(outcome.Violations, found...)
 	}

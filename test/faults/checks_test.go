@@ -39,6 +39,9 @@ func TestJudgeWrites(t *testing.T) {
 		"OnItsWay":      {reason: "it began before", journal: []faultproxy.Request{at(0, renewal), at(3+transit.Seconds()/2, write)}},
 		"LateAndNot":    {reason: "its precondition did not hold", journal: []faultproxy.Request{at(0, renewal), at(9, refused)}},
 		"RenewalUnseen": {reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1},
+		"AtAPause":      {reason: "it had asked before it was stopped", journal: []faultproxy.Request{at(0, renewal), at(8.05, leaders("create", "configmaps", "shop", ""))}},
+		"PatchAtAPause": {reason: "its precondition held", journal: []faultproxy.Request{at(0, renewal), at(8.05, write)}, want: 1},
+		"AfterAPause":   {reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.2, leaders("create", "configmaps", "shop", ""))}, want: 1},
 		"NeverLed":      {journal: []faultproxy.Request{at(0, write)}, want: 1},
 
 		"Inline":           {reason: "any replica may, where Pods are", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "pods", ""))}},
@@ -58,10 +61,11 @@ func TestJudgeWrites(t *testing.T) {
 		"Event":            {journal: []faultproxy.Request{at(0, leaders("create", "events", "kube-system", ""))}},
 	}
 	asked := askedFor([]Call{{Namespace: "pods"}})
+	resumed := []time.Time{begun.Add(8 * time.Second)}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, found := judgeWrites(tc.journal, deadline, asked); len(found) != tc.want {
+			if _, found := judgeWrites(tc.journal, deadline, asked, resumed); len(found) != tc.want {
 				t.Errorf("%s: %v, want %d", tc.reason, found, tc.want)
 			}
 		})

@@ -5,6 +5,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +19,17 @@ import (
 // fence one comes each 200 ms after it.
 const transit = 300 * time.Millisecond
 
+// onItsWay is how soon after a pause a request comes that had asked the fence before it: what
+// is left to do is to write it to a connection.
+const onItsWay = 100 * time.Millisecond
+
 // judgeWrites goes through the journal of one process's proxy, in the order in which
 // requests came, and returns what it wrote as a leader that was none any more. writes is
 // how many there were. It counts from the beginning of each renewal that was answered
-// well, as the process itself has to.
-func judgeWrites(journal []faultproxy.Request, deadline time.Duration, asked func(namespace string) bool) (writes int, found []Violation) {
+// well, as the process itself has to. resumed is when the process went on after a pause: no
+// process can tell that it will be stopped. What it creates then is what the next leader would
+// create, or collapses; everything else has a precondition, and is not excused if that held.
+func judgeWrites(journal []faultproxy.Request, deadline time.Duration, asked func(namespace string) bool, resumed []time.Time) (writes int, found []Violation) {
 	var renewed time.Time
 	for _, r := range journal {
 		if r.Resource == "leases" && r.Name == leaseName || r.Resource == "leases" && r.Verb == "create" {
@@ -35,11 +42,18 @@ func judgeWrites(journal []faultproxy.Request, deadline time.Duration, asked fun
 			continue
 		}
 		writes++
-		if late := r.Began.Sub(renewed.Add(deadline + transit)); late > 0 && r.Served/100 == 2 {
+		if late := r.Began.Sub(renewed.Add(deadline + transit)); late > 0 && r.Served/100 == 2 && !(r.Verb == "create" && justAfter(r.Began, resumed)) {
 			found = append(found, violated(9, "%s began %s after the renew deadline, and kube-apiserver took it", describe(r), lateness(renewed, late)))
 		}
 	}
 	return writes, found
+}
+
+func justAfter(at time.Time, pauses []time.Time) bool {
+	return slices.ContainsFunc(pauses, func(end time.Time) bool {
+		since := at.Sub(end)
+		return since >= 0 && since < onItsWay
+	})
 }
 
 func lateness(renewed time.Time, late time.Duration) string {

@@ -104,6 +104,6 @@ func lateWrite(namespace string, renewed time.Time) []Violation {
 		renewal := faultproxy.Request{Verb: "update", Resource: "leases", Name: leaseName, Code: 200, Served: 200, Began: renewed}
 		journal = []faultproxy.Request{renewal, write}
 	}
-	_, found := judgeWrites(journal, renewDeadline, askedFor(nil))
+	_, found := judgeWrites(journal, renewDeadline, askedFor(nil), nil)
 	return found
 }

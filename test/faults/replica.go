@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
@@ -38,6 +39,7 @@ type term struct {
 	manager *devcluster.Manager
 	proxy   *faultproxy.Proxy
 	paused  bool
+	resumed []time.Time // when it went on after each pause
 }
 
 // start starts a process. It does not wait.
@@ -124,7 +126,11 @@ func (r *Replica) pause() error {
 
 func (r *Replica) resume() error {
 	defer r.setPaused(false)
-	return r.now().manager.Resume()
+	t := r.now()
+	r.mu.Lock()
+	t.resumed = append(t.resumed, time.Now())
+	r.mu.Unlock()
+	return t.manager.Resume()
 }
 
 func (r *Replica) isPaused() bool {

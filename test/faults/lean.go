@@ -102,9 +102,14 @@ type leaning struct {
 	kinds []tally
 	// open is how many silent connections there were at a time.
 	open int
-	// others is which part of the machine other programs took meanwhile.
+	// others is which part of the machine other programs took meanwhile; busy tells that they
+	// may have, however much it was.
 	others float64
+	busy   bool
 }
+
+// disturbed tells that others have used the machine.
+func (l leaning) disturbed() bool { return l.busy || l.others > mostByOthers }
 
 // tried is how often a client came.
 func (l leaning) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
@@ -158,7 +163,7 @@ func (l leaning) addTo(outcome *Outcome, unsure error) error {
 		return nil
 	}
 	unsure = errors.Join(unsure, l.proven())
-	if l.others > mostByOthers {
+	if l.disturbed() {
 		outcome.Unsure = unsure
 		return nil
 	}
@@ -173,7 +178,7 @@ func (l leaning) String() string {
 
 // leanOn has broken clients come again and again, each as one of the kinds, and then silent
 // connections.
-func leanOn(ctx context.Context, network, address string, kinds []breaker) (leaning, error) {
+func (w *World) leanOn(ctx context.Context, network, address string, kinds []breaker) (leaning, error) {
 	before, err := readProcessorTime()
 	if err != nil {
 		return leaning{}, err
@@ -184,7 +189,7 @@ func leanOn(ctx context.Context, network, address string, kinds []breaker) (lean
 	open := flood(ctx, network, address)
 	<-ctx.Done()
 	after, err := readProcessorTime()
-	return leaning{tallies, open, after.othersSince(before)}, err
+	return leaning{tallies, open, after.othersSince(before), w.Busy}, err
 }
 
 // visitAlone has one broken client come while nobody else does: in the crowd it is mostly hung

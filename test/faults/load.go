@@ -57,14 +57,14 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	came, leanErr := leanOn(ctx, "tcp", address, brokenCalls())
+	came, leanErr := w.leanOn(ctx, "tcp", address, brokenCalls())
 	stopAsking()
 	calls := <-asked
 	came.tellTo(w.tell)
 
 	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
 	took := latencies(calls)
-	unsure := judgeTimes(&outcome, 5, "Pod", took, came.others)
+	unsure := judgeTimes(&outcome, 5, "Pod", took, came)
 	err = errors.Join(err, leanErr, came.addTo(&outcome, unsure), w.retire())
 	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)

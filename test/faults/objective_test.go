@@ -19,6 +19,7 @@ func TestJudgeTimes(t *testing.T) {
 		reason string
 		took   []time.Duration
 		others float64
+		busy   bool
 		found  int
 		unsure bool
 	}{
@@ -30,6 +31,7 @@ func TestJudgeTimes(t *testing.T) {
 		},
 		"nobody was answered":      {reason: "that is slow", found: 1},
 		"slow beside others":       {reason: "nobody knows whose fault it is", took: []time.Duration{slowest + time.Millisecond}, others: 0.5, unsure: true},
+		"slow where others may be": {reason: "it was said that nobody can know", took: []time.Duration{slowest + time.Millisecond}, busy: true, unsure: true},
 		"quick beside others":      {reason: "all the better", took: quick, others: 0.5},
 		"slow beside next to none": {took: []time.Duration{slowest + time.Millisecond}, others: 0.1, found: 1},
 	}
@@ -37,7 +39,7 @@ func TestJudgeTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var outcome Outcome
-			err := judgeTimes(&outcome, 5, "Pod", tc.took, tc.others)
+			err := judgeTimes(&outcome, 5, "Pod", tc.took, leaning{others: tc.others, busy: tc.busy})
 			if len(outcome.Violations) != tc.found || (err != nil) != tc.unsure {
 				t.Errorf("%s: %v and %v, want %d violations and an error: %v", tc.reason, outcome.Violations, err, tc.found, tc.unsure)
 			}

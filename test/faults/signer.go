@@ -63,7 +63,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	defer stopAsking()
 	asked := make(chan signatures, 1)
 	go func() { asked <- w.askSigner(asking, conn, verify) }()
-	came, leanErr := leanOn(ctx, "unix", socket, w.signerBreakers())
+	came, leanErr := w.leanOn(ctx, "unix", socket, w.signerBreakers())
 	stopAsking()
 	made := <-asked
 	came.tellTo(w.tell)
@@ -77,7 +77,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s that was signed on the socket", what))
 		}
 	}
-	unsure := judgeTimes(&outcome, 8, "call of the signer", made.took, came.others)
+	unsure := judgeTimes(&outcome, 8, "call of the signer", made.took, came)
 	err = errors.Join(err, leanErr, came.addTo(&outcome, errors.Join(unsure, aloneErr)))
 	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)

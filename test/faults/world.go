@@ -39,6 +39,10 @@ const (
 
 // World is a control plane, the replicas beside it, and all that was seen of them.
 type World struct {
+	// Busy tells that other programs may use the machine, so that times that are too long
+	// tell nothing. It is set before anything is done.
+	Busy bool
+
 	cluster  *devcluster.Cluster
 	client   stubborn
 	port     int // of the webhook

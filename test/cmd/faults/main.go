@@ -121,6 +121,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, world.Stop()) }()
+	world.Busy = s.busy
 	fmt.Printf("  control plane: ready in %s\n", since(begun))
 
 	v := &verdict{busy: s.busy}
@@ -133,6 +134,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
 		v.take(faults.FaultsPart, outcome)
 	}
+	plants.wait() // a compiler beside the load would be taken for the server
 	if err := loads(ctx, s, world, v); err != nil {
 		return 0, err
 	}

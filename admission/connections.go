@@ -63,7 +63,7 @@ type connections struct {
 	maxActive int
 
 	mu   sync.Mutex
-	open map[net.Conn]*list.Element // by what TLS is spoken over; its value is a *member
+	open map[net.Conn]*member // by what TLS is spoken over
 	// queues have the members of each phase. The one that is in it for the longest time is in
 	// front; among those that are active, the one whose last call came first.
 	queues  [phases]list.List
@@ -75,6 +75,7 @@ type member struct {
 	conn  net.Conn
 	phase phase
 	since time.Time
+	place *list.Element // in the queue of its phase
 }
 
 // bare is what TLS is spoken over, if it is.
@@ -87,23 +88,23 @@ func bare(conn net.Conn) net.Conn {
 
 // track is a ConnState hook of http.Server.
 func (c *connections) track(conn net.Conn, state http.ConnState) {
+	var surplus []net.Conn
 	c.mu.Lock()
 	c.tell()
 	if state == http.StateClosed || state == http.StateHijacked {
 		c.forget(bare(conn))
-		c.mu.Unlock()
-		return
+	} else {
+		surplus = c.move(bare(conn), phaseOf(state))
 	}
-	surplus := c.move(bare(conn), phaseOf(state))
 	c.mu.Unlock()
 	closeAll(surplus)
 }
 
 // heard notes that one which is new has sent something.
 func (c *connections) heard(conn net.Conn) {
-	c.mu.Lock()
 	var surplus []net.Conn
-	if at, ok := c.open[conn]; ok && at.Value.(*member).phase == silent {
+	c.mu.Lock()
+	if m, ok := c.open[conn]; ok && m.phase == silent {
 		surplus = c.move(conn, shaking)
 	}
 	c.mu.Unlock()
@@ -115,9 +116,9 @@ func (c *connections) heard(conn net.Conn) {
 func (c *connections) called(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, ok := c.open[bare(conn)]; ok && at.Value.(*member).phase == active {
-		at.Value.(*member).since = time.Now()
-		c.queues[active].MoveToBack(at)
+	if m, ok := c.open[bare(conn)]; ok && m.phase == active {
+		m.since = time.Now()
+		c.queues[active].MoveToBack(m.place)
 	}
 }
 
@@ -133,10 +134,11 @@ func (c *connections) tell() {
 func (c *connections) move(conn net.Conn, to phase) []net.Conn {
 	c.forget(conn)
 	if c.open == nil {
-		c.open = map[net.Conn]*list.Element{}
+		c.open = map[net.Conn]*member{}
 	}
 	queue := &c.queues[to]
-	c.open[conn] = queue.PushBack(&member{conn, to, time.Now()})
+	m := &member{conn: conn, phase: to, since: time.Now()}
+	m.place, c.open[conn] = queue.PushBack(m), m
 	var surplus []net.Conn
 	for {
 		first := queue.Front().Value.(*member)
@@ -149,8 +151,8 @@ func (c *connections) move(conn net.Conn, to phase) []net.Conn {
 }
 
 func (c *connections) forget(conn net.Conn) {
-	if at, ok := c.open[conn]; ok {
-		c.queues[at.Value.(*member).phase].Remove(at)
+	if m, ok := c.open[conn]; ok {
+		c.queues[m.phase].Remove(m.place)
 		delete(c.open, conn)
 	}
 }
@@ -218,9 +220,9 @@ func (c *connections) await() <-chan struct{} {
 func (c *connections) closeNew() {
 	c.mu.Lock()
 	var found []net.Conn
-	for _, of := range []phase{silent, shaking} {
-		for at := c.queues[of].Front(); at != nil; at = at.Next() {
-			found = append(found, at.Value.(*member).conn)
+	for conn, m := range c.open {
+		if m.phase == silent || m.phase == shaking {
+			found = append(found, conn)
 		}
 	}
 	c.mu.Unlock()

@@ -104,10 +104,12 @@ func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 }
 
-func (m *Metrics) inFlightAdd(stage string, n int) {
-	if m != nil {
-		m.inFlight.WithLabelValues(stage).Add(float64(n))
+// counterOf counts the calls in a stage. It is looked up once and not for each call.
+func (m *Metrics) counterOf(stage string) func(more float64) {
+	if m == nil {
+		return func(float64) {}
 	}
+	return m.inFlight.WithLabelValues(stage).Add
 }
 
 func (m *Metrics) handshakeFails(reason string) {

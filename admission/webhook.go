@@ -59,8 +59,8 @@ func NewWebhook(config WebhookConfig) *Webhook {
 	}
 	return &Webhook{
 		chain:    config.Chain,
-		arriving: newSlots(arrivingFactor*limit, stageArriving, config.Metrics),
-		deciding: newSlots(limit, stageDeciding, config.Metrics),
+		arriving: newSlots(arrivingFactor*limit, config.Metrics.counterOf(stageArriving)),
+		deciding: newSlots(limit, config.Metrics.counterOf(stageDeciding)),
 		metrics:  config.Metrics,
 	}
 }

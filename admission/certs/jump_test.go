@@ -6,7 +6,6 @@ package certs
 import (
 	"crypto/x509"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
@@ -18,79 +17,64 @@ import (
 // that their own clock has jumped too, as on the same host, or that it has not.
 func TestManagedAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				clock := testclock.New()
-				m := run(t, ManagedConfig{Client: fake.NewClientset(), Clock: clock, LeafLifetime: 6 * time.Hour, CALifetime: 6 * day})
-				pause(time.Second)
-				clock.Jump(jump)
-				serials := map[string]bool{}
-				for look := range 3 * 24 * 6 {
-					for whose, now := range map[string]time.Time{"its own": time.Now(), "ours": clock.Now()} {
-						if err := acceptsAt(m, m.CABundle(), "127.0.0.1", now); err != nil {
-							t.Fatalf("look %d: a caller whose clock is %s: %v", look, whose, err)
-						}
-					}
-					serials[m.current.Load().serving.Leaf.SerialNumber.String()] = true
-					pause(10 * time.Minute)
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		clock := testclock.New()
+		m := run(t, ManagedConfig{Client: fake.NewClientset(), Clock: clock, LeafLifetime: 6 * time.Hour, CALifetime: 6 * day})
+		pause(time.Second)
+		clock.Jump(jump)
+		serials := map[string]bool{}
+		for look := range 3 * 24 * 6 {
+			for whose, now := range map[string]time.Time{"its own": time.Now(), "ours": clock.Now()} {
+				if err := acceptsAt(m, m.CABundle(), "127.0.0.1", now); err != nil {
+					t.Fatalf("look %d: a caller whose clock is %s: %v", look, whose, err)
 				}
-				if n := len(serials); n < 12 || n > 20 {
-					t.Errorf("%d leaves in three days, want about one in four hours", n)
-				}
-			})
-		})
-	}
+			}
+			serials[m.current.Load().serving.Leaf.SerialNumber.String()] = true
+			pause(10 * time.Minute)
+		}
+		if n := len(serials); n < 12 || n > 20 {
+			t.Errorf("%d leaves in three days, want about one in four hours", n)
+		}
+	})
 }
 
 // TestReplacedByHandAcrossAJump: callers keep the time to learn of a CA that somebody has
 // put in another's place.
 func TestReplacedByHandAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client, clock := fake.NewClientset(), testclock.New()
-				m := run(t, ManagedConfig{Client: client, Clock: clock})
-				former := m.CABundle()
-				other := putOther(t, client)
-				pause(time.Minute)
-				clock.Jump(jump)
-				pause(hold - 2*time.Minute)
-				if err := accepts(m, former, "127.0.0.1"); err != nil {
-					t.Errorf("callers that have the former CA are refused too early: %v", err)
-				}
-				pause(2 * time.Minute)
-				if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {
-					t.Errorf("the new CA is not used in time: %v", err)
-				}
-			})
-		})
-	}
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		client, clock := fake.NewClientset(), testclock.New()
+		m := run(t, ManagedConfig{Client: client, Clock: clock})
+		former := m.CABundle()
+		other := putOther(t, client)
+		pause(time.Minute)
+		clock.Jump(jump)
+		pause(hold - 2*time.Minute)
+		if err := accepts(m, former, "127.0.0.1"); err != nil {
+			t.Errorf("callers that have the former CA are refused too early: %v", err)
+		}
+		pause(2 * time.Minute)
+		if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {
+			t.Errorf("the new CA is not used in time: %v", err)
+		}
+	})
 }
 
 // TestKnownAcrossAJump: neither is a CA taken for known too early nor an hour late.
 func TestKnownAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				clock := testclock.New()
-				since := clock.Now()
-				m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock, Published: func(*x509.Certificate) (time.Time, bool) { return since, true }})
-				clock.Jump(jump)
-				pause(propagation - time.Nanosecond)
-				if m.known(nil) {
-					t.Error("it is known before every apiserver may have it")
-				}
-				pause(time.Nanosecond)
-				if !m.known(nil) {
-					t.Error("it is not known once every apiserver may have it")
-				}
-			})
-		})
-	}
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		clock := testclock.New()
+		since := clock.Now()
+		m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock, Published: func(*x509.Certificate) (time.Time, bool) { return since, true }})
+		clock.Jump(jump)
+		pause(propagation - time.Nanosecond)
+		if m.known(nil) {
+			t.Error("it is known before every apiserver may have it")
+		}
+		pause(time.Nanosecond)
+		if !m.known(nil) {
+			t.Error("it is not known once every apiserver may have it")
+		}
+	})
 }

@@ -154,33 +154,28 @@ func TestRestartAcrossAJump(t *testing.T) {
 // TestScheduleAcrossAJump: neither is a round left out nor one made too early.
 func TestScheduleAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				clock := testclock.New()
-				w := newWorld(t, func(c *Config) { c.Clock = clock }, tracking(longAgo))
-				began := time.Now()
-				var looks []string
-				w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-					looks = append(looks, time.Since(began).String())
-					return false, nil, nil
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- w.Run(ctx) }()
-				synctest.Wait()
-				clock.Jump(jump)
-				time.Sleep(49 * time.Hour)
-				synctest.Wait()
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-				if diff := cmp.Diff([]string{"0s", "24h0m0s", "48h0m0s"}, looks); diff != "" {
-					t.Errorf("looks (-want +got):\n%s", diff)
-				}
-			})
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		clock := testclock.New()
+		w := newWorld(t, func(c *Config) { c.Clock = clock }, tracking(longAgo))
+		began := time.Now()
+		var looks []string
+		w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			looks = append(looks, time.Since(began).String())
+			return false, nil, nil
 		})
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.Run(ctx) }()
+		synctest.Wait()
+		clock.Jump(jump)
+		time.Sleep(49 * time.Hour)
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"0s", "24h0m0s", "48h0m0s"}, looks); diff != "" {
+			t.Errorf("looks (-want +got):\n%s", diff)
+		}
+	})
 }

@@ -6,7 +6,6 @@ package loop
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,29 +17,24 @@ import (
 // the time of day has jumped.
 func TestAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				d, clock, failures := openDiary(), testclock.New(), 2
-				r := run(t.Context(), Config[string]{Clock: clock, Sync: func(_ context.Context, key string) error {
-					d.write(key)
-					if key == "fails" && failures > 0 {
-						failures--
-						return errBoom
-					}
-					return nil
-				}})
-				defer r.stop()
-				r.AddAfter("later", time.Minute)
-				r.Add("fails")
-				d.read()
-				clock.Jump(jump)
-				time.Sleep(3 * time.Hour)
-				if diff := cmp.Diff([]string{"0s fails", "20ms fails", "60ms fails", "1m0s later"}, d.read()); diff != "" {
-					t.Errorf("syncs (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		d, clock, failures := openDiary(), testclock.New(), 2
+		r := run(t.Context(), Config[string]{Clock: clock, Sync: func(_ context.Context, key string) error {
+			d.write(key)
+			if key == "fails" && failures > 0 {
+				failures--
+				return errBoom
+			}
+			return nil
+		}})
+		defer r.stop()
+		r.AddAfter("later", time.Minute)
+		r.Add("fails")
+		d.read()
+		clock.Jump(jump)
+		time.Sleep(3 * time.Hour)
+		if diff := cmp.Diff([]string{"0s fails", "20ms fails", "60ms fails", "1m0s later"}, d.read()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
 }

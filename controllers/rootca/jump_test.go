@@ -58,22 +58,17 @@ func TestOverlapAcrossAJump(t *testing.T) {
 // jump.
 func TestStateIsAwaitedAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				clock, c := testclock.New(), newCluster(t, "AB")
-				c.clock = clock
-				c.fail(errDown, "get")
-				p := c.start("B", 24*time.Hour)
-				defer p.stop()
-				synctest.Wait()
-				clock.Jump(jump)
-				time.Sleep(maxProvisional - time.Second)
-				check(t, "published until the end", "(B)", p.published())
-				time.Sleep(2 * time.Minute)
-				check(t, "published after it", "B", p.published())
-			})
-		})
-	}
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		clock, c := testclock.New(), newCluster(t, "AB")
+		c.clock = clock
+		c.fail(errDown, "get")
+		p := c.start("B", 24*time.Hour)
+		defer p.stop()
+		synctest.Wait()
+		clock.Jump(jump)
+		time.Sleep(maxProvisional - time.Second)
+		check(t, "published until the end", "(B)", p.published())
+		time.Sleep(2 * time.Minute)
+		check(t, "published after it", "B", p.published())
+	})
 }

@@ -15,6 +15,8 @@ package testclock
 
 import (
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -36,9 +38,15 @@ func New() *Jumping { return &Jumping{began: time.Now()} }
 // Jump sets the time of day forward, or back if d is negative.
 func (c *Jumping) Jump(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// Hours are the jumps that tests try: by an hour, either way.
-func Hours() map[string]time.Duration {
-	return map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour}
+// EachHour runs a test for either jump by an hour, each in a bubble of its own and in parallel.
+func EachHour(t *testing.T, test func(t *testing.T, jump time.Duration)) {
+	t.Helper()
+	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, jump) })
+		})
+	}
 }
 
 // Now is what time.Now would be.

@@ -27,35 +27,30 @@ func (w *world) jumping() *testclock.Jumping {
 // for an hour more.
 func TestOrphanGraceAcrossAJump(t *testing.T) {
 	t.Parallel()
-	for name, jump := range testclock.Hours() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tokenSecret("token"))
-				clock := w.jumping()
-				w.cacheObjects(t, tokenSecret("token"))
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan struct{})
-				go func() { defer close(ended); w.secretLoop.Run(ctx) }()
-				defer func() { stop(); <-ended }()
-				expect := func(when string, want ...string) {
-					t.Helper()
-					synctest.Wait()
-					if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-						t.Errorf("%s (-want +got):\n%s", when, diff)
-					}
-				}
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		w := newWorld(t, tokenSecret("token"))
+		clock := w.jumping()
+		w.cacheObjects(t, tokenSecret("token"))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.secretLoop.Run(ctx) }()
+		defer func() { stop(); <-ended }()
+		expect := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(want, w.actions(t)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
 
-				w.secretLoop.Add(named("token"))
-				expect("first sight")
-				clock.Jump(jump)
-				w.secretLoop.Add(named("token"))
-				expect("looked at again after the jump")
-				time.Sleep(testGrace - time.Nanosecond)
-				expect("just before the end of the grace")
-				time.Sleep(time.Nanosecond)
-				expect("the grace is over", "get serviceaccounts app", "delete secrets token [uid-token 20]")
-			})
-		})
-	}
+		w.secretLoop.Add(named("token"))
+		expect("first sight")
+		clock.Jump(jump)
+		w.secretLoop.Add(named("token"))
+		expect("looked at again after the jump")
+		time.Sleep(testGrace - time.Nanosecond)
+		expect("just before the end of the grace")
+		time.Sleep(time.Nanosecond)
+		expect("the grace is over", "get serviceaccounts app", "delete secrets token [uid-token 20]")
+	})
 }

@@ -4,16 +4,13 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/measure"
 )
 
 // Limits of promise 8.
@@ -167,11 +164,11 @@ func (m *monitor) look(ctx context.Context, r *Replica) {
 	if t == nil || t.manager == nil || gone(t) {
 		return
 	}
-	anonymous, err := rssAnon(t.manager.PID())
+	memory, err := measure.MemoryOf(t.manager.PID())
 	if err != nil {
 		return // it has ended since
 	}
-	if m.weigh(r.name, t, Sample{RssAnon: anonymous, Secrets: m.world.tokens.Secrets()}, r.isPaused()) {
+	if m.weigh(r.name, t, Sample{RssAnon: memory.Anon, Secrets: m.world.tokens.Secrets()}, r.isPaused()) {
 		m.asking.Go(func() { m.ask(ctx, r, t) })
 	}
 }
@@ -223,7 +220,9 @@ func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
 		sample.Goroutines = int(metrics.Sum("go_goroutines", nil))
 		sample.InFlight = int(metrics.Sum("sacm_webhook_requests_in_flight", devcluster.Labels{}))
 		sample.Runtime = runtimeMemoryIn(metrics)
-		sample.RssAnon, err = rssAnon(t.manager.PID())
+		var memory measure.Memory
+		memory, err = measure.MemoryOf(t.manager.PID())
+		sample.RssAnon = memory.Anon
 	}
 	m.keep(r.name, t, sample, err)
 }
@@ -261,20 +260,4 @@ func (m *monitor) take() (samples int, most Sample, found []Violation) {
 	samples, most, found = m.samples, m.most, m.found
 	m.samples, m.most, m.found = 0, Sample{}, nil
 	return samples, most, found
-}
-
-// rssAnon reads a process's memory in KiB (proc(5), RssAnon in /proc/pid/status).
-func rssAnon(pid int) (int, error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "RssAnon:"); ok {
-			return strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-		}
-	}
-	return 0, fmt.Errorf("no RssAnon in /proc/%d/status", pid)
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -23,11 +24,15 @@ import (
 // may be a user's for that very account, filled for the one before it by a token controller
 // whose cache was late.
 func mayBeMisfilled(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
-	return !secret.Immutable && !secret.MadeByTokenController() && younger(secret, account)
+	return mayBeEmptied(secret) && younger(secret, account)
 }
 
-// younger tells whether the Secret was made when the account was there already. An older
-// one may have belonged to the former account, and whoever holds its token must not get
+func mayBeEmptied(secret *view.TokenSecret) bool {
+	return !secret.Immutable && !secret.MadeByTokenController()
+}
+
+// younger tells whether the Secret was certainly made when the account was there already. An
+// older one may have belonged to the former account, and whoever holds its token must not get
 // another.
 //
 // Times are whole seconds. Within one, it has to have been filled when the account was
@@ -39,8 +44,38 @@ func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
 	if made := secret.CreationTimestamp.Compare(account.CreationTimestamp.Time); made != 0 {
 		return made > 0
 	}
+	return lastWritten(secret, account) > 0
+}
+
+// lastWritten is above 0 if the Secret was written after the account, below if before, and 0
+// if it cannot be told.
+func lastWritten(secret *view.TokenSecret, account *corev1.ServiceAccount) int {
 	order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, account.ResourceVersion)
-	return err == nil && order > 0
+	if err != nil {
+		return 0
+	}
+	return order
+}
+
+// thereWhenFilled asks kube-apiserver for what was there at the version of a Secret of the
+// account's second, because whoever changed the account since has raised the account's own.
+// History that is compacted says nothing.
+func (c *Controller) thereWhenFilled(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount) (bool, error) {
+	if !secret.CreationTimestamp.Equal(&account.CreationTimestamp) || lastWritten(secret, account) >= 0 {
+		return false, nil
+	}
+	then, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector:        fields.OneTermEqualSelector(metav1.ObjectNameField, account.Name).String(),
+		ResourceVersion:      secret.ResourceVersion,
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	})
+	if apierrors.IsResourceExpired(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up service account %s/%s when secret %q was filled: %w", account.Namespace, account.Name, secret.Name, err)
+	}
+	return slices.ContainsFunc(then.Items, func(found corev1.ServiceAccount) bool { return found.UID == account.UID }), nil
 }
 
 // awaitsEmptying tells whether one of the account's Secrets may be misfilled, and nobody has
@@ -63,15 +98,17 @@ func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*v
 
 // misfilled makes sure of it. The cache does not know who has written the annotation.
 func (c *Controller) misfilled(ctx context.Context, secret *view.TokenSecret, live *corev1.ServiceAccount) (bool, error) {
-	if live == nil {
+	if live == nil || !mayBeEmptied(secret) {
 		return false, nil
 	}
 	account := live
 	if cached := c.account(cache.MetaObjectToName(live)); cached != nil && cached.UID == live.UID {
 		account = cached // an earlier version of it, or the same
 	}
-	if !mayBeMisfilled(secret, account) {
-		return false, nil
+	if !younger(secret, account) {
+		if there, err := c.thereWhenFilled(ctx, secret, account); err != nil || !there {
+			return false, err
+		}
 	}
 	now, err := c.liveSecret(ctx, nameOf(secret))
 	if err != nil || now == nil {

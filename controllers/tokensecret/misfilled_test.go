@@ -33,6 +33,7 @@ const (
 const (
 	asksAccount = "get serviceaccounts app"
 	asksSecret  = "get secrets token"
+	asksHistory = "list serviceaccounts metadata.name=app at Exact 11"
 	deletesIt   = "delete secrets token [uid-token 20]"
 	emptiesIt   = "patch secrets token [uid-token 20] for nobody, without token"
 )
@@ -46,11 +47,14 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		age    int64 // of the account, when the Secret was made
-		// filled and changed are the versions of Secret and live account, if not 20 and 10.
-		filled, changed string
-		secret          []func(*corev1.Secret)
-		want            []string
-		event           string
+		// filled and changed are the versions of Secret and live account, if not 20 and 10;
+		// cached is that of the account in the cache.
+		filled, changed, cached string
+		// history is what there was at version 11.
+		history []corev1.ServiceAccount
+		secret  []func(*corev1.Secret)
+		want    []string
+		event   string
 	}{
 		"FilledByALateCache": {
 			reason: "its user made it for the account that lives", age: 1, secret: byUs,
@@ -68,8 +72,13 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"Older": {reason: "it belonged to the former account", age: -1, secret: byUs, want: []string{asksAccount, deletesIt}},
 		"SameSecondFilledBefore": {
-			reason: "it was filled while the former account may have lived: its holders must not get another token", secret: byUs, filled: "5",
-			want: []string{asksAccount, deletesIt},
+			reason: "it was filled while the former account lived: its holders must not get another token", secret: byUs,
+			filled: "11", cached: "12", changed: "12", history: []corev1.ServiceAccount{*account()},
+			want: []string{asksAccount, asksHistory, deletesIt},
+		},
+		"SameSecondFilledBetween": {
+			reason: "the former account may have lived when it was made", secret: byUs, filled: "11", cached: "12", changed: "12",
+			want: []string{asksAccount, asksHistory, deletesIt},
 		},
 		"SameSecondFilledAfter": {
 			reason: "the former account was dead by then", secret: byUs, filled: "11",
@@ -78,6 +87,22 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		"SameSecondAccountChanged": {
 			reason: "the cached version of the account is older than the fill", secret: byUs, filled: "11", changed: "12",
 			want: []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"SameSecondAccountChangedUnseen": {
+			reason: "its own version says nothing, but it was there when the Secret was filled", secret: byUs,
+			filled: "11", cached: "12", changed: "13", history: []corev1.ServiceAccount{*account(recreated)},
+			want: []string{asksAccount, asksHistory, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
+		},
+		"OlderAccountChanged": {
+			reason: "the times have told", age: -1, secret: byUs, filled: "11", cached: "12", changed: "12",
+			history: []corev1.ServiceAccount{*account(recreated)},
+			want:    []string{asksAccount, deletesIt},
+		},
+		"SameSecondOursAccountChanged": {
+			reason: "the account that lives gets its own", filled: "11", cached: "12", changed: "12",
+			history: []corev1.ServiceAccount{*account(recreated)},
+			secret:  []func(*corev1.Secret){autoCreated, writtenBy(view.FieldManager, fillFields)},
+			want:    []string{asksAccount, deletesIt},
 		},
 		"SameSecondOddVersions": {
 			reason: "they are said to be opaque", secret: byUs, filled: "x",
@@ -121,9 +146,11 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 			secret := tokenSecret("token", changes...)
 			secret.ResourceVersion = cmp.Or(tc.filled, secret.ResourceVersion)
 			successor := account(recreated, madeAt(accountMade))
+			successor.ResourceVersion = cmp.Or(tc.cached, successor.ResourceVersion)
 			live := successor.DeepCopy()
 			live.ResourceVersion = cmp.Or(tc.changed, live.ResourceVersion)
 			w := newWorld(t, secret, live)
+			w.remembers(tc.history, nil)
 			w.cacheObjects(t, secret, successor)
 			if err := w.syncSecret(t.Context(), named("token")); err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -227,6 +254,48 @@ func TestAutoAwaitsTheEmptying(t *testing.T) {
 			w.clock.Step(1)
 			w.syncsAccount(t, "it stays as it is, and the account is owed its own all the same",
 				strings.ReplaceAll(createsOwn, testUID, otherUID), strings.ReplaceAll(referencesOwn, testUID, otherUID))
+		})
+	}
+}
+
+// remembers has history answer so.
+func (w *world) remembers(history []corev1.ServiceAccount, err error) {
+	w.client.PrependReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.ServiceAccountList{Items: history}, err
+	})
+}
+
+// TestHistoryDoesNotTell: the account was changed before it was seen.
+func TestHistoryDoesNotTell(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	tests := map[string]struct {
+		reason  string
+		answer  error
+		wantErr error
+		want    []string
+	}{
+		"Expired": {reason: "an orphan, as far as anybody can say", answer: apierrors.NewResourceExpired("compacted"), want: []string{asksAccount, asksHistory, deletesIt}},
+		"Error":   {reason: "no answer is not a no, and nothing is deleted on it", answer: boom, wantErr: boom, want: []string{asksAccount, asksHistory}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret.ResourceVersion = "11"
+			successor := account(recreated, madeAt(100))
+			successor.ResourceVersion = "12"
+			w := newWorld(t, secret, successor)
+			w.cacheObjects(t, secret, successor)
+			w.remembers(nil, tc.answer)
+			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
+			}
+			want := slices.Clone(tc.want)
+			want[len(want)-1] = strings.Replace(want[len(want)-1], "20", "11", 1)
+			if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
+				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
+			}
 		})
 	}
 }

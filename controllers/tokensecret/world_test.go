@@ -139,6 +139,9 @@ func describe(t *testing.T, action clienttesting.Action) string {
 		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
 	case clienttesting.GetActionImpl:
 		return what + action.Name
+	case clienttesting.ListActionImpl:
+		options := action.ListOptions
+		return fmt.Sprintf("%s%s at %s %s", what, options.FieldSelector, options.ResourceVersionMatch, options.ResourceVersion)
 	case clienttesting.CreateActionImpl:
 		secret := action.Object.(*corev1.Secret)
 		return fmt.Sprintf("%s%s: %s for %s/%s, labels %v", what, secret.Name, strings.Join(sortedKeys(secret.Data), " "),

@@ -32,6 +32,7 @@ func (w *World) attack(ctx context.Context, prefix string) (Model, error) {
 		{"late-deletion", w.lateDeletion},
 		{"late-token", w.lateToken},
 		{"late-account", w.lateAccount},
+		{"changed-account", w.changedAccount},
 	} {
 		n := newNamespace(prefix + "-" + race.name)
 		model[n.Name] = n
@@ -143,6 +144,16 @@ func (w *World) lateAccount(ctx context.Context, n *Namespace) error {
 		return err
 	}
 	return w.awaitFilled(ctx, n.Name, "token")
+}
+
+// changedAccount does so, and the first that is seen of the successor is a later version of it.
+func (w *World) changedAccount(ctx context.Context, n *Namespace) error {
+	if err := w.lateAccount(ctx, n); err != nil {
+		return err
+	}
+	account := n.Accounts["late"]
+	account.Note = "another note"
+	return w.client.annotateAccount(ctx, n.Name, "late", account.Note)
 }
 
 // makeAccount gives it lists of the user's.

@@ -129,7 +129,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 
 func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
 	name := OwnName(account.Name, c.NewSuffix())
-	plan := secretPlan{token: true, ca: c.RootCA.Current() != nil, namespace: true}
+	plan := secretPlan{token: true, ca: c.RootCA.Current(), namespace: true}
 	data, err := c.data(ctx, name, account, plan)
 	if err != nil {
 		return nil, err

@@ -41,10 +41,15 @@ func mayBeEmptied(secret *view.TokenSecret) bool {
 // etcd that is what the versions of the two say, although nothing promises it: where they
 // are counted apart, what is at stake is a Secret as old as its account, to the second.
 func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
-	if made := secret.CreationTimestamp.Compare(account.CreationTimestamp.Time); made != 0 {
-		return made > 0
+	if asOld(secret, account) {
+		return lastWritten(secret, account) > 0
 	}
-	return lastWritten(secret, account) > 0
+	return account.CreationTimestamp.Before(&secret.CreationTimestamp)
+}
+
+// asOld tells whether both were made in one second, within which times tell nothing.
+func asOld(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
+	return secret.CreationTimestamp.Equal(&account.CreationTimestamp)
 }
 
 // lastWritten is above 0 if the Secret was written after the account, below if before, and 0
@@ -61,7 +66,7 @@ func lastWritten(secret *view.TokenSecret, account *corev1.ServiceAccount) int {
 // account's second, because whoever changed the account since has raised the account's own.
 // History that is compacted says nothing.
 func (c *Controller) thereWhenFilled(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount) (bool, error) {
-	if !secret.CreationTimestamp.Equal(&account.CreationTimestamp) || lastWritten(secret, account) >= 0 {
+	if !asOld(secret, account) || lastWritten(secret, account) >= 0 {
 		return false, nil
 	}
 	then, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).List(ctx, metav1.ListOptions{
@@ -78,15 +83,16 @@ func (c *Controller) thereWhenFilled(ctx context.Context, secret *view.TokenSecr
 	return slices.ContainsFunc(then.Items, func(found corev1.ServiceAccount) bool { return found.UID == account.UID }), nil
 }
 
-// awaitsEmptying tells whether one of the account's Secrets may be misfilled, and nobody has
-// had the time to see to it; also one that was filled and for whom the cache does not show
-// yet. Whether it is goes by the account's version, which has to stay as it is until then.
-// The time begins when this process first sees that: the account's own age is told by the
-// clock of kube-apiserver, of which ours may be ahead.
+// awaitsEmptying tells whether one of the account's Secrets that is as old as it may be
+// misfilled, and nobody has had the time to see to it; also one that was filled and for whom
+// the cache does not show yet. If the account's version stays as it is until then, nobody
+// depends on history, which may be compacted. The time begins when this process first sees
+// that: the account's own age is told by the clock of kube-apiserver, of which ours may be
+// ahead.
 func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*view.TokenSecret) bool {
 	name := cache.MetaObjectToName(account)
 	if !slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool {
-		return c.written.outdated(secret) || !secret.BelongsTo(account) && mayBeMisfilled(secret, account)
+		return asOld(secret, account) && (c.written.outdated(secret) || !secret.BelongsTo(account) && mayBeMisfilled(secret, account))
 	}) {
 		c.emptying.forget(name)
 		return false

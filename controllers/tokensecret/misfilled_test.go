@@ -231,7 +231,8 @@ func TestFilledForADeadAccount(t *testing.T) {
 }
 
 // TestAutoAwaitsTheEmptying: a reference would raise the account's version above that of the
-// write by which a Secret of the same second is told from an orphan.
+// write by which a Secret of the same second is told from an orphan. Then history has to tell,
+// and that may be compacted.
 func TestAutoAwaitsTheEmptying(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"SameTime": 0, "AheadOfTheAPIServer": time.Hour, "BehindTheAPIServer": -time.Hour} {

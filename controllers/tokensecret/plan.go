@@ -31,13 +31,15 @@ const shownKeyID = 64
 // secretPlan is what a token Secret is owed: the parts to write, and a warning if
 // something is wrong that writing will not mend.
 type secretPlan struct {
-	token, ca, namespace, uid bool
-	warning                   warning
+	token, namespace, uid bool
+	// ca is the root CA to write. It may have been replaced by the time of the write.
+	ca      *rootca.Bundle
+	warning warning
 }
 
 type warning struct{ reason, note string }
 
-func (p secretPlan) writes() bool { return p.token || p.ca || p.namespace || p.uid }
+func (p secretPlan) writes() bool { return p.token || p.ca != nil || p.namespace || p.uid }
 
 // planSecret decides for a Secret that names account and contradicts neither its
 // name nor its UID. It writes only what is empty, apart from ca.crt, which follows
@@ -49,10 +51,12 @@ func planSecret(secret *view.TokenSecret, account *corev1.ServiceAccount, ca *ro
 	}
 	plan := secretPlan{
 		token:     secret.Token == nil,
-		ca:        ca.Owed(secret.HasCA, secret.CAHash),
 		namespace: !secret.HasNamespace,
 		uid:       secret.AccountUID == "",
 		warning:   examine(secret, account, keys),
+	}
+	if ca.Owed(secret.HasCA, secret.CAHash) {
+		plan.ca = ca
 	}
 	if secret.Immutable && plan.writes() {
 		return secretPlan{warning: warning{reasonImmutable,

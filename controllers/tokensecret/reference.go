@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -51,7 +52,8 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		}
 		return nil
 	}
-	if !key.Observed {
+	// An entry of a person's may be meant for what bears the name next, perhaps of another type.
+	if !key.Observed || !isTokenReference(account, key.Secret.Name) {
 		if live, err := c.liveSecret(ctx, key.Secret); err != nil || live != nil {
 			return err
 		}
@@ -121,8 +123,12 @@ func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
 var ownSuffix = regexp.MustCompile(fmt.Sprintf(`^[a-z0-9]{%d}$`, suffixLength))
 
 // isTokenReference tells whether an entry was provably written by a token
-// controller: its field manager says so, or the Secret is named as only they do.
+// controller: its field manager says so, or the Secret is named as only they do. What can be
+// no name is nobody's, although kube-apiserver takes it in a list: no request can be made of it.
 func isTokenReference(account *corev1.ServiceAccount, secret string) bool {
+	if len(validation.IsDNS1123Subdomain(secret)) > 0 {
+		return false
+	}
 	suffix, named := strings.CutPrefix(secret, ownPrefix(account.Name))
 	return named && ownSuffix.MatchString(suffix) || view.ReferenceWrittenByTokenController(account, secret)
 }

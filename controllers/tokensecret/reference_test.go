@@ -38,14 +38,25 @@ func TestSyncReference(t *testing.T) {
 		wantEvents []string
 	}{
 		"Observed": {
-			reason: "a delete that was seen needs no second look", key: observed,
+			reason:  "a delete that was seen needs no second look, if the entry is a token controller's",
+			key:     referenceKey{Secret: named("app-token-abcde"), Account: "app", AccountUID: testUID, Observed: true},
+			account: account(referencing("first", "app-token-abcde", "last")),
+			want:    []string{"patch serviceaccounts app [uid-1 10] delete app-token-abcde"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+		},
+		"ObservedAndAPersons": {
+			reason: "nothing bears its name", key: observed,
 			account: account(referencing("first", "token", "last")),
-			want:    []string{removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+		},
+		"ObservedAndReplaced": {
+			reason: "what bears its name now is what the person means, and it may never come into this cache", key: observed,
+			account: account(referencing("token")), live: opaque,
+			want: []string{"get secrets token"},
 		},
 		"ObservedWithoutUID": {
 			reason: "a Secret that was never filled says no UID", key: referenceKey{Secret: named("token"), Account: "app", Observed: true},
 			account: account(referencing("token")),
-			want:    []string{removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
 		"NotReferenced":    {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
 		"AccountGone":      {reason: "its references went with it", key: observed},

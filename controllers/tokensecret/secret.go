@@ -67,7 +67,7 @@ func (c *Controller) fill(ctx context.Context, secret *view.TokenSecret, account
 		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	c.written.wrote(secret)
-	logger.V(2).Info("Filled token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca)
+	logger.V(2).Info("Filled token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {
 		c.Metrics.issued.WithLabelValues(issuedFilled).Inc()
 	}
@@ -104,8 +104,8 @@ func (c *Controller) data(ctx context.Context, secret string, account *corev1.Se
 		}
 		data[corev1.ServiceAccountTokenKey] = []byte(token)
 	}
-	if plan.ca {
-		data[corev1.ServiceAccountRootCAKey] = c.RootCA.Current().PEM()
+	if plan.ca != nil {
+		data[corev1.ServiceAccountRootCAKey] = plan.ca.PEM()
 	}
 	if plan.namespace {
 		data[corev1.ServiceAccountNamespaceKey] = []byte(account.Namespace)

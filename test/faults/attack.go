@@ -60,7 +60,7 @@ func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
 	}
 	w.gate.shut()
 	delete(n.Secrets, own)
-	if err := w.client.deleteSecret(ctx, n.Name, own); err != nil {
+	if err := w.client.deleteSecret(ctx, n.Name, own, ""); err != nil {
 		return err
 	}
 	if err := w.compact(ctx); err != nil {
@@ -87,14 +87,13 @@ func (w *World) lateDeletion(ctx context.Context, n *Namespace) error {
 	match := faultproxy.On("delete", "secrets").In(n.Name).Named("reused")
 	w.use(&faultproxy.Rule{Match: match, Times: 1, Fault: faultproxy.Hold(release, faultproxy.Forward)})
 	defer close(release)
-	delete(n.Accounts, "dead")
-	if err := w.client.deleteAccount(ctx, n.Name, "dead"); err != nil {
+	if err := w.deleteAccount(ctx, n, "dead"); err != nil {
 		return err
 	}
 	if err := w.awaitRequest(ctx, match); err != nil {
 		return err
 	}
-	if err := w.client.deleteSecret(ctx, n.Name, "reused"); err != nil {
+	if err := w.client.deleteSecret(ctx, n.Name, "reused", n.Secrets["reused"].UID); err != nil {
 		return err
 	}
 	return w.makeSecret(ctx, n, "reused", "live")
@@ -118,8 +117,7 @@ func (w *World) lateToken(ctx context.Context, n *Namespace) error {
 	if err := w.awaitRequest(ctx, match); err != nil {
 		return err
 	}
-	delete(n.Accounts, "twice")
-	if err := w.client.deleteAccount(ctx, n.Name, "twice"); err != nil {
+	if err := w.deleteAccount(ctx, n, "twice"); err != nil {
 		return err
 	}
 	return w.makeAccount(ctx, n, "twice")
@@ -136,8 +134,7 @@ func (w *World) lateAccount(ctx context.Context, n *Namespace) error {
 		return err
 	}
 	w.gate.shutFor("serviceaccounts")
-	delete(n.Accounts, name)
-	if err := w.client.deleteAccount(ctx, n.Name, name); err != nil {
+	if err := w.deleteAccount(ctx, n, name); err != nil {
 		return err
 	}
 	if err := errors.Join(w.makeAccount(ctx, n, name), w.makeSecret(ctx, n, "token", name)); err != nil {
@@ -153,7 +150,7 @@ func (w *World) changedAccount(ctx context.Context, n *Namespace) error {
 	}
 	account := n.Accounts["late"]
 	account.Note = "another note"
-	return w.client.annotateAccount(ctx, n.Name, "late", account.Note)
+	return w.client.annotateAccount(ctx, n.Name, "late", account.UID, account.Note)
 }
 
 // makeAccount gives it lists of the user's.
@@ -161,6 +158,12 @@ func (w *World) makeAccount(ctx context.Context, n *Namespace, name string) erro
 	account := &Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
 	n.Accounts[name] = account
 	return w.client.createAccount(ctx, n.Name, name, account)
+}
+
+func (w *World) deleteAccount(ctx context.Context, n *Namespace, name string) error {
+	uid := n.Accounts[name].UID
+	delete(n.Accounts, name)
+	return w.client.deleteAccount(ctx, n.Name, name, uid)
 }
 
 func (w *World) makeSecret(ctx context.Context, n *Namespace, name, account string) error {

@@ -33,17 +33,14 @@ type skippedError struct{ why string }
 
 func (e skippedError) Error() string { return "skipped: " + e.why }
 
-// Blanks is what a part was to do or to look at and did not: that it has found nothing says
-// nothing about that.
+// Blanks is what a part was to look at and did not: that it has found nothing says nothing
+// about that.
 func (o Outcome) Blanks(part Part) []string {
 	var blanks []string
 	for _, counter := range o.counters(part) {
 		if counter.n == 0 {
 			blanks = append(blanks, "there were no "+counter.what)
 		}
-	}
-	if part == FaultsPart {
-		blanks = append(blanks, o.unmet(Catalogue())...)
 	}
 	return blanks
 }
@@ -79,10 +76,14 @@ func (o Outcome) operations() int {
 	return sum
 }
 
-// unmet are the kinds that nothing has met in the whole run.
-func (o Outcome) unmet(catalogue []Entry) []string {
+// Unmet is what is missing of the faults themselves. Where other programs have the machine
+// one may come too late to meet anything.
+func (o Outcome) Unmet(part Part) []string {
+	if part != FaultsPart {
+		return nil
+	}
 	var blanks []string
-	for _, entry := range catalogue {
+	for _, entry := range Catalogue() {
 		met, counted := o.Met[entry.Kind]
 		switch {
 		case o.Injected[entry.Kind] == 0 && o.Skipped[entry.Kind] == "":

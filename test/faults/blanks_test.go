@@ -52,7 +52,7 @@ func TestBlanks(t *testing.T) {
 			t.Parallel()
 			outcome := whole()
 			tc.empty(&outcome)
-			if diff := cmp.Diff(tc.want, outcome.Blanks(tc.part)); diff != "" {
+			if diff := cmp.Diff(tc.want, append(outcome.Blanks(tc.part), outcome.Unmet(tc.part)...)); diff != "" {
 				t.Errorf("%s\nblanks (-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -29,7 +29,10 @@ type Entry struct {
 
 // Catalogue is every kind of fault, in the order of docs/reliability.md.
 func Catalogue() []Entry {
-	const short, lapse = 1500 * time.Millisecond, leaseDuration + 2*time.Second
+	const (
+		short = 1500 * time.Millisecond
+		lapse = leaseDuration + 2*time.Second
+	)
 	return []Entry{
 		{Kind: "replica-killed", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: killReplica},
 		{Kind: "leader-killed", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: killLeader},
@@ -37,7 +40,7 @@ func Catalogue() []Entry {
 		{Kind: "leader-paused", Lane: Processes, For: lapse, Excuse: Refused, OnlyAtFirst: true, Inject: pauseLeader},
 		{Kind: "leader-partitioned", Lane: Processes, For: lapse, Excuse: FreshRefused, Inject: partitionLeader},
 		{Kind: "leader-silent", Lane: Processes, For: lapse, Excuse: FreshRefused, Inject: silenceLeader},
-		{Kind: "lease-held", Lane: Processes, For: 2*renewDeadline + time.Second, Inject: holdLease},
+		{Kind: "lease-held", Lane: Processes, For: afterDeadline, Inject: holdLease},
 		{Kind: "apiserver-killed", Lane: Processes, For: short, Excuse: Refused, Inject: killAPIServer},
 		{Kind: "etcd-killed", Lane: Processes, For: short, Excuse: Refused, Inject: killEtcd},
 		{Kind: "etcd-compacted", Lane: Processes, For: 100 * time.Millisecond, Inject: compactEtcd},
@@ -74,5 +77,6 @@ func Catalogue() []Entry {
 		{Kind: "validating-rules-edited", Lane: Registration, Inject: editRules(validating)},
 		{Kind: "field-edited", Lane: Registration, Excuse: Bare, Inject: editField},
 		{Kind: "ca-secret-deleted", Lane: Registration, Inject: deleteCASecret},
+		{Kind: "ca-secret-edited", Lane: Registration, Inject: editCASecret},
 	}
 }

@@ -51,6 +51,8 @@ type Outcome struct {
 type scope struct {
 	model  Model
 	prefix string
+	// lasts is how long all has to stay well once it is.
+	lasts time.Duration
 }
 
 // check awaits that all is as promised, within the given patience, and then looks at
@@ -68,23 +70,25 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	begun := time.Now()
 	var now Snapshot
 	var live map[types.UID]bool
-	for {
+	for well := false; ; {
 		if now, err = w.snapshot(ctx); err != nil {
 			return outcome, err
 		}
 		live = liveUIDs(now)
 		now = now.within(scope.prefix)
 		outcome.Violations = Judge(now, scope.model, w.mode, string(ca), verify)
-		if len(outcome.Violations) == 0 || time.Since(begun) > patience {
+		if well || time.Since(begun) > patience {
 			break
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		again := 200 * time.Millisecond
+		if well = len(outcome.Violations) == 0; well {
+			outcome.Settled = time.Since(begun)
+			again = scope.lasts
+		}
+		if !sleep(ctx, again) {
 			return outcome, context.Cause(ctx)
 		}
 	}
-	outcome.Settled = time.Since(begun)
 	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
 	if err := w.checkTokens(ctx, now, live, &outcome); err != nil {
 		return outcome, err
@@ -96,8 +100,9 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	w.checkLogs(&outcome)
 	w.mu.Lock()
 	outcome.Violations = append(outcome.Violations, w.found...)
+	outcome.Unsure = errors.Join(w.untold...)
 	outcome.Injected, outcome.Met, outcome.Skipped = w.record.injected, w.record.met, w.record.skipped
-	w.found, w.record = nil, newRecord()
+	w.found, w.untold, w.record = nil, nil, newRecord()
 	w.mu.Unlock()
 	var found []Violation
 	outcome.Samples, outcome.Most, found = w.monitor.take()
@@ -149,16 +154,19 @@ func liveUIDs(now Snapshot) map[types.UID]bool {
 	return live
 }
 
+// question is one about a token. want is the user that it has to stand for, "" if it must be
+// refused.
+type question struct {
+	token, secret, want string
+	uid                 types.UID
+}
+
 // reviewers is how many TokenReviews are under way at a time.
 const reviewers = 8
 
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
 // ever seen and whose account is gone. live are all accounts of the cluster.
 func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UID]bool, outcome *Outcome) error {
-	type question struct {
-		token, secret, want string // want is "" for a token that must be refused
-		uid                 types.UID
-	}
 	var questions []question
 	current := map[string]bool{}
 	for _, secret := range sorted(now.Secrets) {
@@ -184,16 +192,10 @@ func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UI
 	for range reviewers {
 		working.Go(func() {
 			for q := range next {
-				status, err := w.review(ctx, q.token)
+				found, err := w.askAbout(ctx, q)
 				mu.Lock()
-				switch {
-				case err != nil:
-					errs = append(errs, err)
-				case q.want == "" && status.Authenticated:
-					outcome.Violations = append(outcome.Violations, violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid))
-				case q.want != "" && (!status.Authenticated || status.User.Username != q.want || status.User.UID != string(q.uid)):
-					outcome.Violations = append(outcome.Violations, violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, status.Error))
-				}
+				outcome.Violations = append(outcome.Violations, found...)
+				errs = append(errs, err)
 				mu.Unlock()
 			}
 		})
@@ -206,7 +208,34 @@ func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UI
 	return errors.Join(errs...)
 }
 
-// review asks twice if it has to: kube-apiserver looks Secrets up in a cache of its own.
+// reviewAgain is for how long a wrong answer is asked for again: kube-apiserver looks accounts and
+// Secrets up in caches of its own, which may be late.
+const reviewAgain = 2 * time.Second
+
+// askAbout returns what is wrong with a token, once it stays so.
+func (w *World) askAbout(ctx context.Context, q question) ([]Violation, error) {
+	for begun := time.Now(); ; {
+		status, err := w.review(ctx, q.token)
+		if err != nil {
+			return nil, err
+		}
+		found := q.judge(status)
+		if found == nil || time.Since(begun) > reviewAgain || !sleep(ctx, 200*time.Millisecond) {
+			return found, nil
+		}
+	}
+}
+
+func (q question) judge(status authenticationv1.TokenReviewStatus) []Violation {
+	switch {
+	case q.want == "" && status.Authenticated:
+		return []Violation{violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid)}
+	case q.want != "" && (!status.Authenticated || status.User.Username != q.want || status.User.UID != string(q.uid)):
+		return []Violation{violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, status.Error)}
+	}
+	return nil
+}
+
 func (w *World) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
 	review, err := w.client.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
@@ -223,7 +252,12 @@ func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) 
 	missed := map[string]bool{}
 	for _, call := range calls {
 		if what := judgeCall(call, excuses); what != "" {
-			outcome.Violations = append(outcome.Violations, violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what))
+			found := violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what)
+			if crowdedOut(call, excuses) {
+				w.cannotTell(fmt.Errorf("%v, but other programs used the machine", found))
+			} else {
+				outcome.Violations = append(outcome.Violations, found)
+			}
 		}
 		if call.Err == nil && call.Lacks != "" {
 			missed[call.Namespace+"/"+call.Name] = true

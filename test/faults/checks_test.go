@@ -82,13 +82,15 @@ func TestJudgeCall(t *testing.T) {
 		call    Call
 		excuses []Interval
 		want    bool // something is wrong
+		// crowdedOut: it may be the fault of other programs.
+		crowdedOut bool
 	}{
 		"Admitted":    {call: Call{Begun: second(0), Ended: second(1)}},
 		"Refused":     {call: Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
 		"Bare":        {call: Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
 		"Excused":     {call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}},
 		"StillGoing":  {call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), Excuse: Refused}}},
-		"LongAfter":   {call: Call{Begun: second(13), Ended: second(14), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true},
+		"LongAfter":   {call: Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true},
 		"BareExcused": {call: Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Bare}}},
 		"BareWhileRefused": {
 			reason: "nobody has taken the webhook out",
@@ -96,6 +98,17 @@ func TestJudgeCall(t *testing.T) {
 		},
 		"Fresh":    {call: Call{Begun: second(5), Ended: second(6), Err: refused, AccountSince: second(5)}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}},
 		"NotFresh": {call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true},
+		"Crowded": {
+			reason: "that is not for sure", want: true, crowdedOut: true,
+			call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
+		},
+		"CrowdedLongBefore": {
+			call: Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}}, want: true,
+		},
+		"BareInACrowd": {
+			reason: "it was admitted", want: true,
+			call: Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -103,30 +116,43 @@ func TestJudgeCall(t *testing.T) {
 			if got := judgeCall(tc.call, tc.excuses); (got != "") != tc.want {
 				t.Errorf("%s: %q", tc.reason, got)
 			}
+			if got := crowdedOut(tc.call, tc.excuses); got != tc.crowdedOut {
+				t.Errorf("%s: crowded out: %v, want %v", tc.reason, got, tc.crowdedOut)
+			}
 		})
 	}
 }
 
 func TestExceeds(t *testing.T) {
 	t.Parallel()
-	base := Sample{RssAnon: 30 << 10}
+	rest := &Sample{RssAnon: 30 << 10, Secrets: 1000}
 	cases := map[string]struct {
+		reason string
 		sample Sample
+		starts bool
 		race   bool
 		want   bool
 	}{
 		"AtRest":         {sample: Sample{Goroutines: 100, RssAnon: 40 << 10}},
 		"Busy":           {sample: Sample{Goroutines: baseGoroutines + 400*perRequest, InFlight: 400, RssAnon: 40 << 10}},
 		"Leaking":        {sample: Sample{Goroutines: baseGoroutines + 10*perRequest + 1, InFlight: 10, RssAnon: 40 << 10}, want: true},
+		"LeakingAlone":   {reason: "no broken clients come to a race-enabled build", sample: Sample{Goroutines: restGoroutines + 1}, race: true, want: true},
+		"Alone":          {sample: Sample{Goroutines: restGoroutines + perRequest, InFlight: 1}, race: true},
 		"Fat":            {sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, want: true},
-		"ManySecrets":    {sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 10_000}},
+		"MoreSecrets":    {sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 10_000}},
+		"SecretsAtRest":  {reason: "they are in what it had then", sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 1000}, want: true},
+		"Starting":       {reason: "it lists", sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, starts: true},
 		"FatByDetection": {sample: Sample{Goroutines: 100, RssAnon: 300 << 10}, race: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := tc.sample.exceeds(base, tc.race); (got != "") != tc.want {
-				t.Errorf("%q", got)
+			rest := rest
+			if tc.starts {
+				rest = nil
+			}
+			if got := tc.sample.exceeds(rest, tc.race); (got != "") != tc.want {
+				t.Errorf("%s: %q", tc.reason, got)
 			}
 		})
 	}

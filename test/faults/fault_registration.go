@@ -5,6 +5,7 @@ package faults
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -159,5 +160,33 @@ func deleteCASecret(ctx context.Context, w *World, fault Planned) (func(context.
 			err = errors.New("it is still the old Secret")
 		}
 		return err
+	})
+}
+
+// editCASecret writes nonsense over all that it holds.
+func editCASecret(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+	secrets := w.client.client.CoreV1().Secrets(metav1.NamespaceSystem)
+	nonsense := rand.Text()
+	return w.tamper(ctx, fault.Kind, caSecretLimit, func(ctx context.Context) error {
+		edited, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get the serving CA: %w", err)
+		}
+		for key := range edited.Data {
+			edited.Data[key] = []byte(nonsense)
+		}
+		_, err = secrets.Update(ctx, edited, metav1.UpdateOptions{})
+		return err
+	}, func(registered) error {
+		now, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for key, value := range now.Data {
+			if string(value) == nonsense {
+				return fmt.Errorf("%s is nonsense", key)
+			}
+		}
+		return nil
 	})
 }

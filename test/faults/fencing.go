@@ -20,8 +20,8 @@ import (
 const transit = 300 * time.Millisecond
 
 // onItsWay is how soon after a pause a request comes that had asked the fence before it: what
-// is left to do is to write it to a connection.
-const onItsWay = 100 * time.Millisecond
+// is left to do is to write it to a connection, after all timers that have run out.
+const onItsWay = 500 * time.Millisecond
 
 // judgeWrites goes through the journal of one process's proxy, in the order in which
 // requests came, and returns what it wrote as a leader that was none any more. writes is

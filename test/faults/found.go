@@ -69,7 +69,7 @@ func (w *World) writeWithoutLease(ctx context.Context, model Model, prefix strin
 	if err := w.client.createNamespace(ctx, n.Name); err != nil {
 		return err
 	}
-	end := time.Now().Add(2*renewDeadline + time.Second)
+	end := time.Now().Add(afterDeadline)
 	for i := 0; time.Now().Before(end); i++ {
 		if err := w.makeAccount(ctx, n, fmt.Sprintf("account-%d", i)); err != nil {
 			return err

@@ -20,14 +20,22 @@ const (
 	FreshRefused
 	// Refused means that every Pod may be refused.
 	Refused
+	// Crowded means that other programs had the processors: whether a Pod that was refused
+	// meanwhile had to be admitted cannot be told.
+	Crowded
 	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
 	// refused by the half that is left.
 	Bare
 )
 
 // excuseLag is how long a fault goes on to be felt after its end: a balancer learns of a
-// replica, kube-apiserver of a configuration, a connection of its end.
-const excuseLag = 3 * time.Second
+// replica, kube-apiserver of a configuration, a connection of its end. A balancer takes
+// balancerLag for that, and what shares two processors with a control plane stands still for
+// a second or two now and then.
+const (
+	excuseLag   = 4500 * time.Millisecond
+	balancerLag = 2500 * time.Millisecond
+)
 
 // Interval is a time in which something is excused.
 type Interval struct {
@@ -56,6 +64,13 @@ func (i *intervals) open(excuse Excuse, what Kind) (end func()) {
 		defer i.mu.Unlock()
 		one.To = time.Now()
 	}
+}
+
+// add adds one that is over.
+func (i *intervals) add(one Interval) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = append(i.all, &one)
 }
 
 func (i *intervals) list() []Interval {
@@ -92,4 +107,9 @@ func judgeCall(call Call, excuses []Interval) string {
 		return "it was admitted without its " + call.Lacks
 	}
 	return ""
+}
+
+// crowdedOut tells whether the call was refused when other programs had the processors.
+func crowdedOut(call Call, excuses []Interval) bool {
+	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Crowded && one.overlaps(call) })
 }

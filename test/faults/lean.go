@@ -164,7 +164,7 @@ func (l leaning) addTo(outcome *Outcome, unsure error) error {
 	}
 	unsure = errors.Join(unsure, l.proven())
 	if l.disturbed() {
-		outcome.Unsure = unsure
+		outcome.Unsure = errors.Join(outcome.Unsure, unsure)
 		return nil
 	}
 	return unsure

@@ -27,8 +27,7 @@ const (
 )
 
 // Load has broken clients lean on one replica of an ordinary build, while kube-apiserver
-// goes on to ask it. Before that it is under the same attacks as planted builds: the check
-// that finds those must find nothing here.
+// goes on to ask it.
 func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, string, error) {
 	w.forget()
 	w.monitor.setRace(false)
@@ -40,12 +39,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	if err := w.deploy(ctx, binary, 1, "--webhook-http2", "--webhook-bind-address=127.0.0.1", "--webhook-port="+strconv.Itoa(port)); err != nil {
 		return Outcome{}, "", err
 	}
-	model, err := w.attack(ctx, "load")
-	if err != nil {
-		return Outcome{}, "", errors.Join(err, w.retire())
-	}
 	n := newNamespace("load-pods")
-	model[n.Name] = n
 	if err := w.client.createNamespace(ctx, n.Name); err != nil {
 		return Outcome{}, "", errors.Join(err, w.retire())
 	}
@@ -61,8 +55,9 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	stopAsking()
 	calls := <-asked
 	came.tellTo(w.tell)
+	w.awaitRest(ctx)
 
-	outcome, err := w.check(ctx, scope{model: model}, calls, controlPatience)
+	outcome, err := w.check(ctx, scope{model: Model{n.Name: n}}, calls, controlPatience)
 	took := latencies(calls)
 	unsure := judgeTimes(&outcome, 5, "Pod", took, came)
 	err = errors.Join(err, leanErr, came.addTo(&outcome, unsure), w.retire())

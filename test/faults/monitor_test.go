@@ -62,6 +62,7 @@ func TestMemoryWithoutAnAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		answers bool
+		starts  bool // it is not ready
 		race    bool
 		want    int // violations
 		samples int
@@ -69,6 +70,7 @@ func TestMemoryWithoutAnAnswer(t *testing.T) {
 		"fat":              {answers: true, want: 3, samples: 3},
 		"race-enabled":     {reason: "the race detector multiplies memory", answers: true, race: true, samples: 3},
 		"has just started": {reason: "there is nothing to compare with"},
+		"fills its caches": {reason: "the same", answers: true, starts: true, samples: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +79,7 @@ func TestMemoryWithoutAnAnswer(t *testing.T) {
 				t.Error("it is not asked")
 			}
 			if tc.answers {
-				m.keep("it", process, Sample{Goroutines: 100, RssAnon: 30 << 10}, nil)
+				m.keep("it", process, Sample{Goroutines: 100, RssAnon: 30 << 10, Ready: !tc.starts}, nil)
 			}
 			for i := range 3 {
 				if ask := m.weigh("it", process, Sample{RssAnon: 95 << 10}, false); ask != (tc.answers && i == 0) {

@@ -110,10 +110,10 @@ func (c refusal) look(ctx context.Context, t *term) (tellings, error) {
 // anything is changed. While it is paused or gone, it waits: a fault of files is for one
 // that is there.
 func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*term, tellings, error) {
+	w.files.Lock() // however long somebody else has them
 	ctx, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
 	for {
-		w.files.Lock()
 		if t := r.now(); !gone(t) && !r.isPaused() {
 			once, end := context.WithTimeout(ctx, answerLimit)
 			before, err := change.look(once, t)
@@ -126,6 +126,7 @@ func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*ter
 		if !sleep(ctx, 100*time.Millisecond) {
 			return nil, tellings{}, errSkipped
 		}
+		w.files.Lock()
 	}
 }
 

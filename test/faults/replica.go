@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -167,4 +168,20 @@ func (r *Replica) useLocked() {
 func (r *Replica) holds(identity string) bool {
 	t := r.now()
 	return identity != "" && t != nil && strings.Contains(t.manager.Logs(), identity)
+}
+
+// awaitWatches returns once its process watches the resources, or has ended.
+func (r *Replica) awaitWatches(ctx context.Context, resources ...string) error {
+	t := r.now()
+	return await.Poll(ctx, func(context.Context) error {
+		for _, resource := range resources {
+			open := func(request faultproxy.Request) bool {
+				return request.Verb == "watch" && request.Resource == resource && request.Open
+			}
+			if !gone(t) && len(t.proxy.Requests(open)) == 0 {
+				return fmt.Errorf("%s does not watch %s", r.name, resource)
+			}
+		}
+		return nil
+	})
 }

@@ -22,25 +22,33 @@ type Run struct {
 	Length time.Duration
 }
 
+// stayWell is how long all has to stay well once it is. What tries again after a second or two
+// has shown itself by then.
+const stayWell = 3 * time.Second
+
 // Faults has two replicas work while a workload churns and faults come and go, and then
 // judges.
 func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 	w.monitor.setRace(run.Race)
 	w.mode = ModeOf(run.Seed)
 	defer func() { w.mode = Auto }()
-	if err := w.deploy(ctx, quickPings(run.Binary), 2); err != nil {
+	binary, err := w.ordinaryRights(quickPings(run.Binary))
+	if err == nil {
+		err = w.deploy(ctx, binary, 2)
+	}
+	if err != nil {
 		return Outcome{}, err
 	}
 	workload := StartWorkload(w.client, run.Seed, "faults")
 	attacked, attackErr := w.attack(ctx, "attack")
 	plan := Plan(run.Seed, run.Length, 2, Catalogue())
-	err := errors.Join(attackErr, w.execute(ctx, plan))
+	err = errors.Join(attackErr, w.execute(ctx, plan))
 	model, calls, endErr := workload.End()
 	if err := errors.Join(err, endErr); err != nil {
 		return Outcome{}, err
 	}
 	maps.Copy(model, attacked)
-	outcome, err := w.check(ctx, scope{model: model}, calls, patience)
+	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, patience)
 	outcome.Operations = workload.Operations()
 	return outcome, errors.Join(err, w.retire())
 }
@@ -93,15 +101,17 @@ func (w *World) execute(ctx context.Context, plan []Planned) error {
 	return errors.Join(errs...)
 }
 
-// calm returns once somebody leads, and all are ready: one who begins to lead first proves
-// that kube-apiserver reaches it.
+// calm returns once somebody leads and watches the registration, and all are ready: one who
+// begins to lead first proves that kube-apiserver reaches it, and one whose watches were cut
+// waits up to half a minute before it tries again.
 func (w *World) calm(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // another error is the reason
 	}
 	ctx, cancel := context.WithTimeout(ctx, startAgain)
 	defer cancel()
-	if _, err := w.leader(ctx); err != nil {
+	leader, err := w.leader(ctx)
+	if err != nil {
 		return err
 	}
 	for _, r := range w.all() {
@@ -109,7 +119,10 @@ func (w *World) calm(ctx context.Context) error {
 			return fmt.Errorf("await %s: %w", r.name, err)
 		}
 	}
-	return w.awaitRegistered(ctx)
+	if err := w.awaitRegistered(ctx); err != nil {
+		return err
+	}
+	return leader.awaitWatches(ctx, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 }
 
 // perform has one fault come and go.

@@ -68,6 +68,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	made := <-asked
 	came.tellTo(w.tell)
 	alone, aloneErr := visitAlone(ctx, socket, hugeMessage)
+	w.awaitRest(ctx)
 
 	outcome, err = w.check(ctx, scope{model: Model{}}, nil, controlPatience)
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)

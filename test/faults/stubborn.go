@@ -96,8 +96,8 @@ func (s stubborn) createAccount(ctx context.Context, namespace, name string, acc
 	})
 }
 
-func (s stubborn) annotateAccount(ctx context.Context, namespace, name, note string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"user/note":%q}}}`, note)
+func (s stubborn) annotateAccount(ctx context.Context, namespace, name string, uid types.UID, note string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{"user/note":%q}}}`, uid, note)
 	return try(ctx, "annotate serviceaccount "+name, func(ctx context.Context) error {
 		_, err := s.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
@@ -113,9 +113,9 @@ func (s stubborn) refer(ctx context.Context, namespace, name, secret string) err
 	})
 }
 
-func (s stubborn) deleteAccount(ctx context.Context, namespace, name string) error {
+func (s stubborn) deleteAccount(ctx context.Context, namespace, name string, uid types.UID) error {
 	return try(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
-		return ignore(s.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)
+		return ignore(s.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
 
@@ -140,11 +140,23 @@ func (s stubborn) createSecret(ctx context.Context, namespace string, object *co
 	})
 }
 
-func (s stubborn) deleteSecret(ctx context.Context, namespace, name string) error {
+func (s stubborn) deleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
 	return try(ctx, "delete secret "+name, func(ctx context.Context) error {
-		return ignore(s.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)
+		return ignore(s.client.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
+
+// only has a deletion mean the object of that UID, and whichever there is without one. A try
+// that had no answer may still be on its way when another object of the name is there.
+func only(uid types.UID) metav1.DeleteOptions {
+	if uid == "" {
+		return metav1.DeleteOptions{}
+	}
+	return *metav1.NewPreconditionDeleteOptions(string(uid))
+}
+
+// isGone tells whether there is no such object, or another one of the name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // deleteOwn deletes the first token Secret that the account lists, which Auto has made.
 func (s stubborn) deleteOwn(ctx context.Context, namespace, account string) error {
@@ -161,7 +173,7 @@ func (s stubborn) deleteOwn(ctx context.Context, namespace, account string) erro
 	if err != nil || own == "" {
 		return err
 	}
-	return s.deleteSecret(ctx, namespace, own)
+	return s.deleteSecret(ctx, namespace, own, "")
 }
 
 func (s stubborn) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {

@@ -142,19 +142,19 @@ func (u *user) step(ctx context.Context) (string, error) {
 		return "create account", u.makeAccount(ctx, n, u.name("account"))
 	case draw < 36:
 		delete(n.Accounts, account)
-		return "delete account", u.deleteAccount(ctx, n.Name, account)
+		return "delete account", u.deleteAccount(ctx, n.Name, account, chosen.UID)
 	case draw < 44:
 		return "replace account", u.replaceAccount(ctx, n, account)
 	case draw < 52:
 		chosen.Note = u.name("note")
-		return "annotate account", u.annotateAccount(ctx, n.Name, account, chosen.Note)
+		return "annotate account", u.annotateAccount(ctx, n.Name, account, chosen.UID, chosen.Note)
 	case draw < 60:
 		return "delete own token Secret", u.deleteOwn(ctx, n.Name, account)
 	case draw < 84 || held == nil:
 		return "create token Secret", u.makeTokenSecret(ctx, n, u.name("token"), account)
 	case draw < 92:
 		delete(n.Secrets, secret)
-		return "delete token Secret", u.deleteSecret(ctx, n.Name, secret)
+		return "delete token Secret", u.deleteSecret(ctx, n.Name, secret, held.UID)
 	}
 	return "replace token Secret", u.replaceTokenSecret(ctx, n, secret, account)
 }
@@ -197,8 +197,9 @@ func (u *user) makeAccount(ctx context.Context, n *Namespace, name string) error
 // replaceAccount has another account of the same name come at once, while tokens of the
 // first one may be being signed.
 func (u *user) replaceAccount(ctx context.Context, n *Namespace, name string) error {
+	former := n.Accounts[name].UID
 	delete(n.Accounts, name)
-	if err := u.deleteAccount(ctx, n.Name, name); err != nil {
+	if err := u.deleteAccount(ctx, n.Name, name, former); err != nil {
 		return err
 	}
 	return u.makeAccount(ctx, n, name)
@@ -212,8 +213,9 @@ func (u *user) makeTokenSecret(ctx context.Context, n *Namespace, name, account 
 
 // replaceTokenSecret has another Secret of the same name come at once, for another account.
 func (u *user) replaceTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
+	former := n.Secrets[name].UID
 	delete(n.Secrets, name)
-	if err := u.deleteSecret(ctx, n.Name, name); err != nil {
+	if err := u.deleteSecret(ctx, n.Name, name, former); err != nil {
 		return err
 	}
 	return u.makeTokenSecret(ctx, n, name, account)

@@ -30,6 +30,9 @@ const (
 	leaseDuration = 4 * time.Second
 	renewDeadline = 3 * time.Second
 	retryPeriod   = 500 * time.Millisecond
+	// afterDeadline is for how long a leader is kept from its Lease: what it writes late it
+	// writes within a second.
+	afterDeadline = renewDeadline + 2*time.Second
 
 	leaseName = "sa-controller-manager"
 	// patience is how long the product may take until everything is as it is to be. It is
@@ -54,6 +57,9 @@ type World struct {
 	monitor  *monitor
 	tell     func(format string, args ...any)
 
+	// overrides tells that replicas read files whatever their mode, as root does.
+	overrides bool
+
 	// files is held by who changes a file that a process reads when it starts, and by who
 	// starts one.
 	files sync.Mutex
@@ -63,6 +69,7 @@ type World struct {
 	replicas []*Replica
 	past     []*term // of replicas that are gone
 	found    []Violation
+	untold   []error
 	record   record
 }
 
@@ -92,7 +99,7 @@ func (w *World) connect() error {
 	w.client = stubborn{client}
 	replicas := []string{at(replicaAddress(0), w.port), at(replicaAddress(1), w.port)}
 	w.balancer, err = balancer.Start(at("127.0.0.1", w.port), replicas,
-		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, excuseLag-500*time.Millisecond))
+		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, balancerLag))
 	if err != nil {
 		return err
 	}
@@ -242,6 +249,13 @@ func (w *World) report(v Violation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found = append(w.found, v)
+}
+
+// cannotTell keeps what may be the fault of other programs that use the machine.
+func (w *World) cannotTell(what error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.untold = append(w.untold, what)
 }
 
 // leader is the replica that holds the Lease.

@@ -156,7 +156,8 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 type verdict struct {
 	busy     bool // the machine may be
 	outcomes []faults.Outcome
-	blanks   []string
+	// blanks and unmet are what there was not to look at, and what no fault has met.
+	blanks, unmet []string
 }
 
 func (v *verdict) take(part faults.Part, outcome faults.Outcome) {
@@ -166,6 +167,9 @@ func (v *verdict) take(part faults.Part, outcome faults.Outcome) {
 	}
 	for _, blank := range outcome.Blanks(part) {
 		v.blanks = append(v.blanks, fmt.Sprintf("%s: %s", part, blank))
+	}
+	for _, unmet := range outcome.Unmet(part) {
+		v.unmet = append(v.unmet, fmt.Sprintf("%s: %s", part, unmet))
 	}
 }
 
@@ -187,7 +191,15 @@ func (v *verdict) tell() (found int, err error) {
 			err = errors.New("other programs have used the machine: see what is UNSURE")
 		}
 	}
-	for _, blank := range v.blanks {
+	missing := v.blanks
+	if v.busy {
+		for _, unmet := range v.unmet {
+			fmt.Printf("  UNSURE %s\n", unmet)
+		}
+	} else {
+		missing = append(missing, v.unmet...)
+	}
+	for _, blank := range missing {
 		fmt.Printf("  MISSING %s\n", blank)
 		err = errors.New("it cannot be told whether all promises were kept: see what is MISSING")
 	}

@@ -204,7 +204,7 @@ KIND_CLUSTER ?= sa-controller-manager
 export KIND
 
 .PHONY: kind
-kind:
+kind: ## Build the kind CLI, unless there is one on the PATH.
 ifeq ($(KIND),$(CURDIR)/bin/tools/kind)
 	@go -C test/tools build -buildvcs=false -o $(KIND) sigs.k8s.io/kind
 endif
@@ -263,7 +263,7 @@ verify-licence: ## Check that source files carry the licence lines.
 	@test/verify/licence.sh
 
 .PHONY: verify-modules
-verify-modules: ## Check that go.mod and go.sum of all modules are tidy.
+verify-modules: ## Check that go.mod and go.sum of all modules but test/alerts and test/peers/v* are tidy.
 	@test/verify/modules.sh
 
 .PHONY: verify-flags
@@ -289,7 +289,7 @@ verify-allocations: ## Check that the hot paths allocate no more often than is c
 ##@ Update
 
 .PHONY: update
-update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target: mend what a machine can mend.
+update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target but update-allocations: mend what a machine can mend.
 
 .PHONY: update-format
 update-format: ## Format the code with gofmt.
@@ -300,7 +300,7 @@ update-lint: ## Mend what golangci-lint can mend by itself.
 	@test/verify/lint.sh --fix
 
 .PHONY: update-modules
-update-modules: ## Tidy go.mod and go.sum of all modules.
+update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
 	for module in . test test/differential test/conformance test/tools test/peers test/peers/v1.34 test/peers/v1.35; do go -C $$module mod tidy; done
 
 .PHONY: update-flags

@@ -102,6 +102,10 @@ func TestJudgeCall(t *testing.T) {
 			reason: "that is not for sure", want: true, crowdedOut: true,
 			call: Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
 		},
+		"Unwanted":             {call: Call{Begun: second(0), Ended: second(1), Unwanted: true, Err: refused}},
+		"UnwantedAndAdmitted":  {call: Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
+		"UnwantedWhileRefused": {reason: "nothing else may let it in", call: Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Refused}}, want: true},
+		"UnwantedWhileBare":    {call: Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Bare}}},
 		"CrowdedLongBefore": {
 			call: Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}}, want: true,
 		},

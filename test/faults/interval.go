@@ -101,6 +101,10 @@ func judgeCall(call Call, excuses []Interval) string {
 		}
 	}
 	switch {
+	case call.Unwanted && call.Err == nil && !slices.Contains(met, Bare):
+		return "it was admitted, and there is no such account"
+	case call.Unwanted:
+		return ""
 	case call.Err != nil && !slices.Contains(met, Refused) && !slices.Contains(met, Bare):
 		return "it was refused: " + call.Err.Error()
 	case call.Err == nil && call.Lacks != "" && !slices.Contains(met, Bare):

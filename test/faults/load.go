@@ -95,7 +95,7 @@ func (w *World) ask(ctx context.Context, namespace string) []Call {
 			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), podTimeout)
 			defer cancel()
 			one := Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
-			pod, err := w.client.client.CoreV1().Pods(namespace).Create(limit, newPod("dry-run"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			pod, err := w.client.client.CoreV1().Pods(namespace).Create(limit, newPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			one.Ended, one.Err = time.Now(), err
 			if err == nil {
 				one.Lacks = lacks(pod, defaultAccount)

@@ -4,6 +4,7 @@
 package faults
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,14 +84,24 @@ type Call struct {
 	Err             error
 	// Lacks says what the Pod was not given, "" if it has everything.
 	Lacks string
+	// Unwanted: it names an account that there is not, so that it has to be refused.
+	Unwanted bool
 	// AccountSince is when its account, or its namespace, was made.
 	AccountSince time.Time
 }
 
-// lacks looks at an admitted Pod: its account and its projected token.
-func lacks(pod *corev1.Pod, account string) string {
+// lacks looks at an admitted Pod: its account, what that has to pull images with, and its
+// projected token.
+func lacks(pod *corev1.Pod, account string, pulls ...string) string {
 	if pod.Spec.ServiceAccountName != account {
 		return "account"
+	}
+	var has []string
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		has = append(has, ref.Name)
+	}
+	if !slices.Equal(has, pulls) {
+		return "pull Secrets"
 	}
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected == nil {

@@ -19,8 +19,15 @@ const (
 	podPace = 200 * time.Millisecond
 	// podTimeout is longer than kube-apiserver waits for a webhook.
 	podTimeout = 15 * time.Second
-	// freshEvery is how often a Pod comes at the same moment as its namespace.
-	freshEvery = 10
+	// freshEvery is how often a Pod comes at the same moment as its namespace, pullEvery how
+	// often one is of an account with a pull Secret, unwantedEvery how often one must be
+	// refused.
+	freshEvery    = 10
+	pullEvery     = 3
+	unwantedEvery = 7
+
+	pullAccount = "puller"
+	pullSecret  = "pull"
 )
 
 // podUser creates Pods and writes down what became of each.
@@ -51,12 +58,13 @@ func (u *podUser) run(ctx context.Context, w *Workload) {
 			w.count("create namespace")
 		}
 		// Old ones and the newest take turns.
-		n, since := u.namespaces[0], time.Time{}
+		n, since, pulls := u.namespaces[0], time.Time{}, i%pullEvery == 0
 		if i%2 == 0 {
-			n, since = u.namespaces[len(u.namespaces)-1], u.since
+			n, since, pulls = u.namespaces[len(u.namespaces)-1], u.since, false
 		}
 		w.count("create Pod")
-		u.pending.Go(func() { u.call(context.WithoutCancel(ctx), n.Name, fmt.Sprintf("pod-%d", i), since) })
+		one := Call{Namespace: n.Name, Name: fmt.Sprintf("pod-%d", i), AccountSince: since, Unwanted: i%unwantedEvery == 1}
+		u.pending.Go(func() { u.call(context.WithoutCancel(ctx), one, pulls) })
 		select {
 		case <-ctx.Done():
 			return
@@ -72,33 +80,48 @@ func (u *podUser) fresh(ctx context.Context) error {
 	if err := u.createNamespace(limit, n.Name); err != nil {
 		return err
 	}
+	if len(u.namespaces) == 0 { // in the others a Pod is to come as early as can be
+		puller := &Account{Pulls: []string{pullSecret}}
+		n.Accounts[pullAccount] = puller
+		if err := u.createAccount(limit, n.Name, pullAccount, puller); err != nil {
+			return err
+		}
+	}
 	u.namespaces, u.since = append(u.namespaces, n), time.Now()
 	return nil
 }
 
 // call asks once. A Pod that has everything goes again: only what lacks something stays,
 // for the scan to find it.
-func (u *podUser) call(ctx context.Context, namespace, name string, since time.Time) {
+func (u *podUser) call(ctx context.Context, one Call, pulls bool) {
 	limit, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
-	one := Call{Begun: time.Now(), Namespace: namespace, Name: name, AccountSince: since}
-	pods := u.client.CoreV1().Pods(namespace)
-	pod, err := pods.Create(limit, newPod(name), metav1.CreateOptions{})
+	pods := u.client.CoreV1().Pods(one.Namespace)
+	asks, gets, with := "", defaultAccount, []string(nil)
+	switch {
+	case one.Unwanted:
+		asks = "nobody"
+	case pulls:
+		asks, gets, with = pullAccount, pullAccount, []string{pullSecret}
+	}
+	one.Begun = time.Now()
+	pod, err := pods.Create(limit, newPod(one.Name, asks), metav1.CreateOptions{})
 	one.Ended, one.Err = time.Now(), err
-	if err == nil {
-		one.Lacks = lacks(pod, defaultAccount)
+	if err == nil && !one.Unwanted {
+		one.Lacks = lacks(pod, gets, with...)
 	}
 	u.mu.Lock()
 	u.calls = append(u.calls, one)
 	u.mu.Unlock()
 	if err == nil && one.Lacks == "" {
-		_ = ignore(pods.Delete(limit, name, *metav1.NewDeleteOptions(0)), apierrors.IsNotFound) // nobody minds it
+		_ = ignore(pods.Delete(limit, one.Name, *metav1.NewDeleteOptions(0)), apierrors.IsNotFound) // nobody minds it
 	}
 }
 
-func newPod(name string) *corev1.Pod {
+// newPod names an account, or none.
+func newPod(name, account string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
+		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}},
 	}
 }

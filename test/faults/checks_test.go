@@ -41,7 +41,7 @@ func TestJudgeWrites(t *testing.T) {
 		"RenewalUnseen": {reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1},
 		"AtAPause":      {reason: "it had asked before it was stopped", journal: []faultproxy.Request{at(0, renewal), at(8.05, leaders("create", "configmaps", "shop", ""))}},
 		"PatchAtAPause": {reason: "its precondition held", journal: []faultproxy.Request{at(0, renewal), at(8.05, write)}, want: 1},
-		"AfterAPause":   {reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.2, leaders("create", "configmaps", "shop", ""))}, want: 1},
+		"AfterAPause":   {reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.6, leaders("create", "configmaps", "shop", ""))}, want: 1},
 		"NeverLed":      {journal: []faultproxy.Request{at(0, write)}, want: 1},
 
 		"Inline":           {reason: "any replica may, where Pods are", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "pods", ""))}},

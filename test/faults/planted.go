@@ -89,7 +89,7 @@ func Plants() []Plant {
 			`^a log holds a token in base64$`,
 		), Edits: []Edit{{
 			"controllers/tokensecret/secret.go",
-			`"token", plan.token, "ca", plan.ca)`, `"token", plan.token, "ca", plan.ca, "patch", string(patch))`,
+			`"token", plan.token, "ca", plan.ca != nil)`, `"token", plan.token, "ca", plan.ca != nil, "patch", string(patch))`,
 		}}},
 		{Name: "leader without a fence", Promise: 9, Shows: regexp.MustCompile(
 			`-lease/\S* began \d\S* after the renew deadline, and kube-apiserver took it$`,

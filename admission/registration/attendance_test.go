@@ -194,8 +194,9 @@ func TestHostThatJoins(t *testing.T) {
 		if detail := r.Status().Detail; !strings.Contains(detail, "refuses Pods on cp-2") {
 			t.Errorf("the status says %q, want cp-2 in it", detail)
 		}
-		if len(a.told()) != 1 || !strings.Contains(a.told()[0], "refuses Pods on cp-2") {
-			t.Errorf("Events: %q, want one about cp-2", a.told())
+		if len(a.told()) != 1 || !strings.Contains(a.told()[0], "refuses Pods on cp-2") ||
+			!strings.HasSuffix(a.told()[0], " --kubeconfig=/etc/kubernetes/admin.conf") {
+			t.Errorf("Events: %q, want one about cp-2, whose command also works outside of a Pod", a.told())
 		}
 		a.change(t, validating, func(o *object) *object { return o.with(nil) })
 		pause(time.Second)

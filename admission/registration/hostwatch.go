@@ -125,7 +125,7 @@ func (r *Registrar) noteMissing(ctx context.Context, o observation) {
 	r.absence.told = true
 	note := awaited(missing)
 	if o.bound() {
-		note = bare(missing) + "; start one there, or take the webhook out: sa-controller-manager webhook unregister"
+		note = bare(missing) + "; start one there, or take the webhook out: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
 	}
 	klog.FromContext(ctx).Info("Hosts of kube-apiserver have no replica", "hosts", strings.Join(missing, ", "), "bound", o.bound())
 	r.warn(mutating, "WebhookHostWithoutReplica", "Register", note)

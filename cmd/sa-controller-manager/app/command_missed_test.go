@@ -48,7 +48,7 @@ func missedWorld() []runtime.Object {
 
 func TestMissedCommand(t *testing.T) {
 	t.Parallel()
-	const tip = " To have them created anew: sa-controller-manager webhook missed --recreate"
+	const tip = " To have them created anew: the same command with --recreate."
 	const uncertain = " Uncertain, because their account was changed after they were created: 1."
 	cases := map[string]struct {
 		args       []string

@@ -25,7 +25,7 @@ a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration, both called
 
 If the webhook refuses what it should not, or does not answer:
 
-  sa-controller-manager webhook unregister
+  sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf
 
 From then on kube-apiserver does not call it, and no replica registers it again.
 The same with kubectl alone, where this program is not at hand:
@@ -43,7 +43,7 @@ Objects that are deleted without it are made again.
 Pods that are created while the webhook is out stay without account and token. To find
 them once it is in again, and to have them created anew:
 
-  sa-controller-manager webhook missed`
+  sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
 
 // clientFunc makes the client of a command that sends a few requests.
 type clientFunc func(o *ConnectionOptions) (kubernetes.Interface, error)
@@ -80,7 +80,7 @@ func webhookSwitches() []webhookSwitch {
 			done: "The webhook is out. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
 				"ValidatingWebhookConfiguration, holds no webhooks and is annotated with\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to notice.\n" +
-				"Nobody registers it again before: " + programName + " webhook register\n",
+				"Nobody registers it again before: " + programName + " webhook register, with the same flags\n",
 		},
 		{
 			name:  "register",

@@ -145,6 +145,24 @@ func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
 	}
 }
 
+// Whoever pastes a command of the help is in no Pod, where one without a kubeconfig ends.
+func TestWebhookHelpCanBePasted(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for line := range strings.Lines(webhookDescription) {
+		if !strings.HasPrefix(line, "  "+programName+" ") {
+			continue
+		}
+		found++
+		if !strings.Contains(line, " --kubeconfig=") {
+			t.Errorf("%q does not say which cluster", line)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d commands, want 2", found)
+	}
+}
+
 func runWebhook(t *testing.T, client kubernetes.Interface, args ...string) (string, error) {
 	t.Helper()
 	var stdout bytes.Buffer

@@ -117,7 +117,7 @@ func (r *missedReport) summary(o *missedOptions) string {
 	case len(r.Missed) == 0:
 		text = fmt.Sprintf("None of %d Pods was admitted without the webhook.", r.looked)
 	case !o.recreate:
-		text += " To have them created anew: " + programName + " webhook missed --recreate"
+		text += " To have them created anew: the same command with --recreate."
 	case o.dryRun:
 		text += " Nothing was changed."
 	default:

@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-const mendWebhook = "look into the log and /readyz/webhook-registration of the leader; if Pods cannot wait: sa-controller-manager webhook unregister"
+const mendWebhook = "look into the log and /readyz/webhook-registration of the leader; if Pods cannot wait: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
 
 // checkWebhook looks at the registration and has a Pod created with dryRun. Without any
 // registration kube-apiserver's own plugin may do the work, and then nothing is wrong.
@@ -57,7 +57,7 @@ func badRegistration(registered []registration.Inspected) []Finding {
 		case one.Off:
 			findings = append(findings, found(
 				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s", one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
-				"sa-controller-manager webhook register, once the reason for which somebody has switched it off is gone"))
+				"sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf, once the reason for which somebody has switched it off is gone"))
 		case one.Exists && !one.Bound:
 			findings = append(findings, found(fmt.Sprintf("the %s %s binds no webhook yet: kube-apiserver has not proved that it reaches it", one.Kind, registration.Name), mendWebhook))
 		case !one.Exists && anyExists(registered):
@@ -85,7 +85,7 @@ func badHosts(hosts []string, bound bool) []Finding {
 	if bound {
 		problem = "no replica has answered on " + strings.Join(hosts, ", ") + ", and kube-apiserver there refuses Pods"
 	}
-	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; if Pods cannot wait: sa-controller-manager webhook unregister")}
+	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; if Pods cannot wait: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf")}
 }
 
 // tryPod has a Pod created with dryRun, and looks at what comes back.
@@ -138,5 +138,5 @@ func badPod(config serviceaccount.Config, pod *corev1.Pod, account *corev1.Servi
 		return nil
 	}
 	return []Finding{found("a new Pod gets no "+lacking+": neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one",
-		"start the program with --webhook-registration=url (or service), or kube-apiserver without --disable-admission-plugins=ServiceAccount; then: sa-controller-manager webhook missed")}
+		"start the program with --webhook-registration=url (or service), or kube-apiserver without --disable-admission-plugins=ServiceAccount; then: sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf")}
 }

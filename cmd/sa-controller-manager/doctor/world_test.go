@@ -72,6 +72,9 @@ func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Act
 		if finding.Mend == "" || finding.Check != got.Name {
 			t.Errorf("%s: %q has mend %q and check %q", tc.reason, finding.Problem, finding.Mend, finding.Check)
 		}
+		if strings.Contains(finding.Mend, "sa-controller-manager webhook ") && !strings.Contains(finding.Mend, " --kubeconfig=") {
+			t.Errorf("%s: outside of a Pod the command of the mend %q reaches no cluster", tc.reason, finding.Mend)
+		}
 	}
 	if diff := cmp.Diff(tc.want, problems); diff != "" {
 		t.Errorf("%s: problems (-want +got):\n%s", tc.reason, diff)

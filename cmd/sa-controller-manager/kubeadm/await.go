@@ -131,7 +131,7 @@ func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
 func (c *Config) bound(ctx context.Context) error {
 	err := registration.Bound(ctx, c.Client)
 	if errors.Is(err, registration.ErrOff) {
-		return hopeless{fmt.Errorf("%w; sa-controller-manager webhook register lets it in again", err)}
+		return hopeless{fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err)}
 	}
 	return err
 }

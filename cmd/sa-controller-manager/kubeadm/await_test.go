@@ -180,7 +180,7 @@ func TestManagerWorks(t *testing.T) {
 		"PodNotReady":    {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false},
 		"NotBound":       {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false},
 		"NotToBeBound":   {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false},
-		"SwitchedOff":    {200, append(webhooks("off", 0), mirror(manager, "n", true)), "url", "sa-controller-manager webhook register lets it in again", true},
+		"SwitchedOff":    {200, append(webhooks("off", 0), mirror(manager, "n", true)), "url", "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true},
 		"NothingListens": {0, nil, "url", "connection refused", false},
 	}
 	for name, tc := range cases {

@@ -4,11 +4,15 @@
 package app
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	cliflag "k8s.io/component-base/cli/flag"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/kubeadm"
 	"sa-controller-manager/manifests"
@@ -16,6 +20,8 @@ import (
 
 // podFlags are about our static pod.
 type podFlags struct {
+	// self is the file that runs now.
+	self          string
 	binary, image string
 	tokenSecrets  string
 	extraArgs     []string
@@ -27,7 +33,7 @@ func newPodFlags() podFlags {
 	if err != nil {
 		path = "/usr/local/bin/" + programName
 	}
-	return podFlags{binary: path, tokenSecrets: string(TokenSecretsManual)}
+	return podFlags{self: path, binary: path, tokenSecrets: string(TokenSecretsManual)}
 }
 
 func (p *podFlags) addTo(fs *pflag.FlagSet) {
@@ -35,8 +41,8 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 	fs.Lookup("binary").DefValue = "" // of the machine that prints the help
 	fs.StringVar(&p.image, "image", p.image, "Run this image, which has the program, instead of --binary.")
 	fs.StringVar(&p.tokenSecrets, "token-secrets", p.tokenSecrets, "What our process is started with: \"manual\", as Kubernetes is today, or \"auto\".")
-	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "A further flag for our process, --name=value. May be given more than once.")
-	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Write our manifest anew if there is one. The four flags above imply it.")
+	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "A further flag for our process, --name=value, after those that our manifest has by itself: --service-account-private-key-file= takes its key file back. May be given more than once.")
+	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Write our manifest anew if there is one. --binary, --image, --token-secrets and --extra-arg imply it; what they were before is not kept.")
 }
 
 // given tells whether a manifest that is there is to be replaced.
@@ -68,5 +74,50 @@ func (p *podFlags) render(image string, signer *kubeadm.Signer) ([]byte, error) 
 	if p.image != "" {
 		o.Image, o.HostBinary = p.image, ""
 	}
-	return manifests.StaticPod(o)
+	manifest, err := manifests.StaticPod(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkArgs(manifest); err != nil {
+		return nil, err
+	}
+	return manifest, nil
+}
+
+// checkArgs refuses further flags that end the process at every start, in the place of one that runs. What another version
+// takes, only that version knows.
+func (p *podFlags) checkArgs(manifest []byte) error {
+	if len(p.extraArgs) == 0 || p.image != "" || p.binary != p.self {
+		return nil
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(manifest, &pod); err != nil {
+		return fmt.Errorf("read our manifest: %w", err)
+	}
+	var found []error
+	for _, problem := range startProblems(pod.Spec.Containers[0].Args) {
+		found = append(found, fmt.Errorf("--extra-arg: our process would not start: %w", problem))
+	}
+	return invalidFlags(programName+" kubeadm takeover", found)
+}
+
+// startProblems are what is wrong with a command line of this program without a sub-command.
+func startProblems(args []string) []error {
+	o := NewOptions()
+	all := pflag.NewFlagSet(programName, pflag.ContinueOnError)
+	all.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	sets := o.Flags()
+	addGlobalFlags(sets.FlagSet("global"))
+	for _, set := range sets.FlagSets {
+		all.AddFlagSet(set)
+	}
+	if err := all.Parse(args); err != nil {
+		return []error{unknownFlag(all, err)}
+	}
+	for _, name := range []string{"help", "version"} {
+		if all.Lookup(name).Value.String() == "true" {
+			return []error{fmt.Errorf("--%s prints something and ends it", name)}
+		}
+	}
+	return o.Validate()
 }

@@ -36,6 +36,9 @@ func wanted(writes []write, path string, before, after []byte) []write {
 // planTakeover decides what a takeover does. It refuses before the first step if a later
 // one could not be done.
 func (c *Config) planTakeover(o *observed) ([]step, error) {
+	if err := c.keepsKeysDir(o); err != nil {
+		return nil, err
+	}
 	own := step{name: StepManager}
 	if o.manager == nil || c.Rewrite {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)

@@ -1,0 +1,148 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// takeoverNode is the files of a control-plane node of kubeadm. Its API server is never asked.
+type takeoverNode struct{ dir string }
+
+func newTakeoverNode(t *testing.T) takeoverNode {
+	t.Helper()
+	n := takeoverNode{t.TempDir()}
+	if err := os.CopyFS(n.dir, os.DirFS("../kubeadm/testdata/manifests/v1.36")); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n takeoverNode) takeover(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return command(t, slices.Concat([]string{
+		"kubeadm", "takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
+		"--step-timeout=10ms", "--kubeconfig=" + writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "apiserver.example.com:6443", "127.0.0.1:1"))),
+	}, args)...)
+}
+
+// files are the names of all there is.
+func (n takeoverNode) files(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(n.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// A manifest with such a flag would take the place of one that runs.
+func TestTakeoverRefusesExtraArgs(t *testing.T) {
+	t.Parallel()
+	const start = "--extra-arg: our process would not start: "
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   string
+	}{
+		"Mistyped":   {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: "Error: " + start + "unknown flag: --bind-addr; did you mean --bind-address?\n"},
+		"NotANumber": {args: []string{"--extra-arg=--secure-port=x"}, want: "Error: " + start + "invalid argument \"x\" for \"--secure-port\" flag: "},
+		"NoValue":    {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
+		"NotAPort":   {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},
+		"TwoKeys": {
+			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-keys-dir=/k"},
+			want: "Error: " + start + "--service-account-keys-dir \"/k\" must not be given together with --service-account-private-key-file",
+		},
+		"TwoMistakes": {
+			args: []string{"--extra-arg=--secure-port=-1", "--extra-arg=--webhook-port=-1"},
+			want: "Error: 2 problems with the flags:\n  " + start + "--webhook-port -1 must be between 0 and 65535, inclusive; 0 turns the webhook off\n  " + start + "--secure-port -1",
+		},
+		"WithSigner": {
+			args: []string{"--external-signer", "--extra-arg=--service-account-private-key-file="},
+			want: "Error: " + start + "--external-signer-socket \"/run/sa-controller-manager/signer.sock\" needs a key to sign with",
+		},
+		"Ends": {reason: "it would be started over and over", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version prints something and ends it\n"},
+		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help prints something and ends it\n"},
+	}
+	for name, tc := range cases {
+		for mode, flag := range map[string]string{"": "--dry-run=false", "DryRun": "--dry-run"} {
+			t.Run(name+mode, func(t *testing.T) {
+				t.Parallel()
+				n := newTakeoverNode(t)
+				before := n.files(t)
+				got := n.takeover(t, append(tc.args, flag)...)
+				if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) ||
+					!strings.HasSuffix(got.stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
+					t.Errorf("%s: %+v, want code 1 and %q at first", tc.reason, got, tc.want)
+				}
+				if diff := cmp.Diff(before, n.files(t)); diff != "" {
+					t.Errorf("files (-before +after):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestTakeoverTakesExtraArgs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+	}{
+		"Flag":        {args: []string{"--extra-arg=--bind-address=0.0.0.0"}},
+		"Underscores": {args: []string{"--extra-arg=--bind_address=0.0.0.0"}},
+		"KeysDir":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-keys-dir=/k"}},
+		"WithSigner":  {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
+		"Binary":      {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
+		"Image":       {reason: "likewise", args: []string{"--image=registry.example.com/sa-controller-manager:v9", "--extra-arg=--new-flag=1"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
+			if got.code != 0 || !strings.HasPrefix(got.stdout, "1. manager: ") {
+				t.Errorf("%s: %+v, want the plan", tc.reason, got)
+			}
+		})
+	}
+}
+
+// What the refusal names as ways on are ways on.
+func TestTakeoverKeepsTheKeysDir(t *testing.T) {
+	t.Parallel()
+	n := newTakeoverNode(t)
+	keep := []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-keys-dir=/etc/kubernetes/pki/sa-keys"}
+	const giveUp = "--extra-arg=--service-account-keys-dir="
+	p := newPodFlags()
+	for _, arg := range keep {
+		p.extraArgs = append(p.extraArgs, strings.TrimPrefix(arg, "--extra-arg="))
+	}
+	own, err := p.render("registry.k8s.io/kube-controller-manager:v1.36.3", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, "sa-controller-manager.yaml"), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const open = "--extra-arg=--bind-address=0.0.0.0"
+	got := n.takeover(t, "--dry-run", open)
+	if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, strings.Join(keep, " ")+";") || !strings.HasSuffix(got.stderr, " "+giveUp+"\n") {
+		t.Errorf("%+v, want code 1 with %q and %s", got, keep, giveUp)
+	}
+	for way, more := range map[string][]string{"kept": keep, "given up": {giveUp}} {
+		if got := n.takeover(t, append([]string{"--dry-run", open}, more...)...); got.code != 0 || !strings.Contains(got.stdout, "\n+    - --bind-address=0.0.0.0\n") {
+			t.Errorf("%s: %+v, want the plan", way, got)
+		}
+	}
+}

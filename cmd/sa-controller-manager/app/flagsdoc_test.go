@@ -4,10 +4,14 @@
 package app
 
 import (
+	"io"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -65,4 +69,52 @@ func TestFlagRow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Flags are printed in the order of their names, so nobody knows which one is above.
+func TestUsagesNameOtherFlags(t *testing.T) {
+	t.Parallel()
+	place := regexp.MustCompile(`flags? (above|below)`)
+	seen := 0
+	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			seen++
+			if place.MatchString(f.Usage) {
+				t.Errorf("%s --%s: %q", cmd.CommandPath(), f.Name, f.Usage)
+			}
+		})
+	}
+	if seen < 100 {
+		t.Errorf("only %d flags were looked at", seen)
+	}
+}
+
+// A script goes by the exit code 2, so it must be said which commands have it.
+func TestFlagsDocHasTheCommandsWithFindings(t *testing.T) {
+	t.Parallel()
+	_, row, _ := strings.Cut(flagsDocSections, "\n| 2 | ")
+	row, _, _ = strings.Cut(row, "\n")
+	seen := 0
+	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
+		_, codes, found := strings.Cut(cmd.Long, "Exit code")
+		if !found || !strings.Contains(codes, "2") {
+			continue
+		}
+		seen++
+		if path := strings.TrimPrefix(cmd.CommandPath(), programName+" "); !strings.Contains(row, "`"+path) {
+			t.Errorf("%s ends with 2 when it has found something, and is not in %q", path, row)
+		}
+	}
+	if seen != 7 { // keys says it for its sub-commands
+		t.Errorf("%d helps have the exit code 2, want 7", seen)
+	}
+}
+
+// allCommands are cmd and all below it.
+func allCommands(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		all = append(all, allCommands(sub)...)
+	}
+	return all
 }

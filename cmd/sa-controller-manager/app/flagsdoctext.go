@@ -52,9 +52,9 @@ are not looked at then: a key file that is missing or holds the wrong thing is r
 
 | Exit code | Meaning |
 |---|---|
-| 0 | stopped as asked (SIGTERM or SIGINT), or the help or the version was printed |
+| 0 | stopped as asked (SIGTERM or SIGINT), or the command has done its work and found nothing |
 | 1 | a mistake in the command line, or a failure at run time, as in every Kubernetes component |
-| 2 | ` + "`webhook missed`" + ` has found Pods, or left some as they were |
+| 2 | the command has done its work and found something to see to: ` + "`doctor`, `preflight`, `keys list`, `keys rotate status`, `keys jwks --check`, `tokens inspect`, `tokens audit --fail-on`, `webhook missed`" + ` |
 
 A second signal ends the process at once.
 `

@@ -42,7 +42,7 @@ func (o *AdmissionOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Selection.Disable, "disable-admission-plugins", o.Selection.Disable,
 		"Admission plugins not to run although they are on by default.")
 	fs.StringSliceVar(&o.Selection.Exact, "admission-control", o.Selection.Exact,
-		"All admission plugins to run, in this order. Excludes the two flags above. "+
+		"All admission plugins to run, in this order. Excludes --enable-admission-plugins and --disable-admission-plugins. "+
 			"kube-apiserver has deprecated it, because there the order is fixed.")
 	fs.StringVar(&o.ConfigFile, "admission-control-config-file", o.ConfigFile,
 		"`file` with an AdmissionConfiguration (apiserver.config.k8s.io/v1), as kube-apiserver has it, that configures the plugins.")

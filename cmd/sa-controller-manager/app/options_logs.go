@@ -40,7 +40,7 @@ func logUsages() map[string]string {
 	return map[string]string{
 		"logging-format":      fmt.Sprintf("Format of the log: %q or %q.", logsapi.DefaultLogFormat, logsapi.JSONLogFormat),
 		"log-flush-frequency": "Longest time that a line may wait in a buffer.",
-		"v":                   "Log `level`: 0 is what an operator must know, 2 adds every object that was changed, 4 every sync, 6 what was seen in it, 7 the headers of requests. Higher ones are taken for 7, because client-go would log tokens.",
+		"v":                   "Log `level`: 0 is what an operator must know, 2 adds every object that was changed, 4 each sync that is tried again and each admission request, 6 each request to the API server with its answer's status and time, 7 the headers of those requests. Higher ones are taken for 7, because client-go would log tokens.",
 		"vmodule":             "Log levels by source file, as `pattern=N,...`; in text format only.",
 	}
 }

@@ -37,6 +37,7 @@ type apiserver struct {
 
 	mu       sync.Mutex
 	down     error  // what calling the webhook fails with
+	invalid  error  // what the validating webhook says of the probe
 	accepted []byte // the caBundle that the serving certificate is of
 	answerer Answerer
 	probes   int
@@ -76,8 +77,7 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 		return pod, nil // no configuration, no call
 	}
 	for _, one := range obj.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks {
-		exempt := slices.ContainsFunc(one.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == exceptProbeName })
-		if exempt {
+		if exempt(one) {
 			continue
 		}
 		if !bytes.Equal(one.ClientConfig.CABundle, a.accepted) {
@@ -90,7 +90,25 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 			a.answer(pod)
 		}
 	}
-	return pod, nil
+	return pod, a.validate()
+}
+
+// validate calls the validating webhook for a probe Pod, if it is called for those.
+func (a *apiserver) validate() error {
+	obj, _ := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), "", Name)
+	configuration, ok := obj.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+	if !ok {
+		return nil // no configuration, no call
+	}
+	entries := fromValidating(configuration).entries
+	if len(entries) == 0 || slices.ContainsFunc(entries, exempt) {
+		return nil
+	}
+	return a.invalid
+}
+
+func exempt(one entry) bool {
+	return slices.ContainsFunc(one.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == exceptProbeName })
 }
 
 func (a *apiserver) answer(pod *corev1.Pod) {

@@ -23,7 +23,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		return encoded
 	}
-	for _, what := range []string{right, stage, damage, past, none} {
+	for _, what := range []string{right, stage, damage, past, passing, none} {
 		f.Add(encode(contents(o, mutating, what)), encode(contents(o, validating, what)), "", true, true)
 		f.Add(encode(contents(o, mutating, what)), encode(contents(o, validating, none)), AnnotationOff, true, false)
 	}

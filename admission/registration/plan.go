@@ -105,7 +105,7 @@ func plan(o observation) decision {
 		return o.registered()
 	}
 	if !o.proven {
-		return o.prove(wanted)
+		return o.prove()
 	}
 	if !o.bound() {
 		if d, held := o.roll.hold(o.now); held {
@@ -184,18 +184,18 @@ func (o observation) bind(wanted [kinds][]entry) decision {
 	return d
 }
 
-// prove puts in place what the proof needs: the probe's entry, and a way past entries
-// that may be in its way. What is right already is not in its way.
-func (o observation) prove(wanted [kinds][]entry) decision {
+// prove puts in place what the proof needs: the probe's entry, and a way past all that is
+// bound. What is right may be in its way too: the proof is that a call arrives, and not
+// that a plugin or another webhook lets such a Pod pass.
+func (o observation) prove() decision {
 	d := decision{status: Status{Proving, "asking kube-apiserver to call " + o.spec.Endpoint(mutatePath)}}
-	stage := append(staged(o.found[mutating].entries, o.probeID), o.spec.probeEntry(o.probeID, o.caBundle))
-	if !o.found[mutating].exists || !equality.Semantic.DeepEqual(o.found[mutating].entries, stage) {
-		d.add(o, mutating, stage)
-	}
-	if o.found[validating].exists && !o.right(validating, wanted) {
-		stage := staged(o.found[validating].entries, o.probeID)
-		if !equality.Semantic.DeepEqual(o.found[validating].entries, stage) {
-			d.add(o, validating, stage)
+	for k := range kinds {
+		stage := staged(o.found[k].entries, o.probeID)
+		if k == mutating {
+			stage = append(stage, o.spec.probeEntry(o.probeID, o.caBundle))
+		}
+		if !equality.Semantic.DeepEqual(o.found[k].entries, stage) {
+			d.add(o, k, stage)
 		}
 	}
 	d.probe = len(d.writes) == 0 && d.after == 0

@@ -12,11 +12,12 @@ import (
 
 // What a configuration holds, in the words of the table.
 const (
-	right  = "right"
-	stage  = "stage"  // nothing but the probe
-	damage = "damage" // right, but for the caBundle
-	past   = "past"   // damage that lets the probe through, for mutating with the probe
-	none   = "none"
+	right   = "right"
+	stage   = "stage"   // nothing but the probe
+	damage  = "damage"  // right, but for the caBundle
+	past    = "past"    // damage that lets the probe through, for mutating with the probe
+	passing = "passing" // what is right in the same way
+	none    = "none"
 )
 
 func contents(o observation, k kind, what string) []entry {
@@ -26,6 +27,13 @@ func contents(o observation, k kind, what string) []entry {
 		broken.ClientConfig.CABundle = []byte("rubbish")
 		return []entry{*broken}
 	}
+	letting := func(bound []entry) []entry {
+		bound = staged(bound, o.probeID)
+		if k == mutating {
+			bound = append(bound, o.spec.probeEntry(o.probeID, o.caBundle))
+		}
+		return bound
+	}
 	switch what {
 	case right:
 		return wanted
@@ -34,11 +42,9 @@ func contents(o observation, k kind, what string) []entry {
 	case damage:
 		return broken()
 	case past:
-		passing := staged(broken(), o.probeID)
-		if k == mutating {
-			passing = append(passing, o.spec.probeEntry(o.probeID, o.caBundle))
-		}
-		return passing
+		return letting(broken())
+	case passing:
+		return letting(wanted)
 	default:
 		return nil
 	}
@@ -96,9 +102,29 @@ func TestPlan(t *testing.T) {
 			want:   outcome{State: Proving, Probe: true},
 		},
 		"one damaged before our time": {
-			reason: "what is right is not in the way of the probe",
+			reason: "a plugin that refuses the probe would be in its way, though its configuration is right",
 			world:  world{mutating: damage, validating: right},
-			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past}},
+			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past, "update validating": passing}},
+		},
+		"the other one damaged before our time": {
+			reason: "one that is right is passed by whichever it is",
+			world:  world{mutating: right, validating: damage},
+			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": passing, "update validating": past}},
+		},
+		"one deleted before our time": {
+			reason: "the other one stays bound for all but the probe",
+			world:  world{validating: right},
+			want:   outcome{State: Proving, Writes: map[string]string{"create mutating": stage, "update validating": passing}},
+		},
+		"one damaged, staged": {
+			reason: "all is in place",
+			world:  world{mutating: past, validating: passing},
+			want:   outcome{State: Proving, Probe: true},
+		},
+		"one damaged, proved": {
+			reason: "the way past both goes",
+			world:  world{mutating: past, validating: passing, proven: true},
+			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "update validating": right}},
 		},
 		"damaged": {
 			reason: "mended at once, because it was proved",
@@ -237,7 +263,7 @@ func describe(w write) string {
 }
 
 func contentName(o observation, w write) string {
-	for _, name := range []string{right, stage, damage, past, none} {
+	for _, name := range []string{right, stage, damage, past, passing, none} {
 		if cmp.Equal(contents(o, w.kind, name), w.entries) {
 			return name
 		}

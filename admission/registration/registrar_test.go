@@ -19,6 +19,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -219,6 +220,38 @@ func TestRepairs(t *testing.T) {
 				pause(2 * time.Second)
 				a.expect(t, "repaired by a new leader", "mutate", "validate")
 				wantState(t, r, Registered)
+			})
+		})
+	}
+}
+
+// What is right may refuse the probe of a new leader, which has to mend the other one.
+func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
+	for name, harm := range map[string]func(*testing.T, *apiserver){
+		"deleted": func(*testing.T, *apiserver) {},
+		"emptied": func(t *testing.T, a *apiserver) {
+			if err := (*object)(nil).with(nil).put(t.Context(), a, mutating); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				a.invalid = apierrors.NewForbidden(corev1.Resource("pods"), "probe", errors.New("pod.Spec.SecurityContext.RunAsUser is forbidden"))
+				_, entries := urlSpec().entries(a.accepted)
+				if err := (*object)(nil).with(entries).put(t.Context(), a, validating); err != nil {
+					t.Fatal(err)
+				}
+				harm(t, a)
+				r := run(t, a)
+				pause(2 * time.Second)
+				a.expect(t, "repaired", "mutate", "validate")
+				wantState(t, r, Registered)
+				o, err := get(t.Context(), a, validating)
+				if err != nil || slices.ContainsFunc(o.entries, exempt) {
+					t.Errorf("the way past the validating one has stayed: %v, %v", o, err)
+				}
 			})
 		})
 	}

@@ -47,7 +47,8 @@ func probePod(id string) *corev1.Pod {
 
 // TrialPod is a Pod that no policy in its right mind refuses: it meets the restricted
 // Pod Security Standard and has the resources that a quota may ask for. It names no
-// account. It is for creation with dryRun and never runs.
+// account, and no user: that would be more than the standard wants, and SecurityContextDeny
+// refuses it. It is for creation with dryRun and never runs.
 func TrialPod() *corev1.Pod {
 	small := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1m"),
@@ -61,7 +62,6 @@ func TrialPod() *corev1.Pod {
 		Spec: corev1.PodSpec{
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:   new(true),
-				RunAsUser:      new(int64(65535)),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{

@@ -1,0 +1,34 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"encoding/json"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/plugins"
+)
+
+// The plugin that judges what a Pod asks for itself does not stand in the way of a proof,
+// of doctor and of webhook missed.
+func TestTrialPodPassesSecurityContextDeny(t *testing.T) {
+	t.Parallel()
+	plugin, err := plugins.NewSecurityContextDeny(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := json.Marshal(TrialPod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &admission.Request{
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, DryRun: true, Object: object,
+	}
+	if err := plugin.(admission.Validator).Validate(t.Context(), request, &admission.Outcome{}); err != nil {
+		t.Errorf("the trial Pod is refused: %v", err)
+	}
+}

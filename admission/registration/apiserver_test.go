@@ -38,6 +38,7 @@ type apiserver struct {
 	mu       sync.Mutex
 	down     error  // what calling the webhook fails with
 	invalid  error  // what the validating webhook says of the probe
+	noToken  error  // what the mutating webhook says of a probe that wants a token
 	accepted []byte // the caBundle that the serving certificate is of
 	answerer Answerer
 	probes   int
@@ -85,6 +86,9 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 		}
 		if a.down != nil {
 			return nil, apierrors.NewInternalError(a.down)
+		}
+		if wants := pod.Spec.AutomountServiceAccountToken; a.noToken != nil && (wants == nil || *wants) {
+			return nil, a.noToken
 		}
 		if one.Name == probeName {
 			a.answer(pod)

@@ -141,6 +141,17 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 	}
 }
 
+// With --pod-token=secret and --token-secrets=manual there is no token for the probe.
+func TestProofNeedsNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.noToken = apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
+		r := run(t, a)
+		pause(time.Second)
+		wantState(t, r, Registered)
+	})
+}
+
 func TestBindsOnceReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)

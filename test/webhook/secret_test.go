@@ -53,9 +53,16 @@ func TestTokenSecrets(t *testing.T) {
 }
 
 // TestNoTokenSecret asks for what nobody makes: in mode manual an account has no token
-// Secret until a person makes one. The refusal says to try again.
+// Secret until a person makes one. The refusal says to try again. The account of the probe
+// has none either, and the webhook binds all the same.
 func TestNoTokenSecret(t *testing.T) {
 	c := controlPlane(t)
+	err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{
+		FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	m := c.start(t, "--webhook-registration=url", "--pod-token=secret", "--token-secrets=manual", "--webhook-timeout=3s")
 	m.awaitReady(t)
 	namespace := c.namespace(t)

@@ -19,6 +19,9 @@
 //  3. The former CA stays in the caBundle, without its key, until it expires or the
 //     next one takes its place.
 //
+// A CA that leaves the Secret earlier, because that has room for one former CA, stays in
+// the caBundle of a replica that has served with a leaf of it until every other has changed.
+//
 // A Secret that is deleted or damaged is written again from memory: leaves stay valid,
 // and a deletion begins a rollover. What is in memory is given up only for another
 // valid Secret, so damage never empties the caBundle. One that is immutable is deleted

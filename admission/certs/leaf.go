@@ -19,16 +19,20 @@ func (m *Managed) serve(ctx context.Context) error {
 	}
 	m.track()
 	if m.leafDue() {
-		leaf, err := m.held.active.leaf(m.config.Clock.Now(), m.config.LeafLifetime, m.config.Hosts)
+		active := m.held.active
+		leaf, err := active.leaf(m.config.Clock.Now(), m.config.LeafLifetime, m.config.Hosts)
 		if err != nil {
 			return err
 		}
-		m.leaf, m.issuer = leaf, m.held.active.cert
+		if !active.cert.Equal(m.issuer) {
+			m.former = m.issuer
+		}
+		m.leaf, m.issuer = leaf, active.cert
 		klog.FromContext(ctx).Info("Issued a serving certificate", "notAfter", leaf.Leaf.NotAfter, "issuer", m.issuer.Subject.CommonName)
 	}
 	m.set(&snapshot{
 		serving:  m.leaf,
-		bundle:   m.held.bundle(m.issuer),
+		bundle:   m.held.bundle(m.issuer, m.lingering()),
 		notAfter: m.ends(),
 	})
 	return nil
@@ -41,12 +45,24 @@ func (m *Managed) leafDue() bool {
 	switch {
 	case m.leaf == nil, !now.Before(m.leaf.Leaf.NotAfter):
 		return true
+	case active.Equal(m.promoted) && !m.held.has(m.issuer):
+		return true // callers know the active one, and are about to forget the issuer
 	case !m.issuer.Equal(active):
 		return m.known(active) || !now.Before(m.first[string(active.Raw)].Add(hold))
 	default:
 		longer := earlier(now.Add(m.config.LeafLifetime), active.NotAfter).After(m.leaf.Leaf.NotAfter)
 		return longer && !now.Before(twoThirds(m.leaf.Leaf))
 	}
+}
+
+// lingering is the CA of the leaf before this one, for as long as other replicas may serve
+// with a leaf of it: who cannot learn what callers know changes after hold, and its watch
+// may be late. The Secret has it mostly, but has room for one former CA only.
+func (m *Managed) lingering() *x509.Certificate {
+	if !m.config.Clock.Now().Before(m.first[string(m.held.active.cert.Raw)].Add(hold + propagation)) {
+		m.former = nil
+	}
+	return m.former
 }
 
 // known tells whether callers have had a CA long enough to accept its leaves.
@@ -92,7 +108,7 @@ func (m *Managed) ends() map[string]time.Time {
 // pause is how long there is nothing to do if nothing happens. A write that was due may
 // have been lost or put off.
 func (m *Managed) pause(settled bool) time.Duration {
-	if !settled || m.held == nil || m.held.next != nil || !m.issuer.Equal(m.held.active.cert) {
+	if !settled || m.held == nil || m.held.next != nil || m.former != nil || !m.issuer.Equal(m.held.active.cert) {
 		return lookDuringChange
 	}
 	due := earlier(twoThirds(m.leaf.Leaf), twoThirds(m.held.active.cert))

@@ -92,7 +92,10 @@ type Managed struct {
 	held   *state
 	leaf   *tls.Certificate
 	issuer *x509.Certificate    // of leaf
+	former *x509.Certificate    // of the leaf before, if it was another; nil after a while
 	first  map[string]time.Time // when a CA of held was first seen, by its DER
+	// promoted is the CA that became the active one last after it had been announced.
+	promoted *x509.Certificate
 }
 
 // NewManaged returns a Managed whose Source is empty until Run has seen the Secret.
@@ -222,7 +225,11 @@ func (m *Managed) cached() (*corev1.Secret, error) {
 // in memory, but better than nothing.
 func (m *Managed) adopt(found reading) {
 	usable := found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter)
-	if usable && (found.whole() || m.held == nil) {
-		m.held = &found.state
+	if !usable || !found.whole() && m.held != nil {
+		return
 	}
+	if m.held != nil && m.held.next != nil && m.held.next.cert.Equal(found.active.cert) {
+		m.promoted = found.active.cert
+	}
+	m.held = &found.state
 }

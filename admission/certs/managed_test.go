@@ -333,14 +333,15 @@ func TestManagedNeverRefused(t *testing.T) {
 	})
 }
 
-// putOther has somebody put a CA of their own in the place of ours.
+// putOther has somebody put a CA of their own in the place of ours. The former one stays.
 func putOther(t *testing.T, client *fake.Clientset) *authority {
 	t.Helper()
 	other, err := newAuthority(time.Now(), day)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := state{active: other}.writeInto(secretOf(t, client))
+	found := secretOf(t, client)
+	secret, err := state{active: other, previous: read(found).previous}.writeInto(found)
 	if err != nil {
 		t.Fatal(err)
 	}

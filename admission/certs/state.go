@@ -105,14 +105,16 @@ func (s state) has(certificate *x509.Certificate) bool {
 	return false
 }
 
-// bundle is the caBundle. It has extra too unless that is nil or in it already.
-func (s state) bundle(extra *x509.Certificate) []byte {
+// bundle is the caBundle. It has each of extra too that is not nil nor in it already.
+func (s state) bundle(extra ...*x509.Certificate) []byte {
 	var all bytes.Buffer
 	for _, certificate := range s.certificates() {
 		all.Write(certPEM(certificate))
 	}
-	if extra != nil && !s.has(extra) {
-		all.Write(certPEM(extra))
+	for _, certificate := range extra {
+		if certificate != nil && !s.has(certificate) {
+			all.Write(certPEM(certificate))
+		}
 	}
 	return all.Bytes()
 }

@@ -1,0 +1,98 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"bytes"
+	"crypto/x509"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// A CA may leave the Secret while a replica that does not register, and so cannot learn what
+// callers know, still serves with a leaf of it. No caller meets a leaf that it cannot verify.
+func TestFollowerIsNeverRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		harm   func(t *testing.T, client *fake.Clientset, second int)
+	}{
+		"deleted twice": {
+			reason: "with the second rollover the first CA is no longer the former one",
+			harm: func(t *testing.T, client *fake.Clientset, second int) {
+				if second != 10 && second != 70 {
+					return
+				}
+				if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		"replaced by hand": {
+			reason: "the place of the former CA is taken",
+			harm: func(t *testing.T, client *fake.Clientset, second int) {
+				if second == 10 {
+					putOther(t, client)
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first, secret := secretWithFormer(t)
+				client := fake.NewClientset(secret)
+				configurations := &registered{since: map[string]time.Time{}}
+				leader := run(t, ManagedConfig{Client: client, Published: configurations.published})
+				follower := run(t, ManagedConfig{Client: client, Published: func(*x509.Certificate) (time.Time, bool) { return time.Time{}, false }})
+				configurations.write(leader.CABundle())
+				leader.OnChange(func() {
+					time.AfterFunc(2*time.Second, func() { configurations.write(leader.CABundle()) })
+				})
+				for second := range 12 * 60 {
+					tc.harm(t, client, second)
+					pause(time.Second)
+					for who, m := range map[string]*Managed{"leader": leader, "follower": follower} {
+						configurations.mu.Lock()
+						err := accepts(m, configurations.bundle, "127.0.0.1")
+						configurations.mu.Unlock()
+						if err != nil {
+							t.Fatalf("%s: second %d: the %s is refused: %v", tc.reason, second, who, err)
+						}
+					}
+				}
+				active := read(secretOf(t, client)).active
+				for who, m := range map[string]*Managed{"leader": leader, "follower": follower} {
+					if err := accepts(m, certPEM(active.cert), "127.0.0.1"); err != nil {
+						t.Errorf("the leaf of the %s is not of the active CA in the end: %v", who, err)
+					}
+				}
+				if bytes.Contains(leader.CABundle(), certPEM(first.cert)) {
+					t.Error("the caBundle still has a CA that nobody uses")
+				}
+			})
+		})
+	}
+}
+
+// secretWithFormer is the Secret some days after a rollover, with its active CA.
+func secretWithFormer(t *testing.T) (*authority, *corev1.Secret) {
+	t.Helper()
+	var made [2]*authority
+	for i := range made {
+		var err error
+		if made[i], err = newAuthority(time.Now().Add(time.Duration(i-2)*day), 365*day); err != nil {
+			t.Fatal(err)
+		}
+	}
+	former, active := made[0], made[1]
+	secret, err := state{active: active, previous: former.cert}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return active, secret
+}

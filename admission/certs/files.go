@@ -23,11 +23,11 @@ import (
 // FilesConfig says which files to follow. CertFile and KeyFile are required.
 type FilesConfig struct {
 	// CertFile holds the serving certificate and what is between it and its CA, KeyFile
-	// its private key; both PEM.
+	// its private key; both PEM. The caBundle is the CA certificates in CertFile, or the
+	// serving certificate if that has signed itself.
 	CertFile, KeyFile string
-	// CAFile holds the caBundle to register. Without it, it is the CA certificates in
-	// CertFile, or the serving certificate if that has signed itself.
-	CAFile string
+	// NeedsCA refuses a CertFile without a CA: somebody is to register the caBundle.
+	NeedsCA bool
 	// Hosts are the DNS names and IP addresses that callers will use. The certificate
 	// must be valid for all of them.
 	Hosts   []string
@@ -44,7 +44,6 @@ type Files struct {
 
 	config  FilesConfig
 	pair    *dynamiccertificates.DynamicCertKeyPairContent
-	ca      *dynamiccertificates.DynamicFileCAContent // nil without CAFile
 	changed notifier
 }
 
@@ -60,12 +59,6 @@ func NewFiles(config FilesConfig) (*Files, error) {
 	}
 	f := &Files{Source: newSource(config.Clock, config.Metrics), config: config, pair: pair, changed: make(notifier, 1)}
 	pair.AddListener(f.changed)
-	if config.CAFile != "" {
-		if f.ca, err = dynamiccertificates.NewDynamicCAContentFromFile("webhook-serving-ca", config.CAFile); err != nil {
-			return nil, fmt.Errorf("read the CA of the serving certificate %q: %w", config.CAFile, err)
-		}
-		f.ca.AddListener(f.changed)
-	}
 	return f, f.load()
 }
 
@@ -74,9 +67,6 @@ func (f *Files) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { f.pair.Run(ctx, 1) })
-	if f.ca != nil {
-		running.Go(func() { f.ca.Run(ctx, 1) })
-	}
 	logger := klog.FromContext(ctx).WithValues("certFile", f.config.CertFile)
 	for {
 		select {
@@ -135,9 +125,6 @@ func (f *Files) check(leaf *x509.Certificate) error {
 
 // bundle is the caBundle for a certificate file with the given content.
 func (f *Files) bundle(chain []byte) ([]byte, error) {
-	if f.ca != nil {
-		return f.ca.CurrentCABundleContent(), nil
-	}
 	certificates, err := cert.ParseCertsPEM(chain)
 	if err != nil {
 		return nil, err
@@ -148,6 +135,9 @@ func (f *Files) bundle(chain []byte) ([]byte, error) {
 		if i == 0 && selfSigned || i > 0 && certificate.IsCA {
 			bundle.Write(certPEM(certificate))
 		}
+	}
+	if bundle.Len() == 0 && f.config.NeedsCA {
+		return nil, errors.New("there is none to register with kube-apiserver: the file must end with the CA's certificate")
 	}
 	return bundle.Bytes(), nil
 }

@@ -63,7 +63,7 @@ func follow(t *testing.T, runner func(context.Context) error) {
 
 func TestNewFiles(t *testing.T) {
 	t.Parallel()
-	c := newCast(t, map[string]int{"a": 0, "b": 0})
+	c := newCast(t, map[string]int{"a": 0})
 	now := start.Add(day)
 	good := newPair(t, c["a"], now, "127.0.0.1", "localhost")
 	caKey, err := c["a"].keyPEM()
@@ -73,7 +73,7 @@ func TestNewFiles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		pair    pair
-		ca      []byte
+		needsCA bool
 		hosts   []string
 		wantErr string
 		notYet  string // what Ready says
@@ -81,17 +81,15 @@ func TestNewFiles(t *testing.T) {
 	}{
 		"with its CA": {
 			reason: "the CA in the chain is what to register",
-			pair:   good.with(c["a"]), hosts: []string{"127.0.0.1", "localhost"},
+			pair:   good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
 			bundle: certPEM(c["a"].cert),
 		},
-		"CA in a file of its own": {
-			reason: "what is named wins",
-			pair:   good.with(c["a"]), ca: certPEM(c["b"].cert),
-			bundle: certPEM(c["b"].cert),
-		},
 		"no CA": {
-			reason: "the system roots may know it",
+			reason: "who registers it by hand knows the CA",
 			pair:   good,
+		},
+		"no CA to register": {
+			pair: good, needsCA: true, wantErr: `tls.crt": there is none to register with kube-apiserver: the file must end with the CA's certificate`,
 		},
 		"other key": {
 			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",
@@ -111,10 +109,7 @@ func TestNewFiles(t *testing.T) {
 			dir := t.TempDir()
 			config := FilesConfig{
 				CertFile: writeFile(t, dir, "tls.crt", tc.pair.cert), KeyFile: writeFile(t, dir, "tls.key", tc.pair.key),
-				Hosts: tc.hosts, Clock: clocktesting.NewFakePassiveClock(now),
-			}
-			if tc.ca != nil {
-				config.CAFile = writeFile(t, dir, "ca.crt", tc.ca)
+				NeedsCA: tc.needsCA, Hosts: tc.hosts, Clock: clocktesting.NewFakePassiveClock(now),
 			}
 			f, err := NewFiles(config)
 			if tc.wantErr != "" {
@@ -142,9 +137,11 @@ func TestFilesReload(t *testing.T) {
 	t.Parallel()
 	c := newCast(t, map[string]int{"a": 0})
 	now, dir := start.Add(day), t.TempDir()
-	first, second := newPair(t, c["a"], now, "127.0.0.1"), newPair(t, c["a"], now.Add(time.Minute), "127.0.0.1")
+	first, second := newPair(t, c["a"], now, "127.0.0.1").with(c["a"]), newPair(t, c["a"], now.Add(time.Minute), "127.0.0.1").with(c["a"])
 	certFile, keyFile := writeFile(t, dir, "tls.crt", first.cert), writeFile(t, dir, "tls.key", first.key)
-	f, err := NewFiles(FilesConfig{CertFile: certFile, KeyFile: keyFile, Hosts: []string{"127.0.0.1"}, Clock: clocktesting.NewFakePassiveClock(now)})
+	f, err := NewFiles(FilesConfig{
+		CertFile: certFile, KeyFile: keyFile, NeedsCA: true, Hosts: []string{"127.0.0.1"}, Clock: clocktesting.NewFakePassiveClock(now),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +150,13 @@ func TestFilesReload(t *testing.T) {
 	follow(t, f.Run)
 	serves := func(want pair) bool {
 		got, err := f.GetCertificate(nil)
-		return err == nil && bytes.Equal(certPEM(got.Leaf), want.cert)
+		return err == nil && bytes.HasPrefix(want.cert, certPEM(got.Leaf))
 	}
 	for name, bad := range map[string]pair{
-		"expired": newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"),
-		"nobody":  newPair(t, c["a"], now),
-		"other":   newPair(t, c["a"], now, "example.org"),
+		"expired":    newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]),
+		"nobody":     newPair(t, c["a"], now).with(c["a"]),
+		"other":      newPair(t, c["a"], now, "example.org").with(c["a"]),
+		"without CA": newPair(t, c["a"], now, "127.0.0.1"),
 	} {
 		// What the library accepts and callers would not: load is what it calls.
 		writeFile(t, dir, "tls.crt", bad.cert)

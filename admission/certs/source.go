@@ -60,8 +60,7 @@ func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 }
 
 // CABundle is the PEM to register. It is empty while there is no certificate, and for
-// files that come without a CA, which the apiserver's system roots must know then.
-// Callers must not modify it.
+// files that come without a CA where none is needed. Callers must not modify it.
 func (s *Source) CABundle() []byte { return s.current.Load().bundle }
 
 // NotAfter is the end of each certificate's life by name: "serving", "serving-ca",

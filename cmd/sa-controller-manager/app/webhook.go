@@ -193,7 +193,7 @@ func (w *webhook) certify(m *manager, o *WebhookOptions) error {
 	metrics := certs.NewMetrics(legacyregistry.MustRegister)
 	if o.CertFile != "" {
 		files, err := certs.NewFiles(certs.FilesConfig{
-			CertFile: o.CertFile, KeyFile: o.KeyFile, Hosts: o.callersHosts(), Metrics: metrics,
+			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != RegistrationNone, Hosts: o.callersHosts(), Metrics: metrics,
 		})
 		if err != nil {
 			return fmt.Errorf("--webhook-tls-cert-file: %w", err)

@@ -55,9 +55,8 @@ type observation struct {
 	found  [kinds]found
 	memory [kinds]memory
 	spec   Spec
-	// caBundle is what to register; ready is false while it is not known.
+	// caBundle is what to register, empty while it is not known.
 	caBundle []byte
-	ready    bool
 	proven   bool
 	roll     roll
 	probeID  string
@@ -97,7 +96,7 @@ func plan(o observation) decision {
 			return o.remember(k)
 		}
 	}
-	if !o.ready {
+	if len(o.caBundle) == 0 {
 		return decision{status: Status{Waiting, "there is no caBundle to register yet"}}
 	}
 	wanted := o.wanted()

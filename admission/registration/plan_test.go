@@ -225,8 +225,11 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := observation{
-				memory: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"), ready: !tc.world.unready,
+				memory: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"),
 				proven: tc.world.proven, probeID: "id", now: now,
+			}
+			if tc.world.unready {
+				o.caBundle = nil
 			}
 			for k, what := range []string{tc.world.mutating, tc.world.validating} {
 				short := []string{"mutating", "validating"}[k]

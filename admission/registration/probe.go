@@ -17,6 +17,9 @@ import (
 // probeTimeout is more than the apiserver gives the webhook.
 const probeTimeout = maxProbeTimeout + 5*time.Second
 
+// probeNamespace is always there: kube-apiserver makes it and keeps it.
+const probeNamespace = metav1.NamespaceSystem
+
 // prove creates the probe Pod with dryRun and is nil when the apiserver has called
 // here for it and has taken our answer.
 func (r *Registrar) prove(ctx context.Context) error {
@@ -26,12 +29,12 @@ func (r *Registrar) prove(ctx context.Context) error {
 	// Where Pods get token Secrets, a call for one that wants a token waits for it, and
 	// nobody may make one for this account.
 	wanted.Spec.AutomountServiceAccountToken = new(false)
-	pod, err := r.config.Client.CoreV1().Pods(r.config.ProbeNamespace).Create(ctx, wanted, metav1.CreateOptions{
+	pod, err := r.config.Client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager,
 	})
 	endpoint := r.config.Endpoint(mutatePath)
 	if err != nil {
-		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w", endpoint, r.config.ProbeNamespace, err)
+		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w", endpoint, probeNamespace, err)
 	}
 	if pod.Annotations[answerAnnotation] != r.probeID {
 		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer of %s: it has not called it yet, or it reaches somebody else there", endpoint)

@@ -41,9 +41,8 @@ type Config struct {
 
 	Client kubernetes.Interface
 	// CABundle is what to register now (certs.Source). While it is empty, nothing is
-	// written, unless SystemRoots says that the apiserver's own ones will do.
-	CABundle    func() []byte
-	SystemRoots bool
+	// written.
+	CABundle func() []byte
 	// Arrived tells whether a probe came to this process (Answerer.Arrived). Nil takes
 	// any answer under CABundle for proof: behind a balancer the call may always come to
 	// another replica, because the apiserver keeps its connections.
@@ -51,8 +50,6 @@ type Config struct {
 	// Attendance tells which hosts have a replica. Nil binds without asking, as does a Spec
 	// that is not PerHost. It belongs to this Registrar alone.
 	Attendance *Attendance
-	// ProbeNamespace is where the probe Pod is created with dryRun; kube-system if empty.
-	ProbeNamespace string
 	// Warn reports a deleted configuration and a failed proof, as Events. It may be nil.
 	Warn func(regarding *corev1.ObjectReference, reason, action, note string)
 	// Changed is told each state that the registration comes to, in order. It must not
@@ -86,9 +83,6 @@ type Registrar struct {
 
 // New returns a Registrar that does not run yet. The spec must be valid.
 func New(config Config) *Registrar {
-	if config.ProbeNamespace == "" {
-		config.ProbeNamespace = metav1.NamespaceSystem
-	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
@@ -225,7 +219,7 @@ func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
 	last := r.watched.get()
 	now, caBundle := r.config.Clock.Now(), r.config.CABundle()
 	o := observation{
-		spec: r.config.Spec, caBundle: caBundle, ready: len(caBundle) > 0 || r.config.SystemRoots,
+		spec: r.config.Spec, caBundle: caBundle,
 		proven: r.proven.covers(caBundle), roll: r.roll(now), probeID: r.probeID, now: now,
 	}
 	for k, one := range last {
@@ -247,7 +241,7 @@ func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
 	if decided.probe {
 		return 0, r.probe(ctx, caBundle)
 	}
-	if o.proven && o.ready {
+	if o.proven {
 		r.proven = &proof{certificates(caBundle)}
 	}
 	return r.write(ctx, last, decided)

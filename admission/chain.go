@@ -157,10 +157,10 @@ func (l Link) guarded(ctx context.Context, decide func(context.Context) error) (
 
 // notReady is Forbidden, as upstream has it, unless the plugin chose its own status.
 func notReady(request *Request, err error) error {
-	if hasStatus(err) {
-		return err
+	if !hasStatus(err) {
+		err = Forbidden(request, err)
 	}
-	return Forbidden(request, err)
+	return notReadyError{err}
 }
 
 // add takes over what a plugin said besides its patch.

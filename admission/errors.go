@@ -99,6 +99,12 @@ func hasStatus(err error) bool {
 	return errors.As(err, &api)
 }
 
+// notReadyError marks the refusal of a request that the plugin has not looked at. Users
+// see no difference; it is no answer to a bad object and is not counted as one.
+type notReadyError struct{ error }
+
+func (e notReadyError) Unwrap() error { return e.error }
+
 func wholeSeconds(d time.Duration) int {
 	return max(1, int(math.Ceil(d.Seconds())))
 }

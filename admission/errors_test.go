@@ -70,6 +70,11 @@ func TestStatusOf(t *testing.T) {
 			err:    fmt.Errorf("outer: %w", Forbidden(request, errBoom)),
 			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: boom`, Details: podDetails},
 		},
+		"not ready": {
+			reason: "upstream's plugins say no more than that",
+			err:    notReady(request, errNotReady),
+			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: not yet ready to handle request`, Details: podDetails},
+		},
 		"not found": {
 			reason: "404",
 			err:    NotFound(request),

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -124,6 +125,9 @@ func outcomeOf(said *Outcome, err error) string {
 			return outcomePatched
 		}
 		return outcomeAllowed
+	}
+	if _, early := errors.AsType[notReadyError](err); early {
+		return outcomeError
 	}
 	if code := statusOf(err).Code; code >= http.StatusInternalServerError || code == http.StatusTooManyRequests {
 		return outcomeError

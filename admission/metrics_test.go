@@ -53,21 +53,26 @@ func TestMetrics(t *testing.T) {
 	ask(t, webhook, post("/validate", createReview("v1")))
 	ask(t, webhook, post("/validate", "garbage"))
 	ask(t, NewWebhook(WebhookConfig{Chain: Chain{{Name: "D", Plugin: mutates(panics(1)), Metrics: m}}, Metrics: m}), post("/mutate", createReview("v1")))
+	notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return errNotReady }}
+	early := NewWebhook(WebhookConfig{Chain: Chain{{Name: "E", Plugin: mutator{notYet, panics("must not be called")}, Metrics: m}}, Metrics: m})
+	ask(t, early, post("/mutate", createReview("v1")))
 	want := []string{
 		"sacm_admission_plugin_duration_seconds{mutate,A} 2",
 		"sacm_admission_plugin_duration_seconds{mutate,B} 2",
 		"sacm_admission_plugin_duration_seconds{mutate,D} 1",
+		"sacm_admission_plugin_duration_seconds{mutate,E} 1",
 		"sacm_admission_plugin_duration_seconds{validate,C} 1",
 		"sacm_admission_plugin_requests_total{patched,mutate,A} 2",
 		"sacm_admission_plugin_requests_total{allowed,mutate,B} 2",
 		"sacm_admission_plugin_requests_total{error,mutate,D} 1",
+		"sacm_admission_plugin_requests_total{error,mutate,E} 1",
 		"sacm_admission_plugin_requests_total{refused,validate,C} 1",
-		"sacm_webhook_request_duration_seconds{mutate} 3",
+		"sacm_webhook_request_duration_seconds{mutate} 4",
 		"sacm_webhook_request_duration_seconds{validate} 2",
 		"sacm_webhook_requests_in_flight{arriving} 0",
 		"sacm_webhook_requests_in_flight{deciding} 0",
 		"sacm_webhook_requests_total{patched,mutate} 2",
-		"sacm_webhook_requests_total{error,mutate} 1",
+		"sacm_webhook_requests_total{error,mutate} 2",
 		"sacm_webhook_requests_total{invalid,validate} 1",
 		"sacm_webhook_requests_total{refused,validate} 1",
 	}

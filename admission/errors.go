@@ -57,7 +57,9 @@ func ServerTimeout(resource schema.GroupResource, operation, message string, ret
 	return refusal
 }
 
-// Internal refuses with 500: the request may be fine, and something here is not.
+// Internal refuses with 500: the request may be fine, and something here is not. client-go
+// does not repeat it, because nothing says when that would help; controllers do, as after
+// any refusal.
 func Internal(err error) error { return apierrors.NewInternalError(err) }
 
 // invalidReview refuses with code, for a call that is not a usable AdmissionReview.

@@ -34,6 +34,29 @@ func TestRunAgain(t *testing.T) {
 	})
 }
 
+// TestAddIfRunning covers a replica that is told of what the leader is to do.
+func TestAddIfRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := openDiary()
+		l := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
+			d.write(key)
+			return nil
+		}})
+		l.AddIfRunning("before")
+		for _, key := range []string{"first", "second"} {
+			time.AfterFunc(time.Second, func() { l.AddIfRunning(key) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			l.Run(ctx)
+			cancel()
+			l.AddIfRunning("between " + key)
+		}
+		if diff := cmp.Diff([]string{"1s first", "1m1s second"}, d.read()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestStopAtOnce covers a lost lease: somebody else may lead by now.
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()

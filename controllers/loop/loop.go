@@ -55,15 +55,16 @@ type Config[K comparable] struct {
 	Clock clock.WithTicker
 }
 
-// Loop is a rate-limited queue and the workers that empty it. Add and AddAfter
-// may be called from any goroutine, also before Run. Run may be called again once it
-// has returned.
+// Loop is a rate-limited queue and the workers that empty it. Add, AddAfter and
+// AddIfRunning may be called from any goroutine, also before Run. Run may be called again
+// once it has returned.
 type Loop[K comparable] struct {
 	Config[K]
 	stuck stuckKeys[K]
 
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[K] // nil until somebody needs it
+	mu      sync.Mutex
+	queue   workqueue.TypedRateLimitingInterface[K] // nil until somebody needs it
+	running bool
 }
 
 // New builds a loop that does not run yet.
@@ -90,11 +91,20 @@ func (l *Loop[K]) current() workqueue.TypedRateLimitingInterface[K] {
 	return l.queue
 }
 
+// begin is current, for Run.
+func (l *Loop[K]) begin() workqueue.TypedRateLimitingInterface[K] {
+	queue := l.current()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = true
+	return queue
+}
+
 // drop ends the queue for good: one that was shut down takes no more keys.
 func (l *Loop[K]) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue = nil
+	l.queue, l.running = nil, false
 	l.stuck.clear()
 }
 
@@ -105,6 +115,17 @@ func (l *Loop[K]) Add(key K) { l.current().Add(key) }
 // AddAfter queues key once delay has passed. It does not count as a failure.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.current().AddAfter(key, delay) }
 
+// AddIfRunning queues key while Run works, and does nothing otherwise. It is for what is
+// told to replicas that do not lead as well, if who begins to lead looks at all keys
+// anyway: nobody would empty their queues, whose depth is a metric.
+func (l *Loop[K]) AddIfRunning(key K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running {
+		l.queue.Add(key)
+	}
+}
+
 // Run works until ctx ends. After that no sync begins; those under way may finish
 // within drainTimeout and are cancelled then, or at once if that is what the cause of
 // ctx asks for. Run returns when all workers have. What is added while it ends is lost;
@@ -112,7 +133,7 @@ func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.current().AddAfter(ke
 func (l *Loop[K]) Run(ctx context.Context) {
 	syncCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	queue := l.current()
+	queue := l.begin()
 	defer l.drop()
 
 	var workers sync.WaitGroup

@@ -104,7 +104,7 @@ func (k *Keeper) Offer(bundle *Bundle) {
 	if !k.leads.Load() {
 		k.provisionally()
 	}
-	k.loop.Add(StateName)
+	k.loop.AddIfRunning(StateName) // or else Run begins with the file as it is then
 }
 
 // Run works until ctx ends. It may be called again once it has returned: then somebody

@@ -96,13 +96,15 @@ func (p *Publisher) handler(namespaceOf func(cache.ObjectName) string) cache.Res
 	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add}
 }
 
+// queueAll is for a changed bundle, of which every replica is told. Run looks at all
+// namespaces at its start.
 func (p *Publisher) queueAll() {
 	namespaces, err := p.namespaces.List(labels.Everything())
 	if err != nil {
 		return // a lister in memory has no error
 	}
 	for _, namespace := range namespaces {
-		p.loop.Add(namespace.Name)
+		p.loop.AddIfRunning(namespace.Name)
 	}
 }
 

@@ -145,9 +145,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	return errors.Join(c.accountInformer.RemoveEventHandler(accounts), c.secretInformer.RemoveEventHandler(secrets))
 }
 
+// queueAllSecrets is for a changed root CA, of which every replica is told. Run looks at all
+// Secrets at its start.
 func (c *Controller) queueAllSecrets() {
 	for _, name := range c.secrets.Names() {
-		c.secretLoop.Add(name)
+		c.secretLoop.AddIfRunning(name)
 	}
 }
 

@@ -108,6 +108,7 @@ func New(config Config) *Controller {
 // Run works until ctx ends and returns when no sync is under way any more. The
 // view must be synced.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.Metrics.end()
 	c.loop.Add(wholeCluster)
 	c.loop.Run(ctx)
 	return nil

@@ -533,6 +533,44 @@ func TestRunCleans(t *testing.T) {
 	})
 }
 
+// TestWhoLedShowsNothing: another process leads by now, whose rounds count.
+func TestWhoLedShowsNothing(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		since, series string
+		want          map[string]float64
+	}{
+		"Secrets": {since: "1990-01-01", series: "sacm_legacy_token_cleaner_secrets", want: map[string]float64{"tried-while-invalid": 1}},
+		"Idle":    {since: "1999-12-31", series: "sacm_legacy_token_cleaner_idle", want: map[string]float64{"tracking-too-short": 1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				created := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+				w := newWorld(t, func(c *Config) { c.Clock = clock.RealClock{} },
+					tracking(tc.since), account(), tokenSecret(createdAt(created), invalidSince("1995-01-01"), usedOn("2000-01-01")))
+				for range 2 { // terms
+					ctx, cancel := context.WithCancel(t.Context())
+					ended := make(chan error)
+					go func() { ended <- w.Run(ctx) }()
+					synctest.Wait()
+					if diff := cmp.Diff(tc.want, w.series(t, tc.series)); diff != "" {
+						t.Errorf("while it leads (-want +got):\n%s", diff)
+					}
+					cancel()
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+					if diff := cmp.Diff(map[string]float64{}, w.series(t, tc.series)); diff != "" {
+						t.Errorf("afterwards (-want +got):\n%s", diff)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestNotesSayWhatToDo looks at every note.
 func TestNotesSayWhatToDo(t *testing.T) {
 	t.Parallel()

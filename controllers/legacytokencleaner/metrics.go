@@ -62,3 +62,9 @@ func (m *Metrics) begin(why idleness) {
 func (m *Metrics) decided(outcome decision) { m.secrets.WithLabelValues(string(outcome)).Inc() }
 
 func (m *Metrics) finish(at time.Time) { m.finished.Set(float64(at.Unix())) }
+
+// end forgets the last round: another process may lead now and show its own.
+func (m *Metrics) end() {
+	m.secrets.Reset()
+	m.idle.Reset()
+}

@@ -131,11 +131,14 @@ func (c *Controller) begin(ctx context.Context) error {
 	next.replaced = newHorizon(next.horizon.now, c.ReplacedPeriod)
 	next.horizon.idle, next.replaced.idle = next.horizon.judge(tracking), next.replaced.judge(tracking)
 	c.round = next
-	c.Metrics.begin(next.horizon.idle)
-	if why := next.horizon.idle; why != working {
-		klog.FromContext(ctx).Info("No legacy token is cleaned up", "reason", why, "next", next.horizon.now.Add(interval))
+	c.Metrics.begin(next.idle())
+	switch logger := klog.FromContext(ctx).WithValues("next", next.horizon.now.Add(interval)); {
+	case next.idle() != working:
+		logger.Info("No legacy token is cleaned up", "reason", next.idle())
+	case next.horizon.idle != working:
+		logger.Info("Only replaced legacy tokens are cleaned up", "reason", next.horizon.idle)
 	}
-	if next.horizon.idle == working || next.replaced.idle == working {
+	if next.idle() == working {
 		c.survey(ctx)
 	}
 	for namespace := range c.round.candidates {

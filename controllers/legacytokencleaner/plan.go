@@ -48,6 +48,14 @@ type round struct {
 	candidates map[string][]cache.ObjectName
 }
 
+// idle is why nothing at all may be decided.
+func (r round) idle() idleness {
+	if r.replaced.idle == working {
+		return working
+	}
+	return r.horizon.idle
+}
+
 // of is the horizon that counts for a Secret.
 func (r round) of(o observed) horizon {
 	if o.successor != nil {

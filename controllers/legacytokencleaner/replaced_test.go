@@ -37,6 +37,36 @@ func replaced(changes ...func(*corev1.Secret)) []runtime.Object {
 	}
 }
 
+// TestNoRoundIsIdleThatCleans: use was tracked for one of the two periods only.
+func TestNoRoundIsIdleThatCleans(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change  func(*Config)
+		objects []runtime.Object
+	}{
+		"Replaced": {change: weekly, objects: replaced(usedOn("2023-04-30"))},
+		"Others": {
+			change:  func(config *Config) { config.Period, config.ReplacedPeriod = week, testPeriod },
+			objects: []runtime.Object{account(), tokenSecret(usedOn("2023-04-30"))},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.change, append(tc.objects, tracking("2023-05-01"))...)
+			if err := w.runRound(t); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{listPods, marked}, w.actions(t)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]float64{}, w.series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
+				t.Errorf("idle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestReplaced: what was re-issued has a period of its own, and its successor stays.
 func TestReplaced(t *testing.T) {
 	t.Parallel()

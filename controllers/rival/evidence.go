@@ -47,7 +47,7 @@ func (e *evidence) note(s sign, now time.Time) (believed, isNew bool) {
 	e.forget(now)
 	seen := e.signs[s]
 	if seen == nil {
-		if len(e.signs) >= maxSigns {
+		if s.needed() > 1 && len(e.signs) >= maxSigns {
 			return false, false
 		}
 		seen = &count{}
@@ -92,8 +92,9 @@ func (e *evidence) status(now time.Time) string {
 	return strings.Join(texts, "; ")
 }
 
+// compare puts first what is known to be a token controller.
 func compare(a, b sign) int {
-	return cmp.Or(cmp.Compare(a.manager, b.manager), cmp.Compare(a.act, b.act))
+	return cmp.Or(cmp.Compare(a.needed(), b.needed()), cmp.Compare(a.manager, b.manager), cmp.Compare(a.act, b.act))
 }
 
 // says is what the sign means. It is the same text each time, so that its Event is

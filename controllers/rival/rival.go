@@ -48,7 +48,8 @@ const (
 	// are believed.
 	strangersSigns = 3
 
-	// maxSigns bounds the memory: managedFields can name anybody.
+	// maxSigns bounds the memory: managedFields can name anybody. It does not count against
+	// kube-controller-manager, which has one of each act.
 	maxSigns = 1000
 
 	// shownSigns and shownManager bound what is told, in number and length.

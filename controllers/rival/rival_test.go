@@ -238,7 +238,7 @@ func TestForgedNamesAreBounded(t *testing.T) {
 		defer p.stop()
 		for i := range 2 * maxSigns {
 			for range strangersSigns {
-				p.fills(strings.Repeat("x", 100)+fmt.Sprint(i)+"\n", p.theirs)
+				p.fills(strings.Repeat("a", 100)+fmt.Sprint(i)+"\n", p.theirs)
 			}
 		}
 		if n := len(p.evidence.signs); n != maxSigns {
@@ -246,6 +246,10 @@ func TestForgedNamesAreBounded(t *testing.T) {
 		}
 		if status := p.Status(); len(status) > 1000 || strings.Contains(status, "\n") {
 			t.Errorf("the status has %d bytes: %.2000q", len(status), status)
+		}
+		p.fills(kcm, p.theirs)
+		if status := p.Status(); !strings.HasPrefix(status, kcmFills) || len(status) > 1000 {
+			t.Errorf("among them the status is %.2000q, want it to begin with %q", status, kcmFills)
 		}
 		time.Sleep(quiet)
 		p.fills(kcm, p.theirs)

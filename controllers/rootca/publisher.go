@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,11 @@ const (
 	// workers is more than upstream's one, because all the work is to wait for
 	// the apiserver.
 	workers = 8
+
+	// lookAfterCreate is when to look whether what was created, or was there already,
+	// has come through the watch. What is deleted while that is interrupted is shown by
+	// no event.
+	lookAfterCreate = 10 * time.Second
 )
 
 // PublisherConfig is what a Publisher needs. Clock may be nil.
@@ -147,8 +153,8 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 }
 
 // create sends one request and reads nothing before. That the ConfigMap exists already
-// means that the watch is about to bring it; that the namespace is gone or going, that
-// nothing is owed.
+// means that the watch is about to bring it, unless it is deleted first; that the namespace
+// is gone or going, that nothing is owed.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
 	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: view.RootCAName}, bundle)
 	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: view.FieldManager})
@@ -156,8 +162,12 @@ func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
 		p.memory.wrote(namespace, nil, bundle, p.Clock.Now())
+		p.loop.AddAfter(namespace, lookAfterCreate)
 		return nil
-	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsAlreadyExists(err):
+		p.loop.AddAfter(namespace, lookAfterCreate)
+		return nil
+	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	default:
 		return fmt.Errorf("create configmap %s/%s: %w", namespace, view.RootCAName, err)

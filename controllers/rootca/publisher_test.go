@@ -337,6 +337,39 @@ func TestAFightIsToldAndSlowsDown(t *testing.T) {
 	})
 }
 
+// Somebody deletes it while the watch is interrupted, which shows neither then. That is no
+// fight.
+func TestAConfigMapThatIsNeverShown(t *testing.T) {
+	t.Parallel()
+	cases := map[string]error{"Created": nil, "AlreadyThere": apierrors.NewAlreadyExists(configMaps, "")}
+	for name, answer := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "A")
+				defer w.stop()
+				synctest.Wait()
+				shown := false
+				w.client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if shown {
+						return false, nil, nil
+					}
+					shown = true // from now on
+					return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
+				})
+				w.add(active("shop"))
+				time.Sleep(lookAfterCreate - time.Second)
+				check(t, "requests at first", []string{"create shop"}, w.requests())
+				time.Sleep(time.Second)
+				check(t, "requests after a while", []string{"create shop"}, w.requests())
+				time.Sleep(time.Hour)
+				check(t, "requests once it is shown", []string{}, w.requests())
+				check(t, "Events", "", w.events())
+			})
+		})
+	}
+}
+
 func TestAnImmutableOneIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

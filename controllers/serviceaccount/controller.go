@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,11 @@ const (
 	// workers is more than upstream's one, because all the work is to wait for
 	// the apiserver.
 	workers = 8
+
+	// lookAgain is when to look whether an account that was created, or was there
+	// already, has come through the watch. What is deleted while that is interrupted
+	// is shown by no event.
+	lookAgain = 10 * time.Second
 )
 
 // Controller ensures accounts. Build it with New before the view is started.
@@ -106,6 +112,9 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 		if _, err := c.accounts.ServiceAccounts(name).Get(account); apierrors.IsNotFound(err) {
 			_, err := c.Ensure(ctx, name, account)
 			errs = append(errs, err)
+			if err == nil { // or it is tried again anyway, ever more slowly
+				c.loop.AddAfter(name, lookAgain)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -183,7 +183,7 @@ func TestSync(t *testing.T) {
 					tc.names = []string{"default"}
 				}
 				w := newWorld(t.Context(), tc.names, tc.failures, tc.objects...)
-				time.Sleep(10 * time.Second) // more than the back-off of every case together
+				time.Sleep(lookAgain - time.Second) // more than the back-off of every case together
 				w.stop()
 				if diff := cmp.Diff(tc.want, w.writes()); diff != "" {
 					t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
@@ -233,6 +233,58 @@ func TestAccountsComeBack(t *testing.T) {
 		w.stop()
 		must(api.ServiceAccounts("shop").Delete(t.Context(), "default", metav1.DeleteOptions{}))
 		forget("after the end", "delete serviceaccounts")
+	})
+}
+
+// Somebody deletes the account while the watch is interrupted, which shows neither then.
+func TestAnAccountThatIsNeverShown(t *testing.T) {
+	t.Parallel()
+	cases := map[string]error{"Created": nil, "AlreadyExists": apierrors.NewAlreadyExists(resource, "default")}
+	for name, answer := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t.Context(), []string{"default"}, nil)
+				defer w.stop()
+				shown := false
+				w.client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if shown {
+						return false, nil, nil
+					}
+					shown = true // from now on
+					return true, account("shop", "default"), answer
+				})
+				expect := func(when string, want []string) {
+					t.Helper()
+					if diff := cmp.Diff(want, w.writes()); diff != "" {
+						t.Errorf("requests %s (-want +got):\n%s", when, diff)
+					}
+				}
+				if err := w.client.Tracker().Add(active("shop")); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(lookAgain - time.Second)
+				expect("at first", creates("shop/default"))
+				time.Sleep(time.Second)
+				expect("after a while", creates("shop/default", "shop/default"))
+				time.Sleep(time.Hour)
+				expect("once it is shown", creates("shop/default", "shop/default"))
+			})
+		})
+	}
+}
+
+// To look whether an account is shown is no reason to try more often to create it.
+func TestRefusalsGrowRare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forbidden := apierrors.NewForbidden(resource, "default", errors.New("no"))
+		w := newWorld(t.Context(), []string{"default"}, slices.Repeat([]error{forbidden}, 1000), active("shop"))
+		time.Sleep(time.Hour)
+		w.stop()
+		if n := len(w.writes()); n < 60 || n > 80 {
+			t.Errorf("%d tries in an hour, want about one a minute", n)
+		}
 	})
 }
 

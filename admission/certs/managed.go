@@ -149,9 +149,9 @@ func (m *Managed) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
 	}
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); m.informer.RunWithContext(ctx) }()
-	defer func() { <-stopped }()
+	// Nobody waits for its end, for which client-go sleeps for up to a minute while the
+	// apiserver is away (Reflector.watchList in tools/cache). What it tells then is lost.
+	go m.informer.RunWithContext(ctx)
 	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
 	select {
 	case <-ctx.Done():

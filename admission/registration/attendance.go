@@ -6,6 +6,7 @@ package registration
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -81,9 +82,9 @@ func (a *Attendance) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch configmap %s/%s: %w", RollCallNamespace, RollCallName, err)
 	}
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); a.informer.RunWithContext(ctx) }()
-	defer func() { <-stopped }()
+	var watching sync.WaitGroup
+	watching.Go(func() { a.informer.RunWithContext(ctx) })
+	defer awaitWatches(&watching)
 	select {
 	case <-ctx.Done():
 	case <-handler.HasSyncedChecker().Done():

@@ -150,7 +150,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 	defer r.queue.ShutDown()
 	defer context.AfterFunc(ctx, r.queue.ShutDown)()
 	var running sync.WaitGroup
-	defer running.Wait()
+	defer awaitWatches(&running)
 	var synced [kinds]<-chan struct{}
 	r.watched.reset()
 	for k, informer := range newInformers(r.config.Client) {

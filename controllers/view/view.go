@@ -129,28 +129,6 @@ func (v *View) Start(ctx context.Context) {
 	v.keyRing.StartWithContext(ctx)
 }
 
-// stopPatience is how long Stop waits. client-go sleeps for up to half a minute between
-// two tries to reach an apiserver that is away, and does not hear that nobody wants it any
-// more (Reflector.watchList in tools/cache).
-const stopPatience = 2 * time.Second
-
-// Stop waits until every watch has ended; the context given to Start must have. One that
-// sleeps is not waited for: it finds its context over when it wakes up.
-func (v *View) Stop() {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		v.all.Shutdown()
-		v.tokenSecrets.Shutdown()
-		v.rootCAs.Shutdown()
-		v.keyRing.Shutdown()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(stopPatience):
-	}
-}
-
 // Missing names what has not been listed completely yet. It is empty once the
 // view can be relied on.
 func (v *View) Missing() []string {

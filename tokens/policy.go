@@ -203,20 +203,8 @@ func (p *Policy) checkLifetime(claims object) error {
 
 // hasAudience accepts both forms of RFC 7519, section 4.1.3: one string, or a list of them. No audience may be empty.
 func hasAudience(raw json.RawMessage) bool {
-	var one string
-	if quoted(raw) {
-		return json.Unmarshal(raw, &one) == nil && one != ""
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
-		return false
-	}
-	for _, entry := range list {
-		if !quoted(entry) || json.Unmarshal(entry, &one) != nil || one == "" {
-			return false
-		}
-	}
-	return true
+	list, err := readAudiences(raw)
+	return err == nil && len(list) > 0 && !slices.Contains(list, "")
 }
 
 // text is a member that is a string.

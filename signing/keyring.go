@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Keyring holds the keys of this process: one active key that signs, perhaps a candidate that waits for proof or a next key
@@ -37,7 +36,6 @@ type ringState struct {
 	former     []PublicKey // once active, latest first
 	verifyOnly []PublicKey
 	keys       *KeySet
-	changed    time.Time
 }
 
 // NewKeyring makes a ring in which active signs from now on. A ring without an active key (nil) verifies only.
@@ -62,7 +60,6 @@ func (r *Keyring) store(next ringState) {
 	keys = append(keys, next.former...)
 	keys = append(keys, next.verifyOnly...)
 	next.keys = NewKeySet(keys...)
-	next.changed = time.Now()
 	r.snapshot.Store(&next)
 }
 
@@ -78,9 +75,6 @@ func (r *Keyring) Next() *PrivateKey { return r.snapshot.Load().next }
 
 // Retired returns the keys that signed before, or that a key directory calls retired. They verify only.
 func (r *Keyring) Retired() []PublicKey { return slices.Clone(r.snapshot.Load().former) }
-
-// DataTimestamp is when the ring last took a change of its keys, as FetchKeys of KEP-740 wants to know.
-func (r *Keyring) DataTimestamp() time.Time { return r.snapshot.Load().changed }
 
 // Keys implements KeySource: the active key, the candidate or the next key, those that were active, and those that verify only.
 func (r *Keyring) Keys() *KeySet { return r.snapshot.Load().keys }

@@ -6,8 +6,6 @@ package signing_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -49,28 +47,4 @@ func TestKeyringReplace(t *testing.T) {
 	if got := ids(ring.Keys().All()); !slices.Equal(got, []string{a.ID(), b.ID()}) {
 		t.Errorf("without verification key files %v verify", got)
 	}
-}
-
-func TestKeyringDataTimestamp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, b := private(t, testkeys.P256()), private(t, testkeys.P256Other())
-		ring := signing.NewKeyring(a)
-		changes := map[string]func(){
-			"replace":     func() { ring.Replace(signing.Contents{Active: a, Next: b}) },
-			"verify only": func() { ring.SetVerifyOnly([]signing.PublicKey{b.Public()}) },
-			"offer":       func() { ring.Offer(b) },
-		}
-		for name, change := range changes {
-			before := ring.DataTimestamp()
-			time.Sleep(time.Hour)
-			if ring.Keys(); !ring.DataTimestamp().Equal(before) {
-				t.Errorf("%s: the time has changed by itself", name)
-			}
-			change()
-			if !ring.DataTimestamp().Equal(time.Now()) {
-				t.Errorf("%s: the last change is said to be at %v, want %v", name, ring.DataTimestamp(), time.Now())
-			}
-		}
-	})
 }

@@ -36,13 +36,12 @@ type snapshot struct {
 type keyCache struct {
 	source  signing.KeySource
 	clock   clock.PassiveClock
-	dated   func() time.Time // may be nil
 	current atomic.Pointer[snapshot]
 }
 
 // get returns the present keys. It reads memory only.
 //
-// Its time is that of the source or, without one, that at which these keys were first seen. It stays for as long as they do: kube-apiserver builds its discovery
+// Its time is that at which these keys were first seen, and stays for as long as they do: kube-apiserver builds its discovery
 // document anew whenever the time changes (pkg/serviceaccount/externaljwt/plugin/keycache.go).
 func (c *keyCache) get() (*snapshot, error) {
 	set := c.source.Keys()
@@ -55,9 +54,6 @@ func (c *keyCache) get() (*snapshot, error) {
 		return nil, err
 	}
 	next := &snapshot{of: set, taken: c.clock.Now(), keys: keys}
-	if c.dated != nil {
-		next.taken = c.dated()
-	}
 	if c.current.CompareAndSwap(former, next) {
 		return next, nil
 	}

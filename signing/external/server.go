@@ -57,7 +57,7 @@ const (
 	watchPeriod = 5 * time.Second
 )
 
-// Config says what a Server needs. Every field but the last three is required.
+// Config says what a Server needs. Every field but the last two is required.
 type Config struct {
 	// Path is the socket, absolute, in a directory that is there.
 	Path string
@@ -75,8 +75,6 @@ type Config struct {
 	RefreshHint time.Duration
 	// QPS is how many signatures are made a second; those of one second may come at once.
 	QPS float32
-	// DataTimestamp is when Keys last changed. Nil stands for when that was first seen here.
-	DataTimestamp func() time.Time
 	// Metrics count calls. Nil counts nothing.
 	Metrics *Metrics
 	// Clock may be nil.
@@ -171,7 +169,7 @@ func (s *Server) build(logger klog.Logger, among *connections) *grpc.Server {
 	register(server, &service{
 		signer: s.config.Signer,
 		check:  s.config.Check,
-		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock, dated: s.config.DataTimestamp},
+		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock},
 		rate:   rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
 		slots:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}, terms{maxTokenExpiration: s.config.MaxTokenExpiration, refreshHint: s.config.RefreshHint})

@@ -58,12 +58,14 @@ func activate(s State, id string, now time.Time) {
 	key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}
 }
 
-// retire never moves the time back: a clock that was set back since does not unsign what
-// was signed by then.
+// retire never moves the time back, nor before the one from which the key signed: a clock that
+// was set back since does not unsign what was signed by then.
 func retire(s State, id string, now time.Time, policy Policy) {
 	key := &s.Keys[s.index(id)]
-	if now.Before(key.RetiredAt) {
-		now = key.RetiredAt
+	for _, signed := range []time.Time{key.ActivatedAt, key.RetiredAt} {
+		if now.Before(signed) {
+			now = signed
+		}
 	}
 	key.Role, key.RetiredAt = Retired, now
 	key.HoldUntil = stamp(now.Add(policy.HoldDown))

@@ -76,3 +76,20 @@ func TestRetiredAcrossAJump(t *testing.T) {
 		})
 	}
 }
+
+// TestRetiredBeforeItWasActivated: the clock was a month ahead when the ring was made, and is right since. Tokens of that
+// time say that they live for a month more.
+func TestRetiredBeforeItWasActivated(t *testing.T) {
+	t.Parallel()
+	policy := rotation.Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour, HoldDown: time.Hour}
+	ahead := epoch.Add(30 * 24 * time.Hour)
+	state := must(t)(rotation.New(newKey(0), nil, ahead, policy))
+	state = must(t)(rotation.Publish(state, newKey(1), epoch, policy))
+	state = must(t)(rotation.Activate(state, epoch.Add(4*time.Hour), policy, false))
+	state = must(t)(rotation.Complete(state, epoch.Add(5*time.Hour), policy))
+	var refusal *rotation.Refusal
+	if _, err := rotation.Prune(state, newKey(0).ID, rotation.Usage{}, ahead.Add(policy.TokenLifetime-time.Second), policy, false); !errors.As(err, &refusal) {
+		t.Errorf("it is pruned a second before its last token ends: %v", err)
+	}
+	must(t)(rotation.Prune(state, newKey(0).ID, rotation.Usage{}, ahead.Add(policy.TokenLifetime), policy, false))
+}

@@ -64,7 +64,8 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	case usage.SignsElsewhere:
 		return &Refusal{
 			Reason: "kube-apiserver still signs bound tokens with " + keyText(key),
-			Remedy: "change its --service-account-signing-key-file and restart it; the life of its tokens and the hold-down begin when it stops",
+			Remedy: "change its --service-account-signing-key-file and restart it, and run prune right before: " +
+				"the life of its tokens and the hold-down are counted from the last time that prune saw this",
 			Breaks: breaks,
 		}
 	case usage.Secrets < 0:

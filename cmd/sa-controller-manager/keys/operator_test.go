@@ -289,6 +289,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
 	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
 	refusedWith(t, err, changed)
+	refusedWith(t, err, "counted from the last time that prune saw this") // and not from the end of it, see below
 	if after := w.state().Generation; after == before {
 		t.Errorf("generation %d as before, in spite of: %v", after, err)
 	}

@@ -80,12 +80,15 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 		if err != nil {
 			return err
 		}
-		next, err := rotation.Activate(snapshot.State, o.Clock.Now(), o.Policy, options.Force)
-		if err == nil {
+		activate := func(state rotation.State) (rotation.State, error) {
+			return rotation.Activate(state, o.Clock.Now(), o.Policy, options.Force)
+		}
+		if _, err = activate(snapshot.State); err == nil {
 			err = o.prove(ctx, snapshot, options)
 		}
 		if err == nil {
-			_, err = o.Dir.Update(snapshot.State.Generation, func(rotation.State) (rotation.State, error) { return next, nil })
+			// The generation keeps what was proved from being said of another key.
+			_, err = o.Dir.Update(snapshot.State.Generation, activate)
 			if _, stale := errors.AsType[*keydir.StaleError](err); !stale {
 				return err
 			}

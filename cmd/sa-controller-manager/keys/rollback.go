@@ -20,8 +20,10 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 	if err != nil {
 		return err
 	}
-	next, err := rotation.Rollback(snapshot.State, o.Clock.Now(), o.Policy)
-	if err != nil {
+	rollback := func(state rotation.State) (rotation.State, error) {
+		return rotation.Rollback(state, o.Clock.Now(), o.Policy)
+	}
+	if _, err := rollback(snapshot.State); err != nil {
 		return err
 	}
 	if !force {
@@ -33,7 +35,8 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 			return err
 		}
 	}
-	_, err = o.Dir.Update(snapshot.State.Generation, func(rotation.State) (rotation.State, error) { return next, nil })
+	// The generation keeps what was answered from being said of another key.
+	_, err = o.Dir.Update(snapshot.State.Generation, rollback)
 	return err
 }
 

@@ -195,7 +195,12 @@ func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.O
 	}
 	pruned, err := step(cmd.Context(), operator)
 	if err != nil {
-		return explained(err)
+		err = explained(err)
+		if len(pruned) > 0 { // those are gone nevertheless
+			_, unprinted := o.print(cmd, operator, pruned)
+			err = errors.Join(err, unprinted)
+		}
+		return err
 	}
 	if _, err = o.print(cmd, operator, pruned); err != nil {
 		return fmt.Errorf("the command has done its work, but: %w", err)

@@ -85,6 +85,20 @@ func TestKeysCommands(t *testing.T) {
 	}
 }
 
+// TestKeysPruneSaysWhatIsGone although a later one of the keys stays.
+func TestKeysPruneSaysWhatIsGone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "keys")
+	if got := keysCommand(t, dir, "init", "--algorithm=P-256", "--service-account-key-file="+writeFile(t, "old.pub", testkeys.P384())); got.code != 0 {
+		t.Fatalf("init: %+v", got)
+	}
+	old := keyID(t, testkeys.P384())
+	got := keysCommand(t, dir, "prune", "--force", "--key-id="+old, "--key-id="+old, "--key-id=nobody")
+	if got.code != 1 || !strings.Contains(got.stdout, "\nPruned:     "+old+"\n") || !strings.Contains(got.stderr, "the ring has no key nobody") {
+		t.Errorf("code %d, want 1, the pruned key and what is wrong with the other one:\n%s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
 func TestKeysCommandsRefuse(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -270,6 +270,19 @@ func TestPruneAsksFirst(t *testing.T) {
 	}
 }
 
+// TestPruneSaysWhatIsGone although a later one of the keys stays. A key that is named twice is pruned once.
+func TestPruneSaysWhatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start(testkeys.P256())
+	w.must(w.Complete(t.Context(), ActivateOptions{Force: true, SkipProof: true}))
+	pruned, err := w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID, rsaID, "x"}, Force: true})
+	refusedWith(t, err, "the ring has no key x")
+	if diff := cmp.Diff([]Pruned{{KeyID: rsaID, Pruned: true}}, pruned); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestPruneFindsALateSigner: a kube-apiserver that nobody has told goes on signing, and its tokens are waited for.
 func TestPruneFindsALateSigner(t *testing.T) {
 	t.Parallel()

@@ -28,15 +28,15 @@ type PruneOptions struct {
 	DryRun bool
 }
 
-// Prune takes retired keys out of the ring. A key that was named and stays is an error; without names, what stays is in the
-// answer. Of a key that stays because a kube-apiserver signs with it, the ring says when that was seen: it has changed, and the
-// refusal says so.
+// Prune takes retired keys out of the ring. A key that was named and stays is an error, which comes with what was pruned before
+// it; without names, what stays is in the answer. Of a key that stays because a kube-apiserver signs with it, the ring says when
+// that was seen: it has changed, and the refusal says so.
 func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, error) {
 	snapshot, err := o.read()
 	if err != nil {
 		return nil, err
 	}
-	ids := options.IDs
+	ids := once(options.IDs)
 	if len(ids) == 0 {
 		for _, key := range snapshot.State.Retired() {
 			ids = append(ids, key.ID)
@@ -60,6 +60,17 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 		pruned = append(pruned, Pruned{KeyID: id, Pruned: true})
 	}
 	return pruned, nil
+}
+
+// once are ids without those that have come before.
+func once(ids []string) []string {
+	var all []string
+	for _, id := range ids {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOptions) error {

@@ -59,6 +59,8 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rotate", "start", "--cache-age=0s"}, 0, "RS256       next"},
 		{[]string{"rotate", "complete", "--wait", "--skip-proof"}, 0, "completed"},
 		{[]string{"prune", "--longest-token-lifetime=8760h"}, 1, "give --kubeconfig; with --force a key is pruned whoever needs it"},
+		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force", "--dry-run"}, 0, "Would prune: 08iLkgQ_"},
+		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force", "--dry-run", "-o=json"}, 0, "\"pruned\": true,\n      \"dryRun\": true"},
 		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force"}, 0, "Pruned:     08iLkgQ_"},
 		{[]string{"rollback"}, 1, "has been pruned: start a rotation to a new key"},
 	}

@@ -249,7 +249,7 @@ func TestPruneAsksFirst(t *testing.T) {
 			_, stays := w.state().Key(rsaID)
 			switch tc.want {
 			case "":
-				if err != nil || stays || len(pruned) != 1 || !pruned[0].Pruned {
+				if err != nil || stays || len(pruned) != 1 || !pruned[0].Pruned || pruned[0].DryRun {
 					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
 				}
 			case "stays":
@@ -257,7 +257,7 @@ func TestPruneAsksFirst(t *testing.T) {
 					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
 				}
 			case "dry":
-				if err != nil || !stays || len(pruned) != 1 || !pruned[0].Pruned {
+				if err != nil || !stays || len(pruned) != 1 || !pruned[0].Pruned || !pruned[0].DryRun || pruned[0].String() != "Would prune: "+rsaID {
 					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
 				}
 			default:

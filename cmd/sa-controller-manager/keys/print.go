@@ -117,7 +117,10 @@ func (r *Report) rotation() string {
 }
 
 func (p Pruned) String() string {
-	if p.Pruned {
+	switch {
+	case p.Pruned && p.DryRun:
+		return "Would prune: " + p.KeyID
+	case p.Pruned:
 		return "Pruned:     " + p.KeyID
 	}
 	return fmt.Sprintf("Stays:      %s: %s", p.KeyID, p.Reason)

@@ -16,6 +16,8 @@ import (
 type Pruned struct {
 	KeyID  string `json:"keyID"`
 	Pruned bool   `json:"pruned"`
+	// DryRun says that nothing was changed: a key that is Pruned would be.
+	DryRun bool `json:"dryRun,omitempty"`
 	// Reason is why the key stays.
 	Reason string `json:"reason,omitempty"`
 }
@@ -51,13 +53,13 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 		err := o.pruneOne(id, usages(id), options)
 		var refusal *rotation.Refusal
 		if errors.As(err, &refusal) && len(options.IDs) == 0 {
-			pruned = append(pruned, Pruned{KeyID: id, Reason: refusal.Error()})
+			pruned = append(pruned, Pruned{KeyID: id, DryRun: options.DryRun, Reason: refusal.Error()})
 			continue
 		}
 		if err != nil {
 			return pruned, err
 		}
-		pruned = append(pruned, Pruned{KeyID: id, Pruned: true})
+		pruned = append(pruned, Pruned{KeyID: id, Pruned: true, DryRun: options.DryRun})
 	}
 	return pruned, nil
 }

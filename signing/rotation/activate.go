@@ -14,7 +14,12 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 	switch state.Phase() {
 	case Published:
 	case Activated:
-		return State{}, refuse(fmt.Sprintf("key %s signs already", state.Rotation.To), "complete the rotation or roll it back")
+		return State{}, &Refusal{
+			Reason: fmt.Sprintf("key %s signs already", state.Rotation.To), Remedy: "complete the rotation or roll it back", Done: true,
+		}
+	case Completed:
+		// Somebody may have forgotten to start the next one.
+		return State{}, refuse(completedText(state), "nothing is to be done; start another one to rotate again")
 	default:
 		return State{}, refuse("no rotation is in progress", "start one")
 	}
@@ -41,6 +46,8 @@ func Complete(state State, now time.Time, policy Policy) (State, error) {
 	case Activated:
 	case Published:
 		return State{}, refuse(fmt.Sprintf("key %s does not sign yet", state.Rotation.To), "activate it first")
+	case Completed:
+		return State{}, &Refusal{Reason: completedText(state), Remedy: "nothing is to be done", Done: true}
 	default:
 		return State{}, refuse("no rotation is in progress", "start one")
 	}
@@ -49,6 +56,10 @@ func Complete(state State, now time.Time, policy Policy) (State, error) {
 	retire(next, state.Rotation.From, now, policy)
 	next.Rotation.Phase, next.Rotation.EndedAt = Completed, now
 	return next, next.Validate()
+}
+
+func completedText(state State) string {
+	return fmt.Sprintf("the rotation to key %s was completed at %s", state.Rotation.To, clockTime(state.Rotation.EndedAt))
 }
 
 // activate changes a state that is not out yet; so does retire.

@@ -194,6 +194,10 @@ func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.O
 		return err
 	}
 	pruned, err := step(cmd.Context(), operator)
+	if rotation.IsDone(err) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
+		err = nil
+	}
 	if err != nil {
 		err = explained(err)
 		if len(pruned) > 0 { // those are gone nevertheless

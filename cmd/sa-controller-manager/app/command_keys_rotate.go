@@ -139,7 +139,8 @@ func newRotateActivateCommand(client clientFunc) *cobra.Command {
 		Short: "Sign with the new key",
 		Long: `Sign with the new key from now on; the former one verifies only. That is done when the
 new key has been published for long enough, and when kube-apiserver has accepted a
-token that is signed with it (of two minutes, and for an audience of our own).`,
+token that is signed with it (of two minutes, and for an audience of our own). If it
+signs already, nothing is changed.`,
 		Args: noArguments,
 	}, (*keys.Operator).Activate)
 }
@@ -150,7 +151,8 @@ func newRotateCompleteCommand(client clientFunc) *cobra.Command {
 		Short: "End the rotation with the new key",
 		Long: `End the rotation: every process follows, and the life of the former key's tokens is
 counted from now on. If the new key does not sign yet, this first does what "activate"
-does. The former key stays in the ring until it is pruned.`,
+does. The former key stays in the ring until it is pruned. If that was done already,
+nothing is changed.`,
 		Args: noArguments,
 	}, (*keys.Operator).Complete)
 }

@@ -8,7 +8,7 @@
 // searched for token Secrets that bear the key ID, and kube-apiserver asked which key it signs with.
 //
 // Every command looks at the directory, decides, and writes only if the directory is still what it looked at. A command that
-// was interrupted is run again: what is done already is found done.
+// was interrupted is run again: it does what is left to do, or says that nothing is.
 //
 // What must never happen: a private key in anything that is printed.
 package keys

@@ -76,24 +76,26 @@ func TestAfterAKilledWriter(t *testing.T) {
 	}
 }
 
+// meanwhile does something at the time of the next proof.
+func (w *world) meanwhile(do func()) {
+	done := false
+	w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !done {
+			done = true
+			do()
+		}
+		return false, nil, nil // the world answers
+	})
+}
+
 // TestAnswersAreOfTheRingThatWasLookedAt: somebody turns to another key while kube-apiserver is asked about this one.
 func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 	t.Parallel()
-	meanwhile := func(w *world, do func()) {
-		done := false
-		w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if !done {
-				done = true
-				do()
-			}
-			return false, nil, nil // the world answers
-		})
-	}
 	t.Run("activate", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.accepts = append(w.accepts, w.start(testkeys.P256()))
-		meanwhile(w, func() {
+		w.meanwhile(func() {
 			w.must(w.Rollback(t.Context(), true))
 			w.start(testkeys.P384())
 		})
@@ -107,10 +109,36 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 		w := newWorld(t)
 		w.accepts = append(w.accepts, w.start(testkeys.P256()))
 		w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
-		meanwhile(w, func() { w.must(w.Complete(t.Context(), ActivateOptions{})) })
+		w.meanwhile(func() { w.must(w.Complete(t.Context(), ActivateOptions{})) })
 		err := w.Rollback(t.Context(), false)
 		if _, stale := errors.AsType[*keydir.StaleError](err); !stale || w.state().Phase() != rotation.Completed {
 			t.Errorf("phase %q after %v", w.state().Phase(), err)
 		}
 	})
+}
+
+// TestDoneAlready: a command that was killed after it had done its work, or that somebody else was faster with.
+func TestDoneAlready(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.accepts = append(w.accepts, w.start(testkeys.P256()))
+	force := ActivateOptions{Force: true}
+	w.must(w.Activate(t.Context(), force))
+	if err := w.Activate(t.Context(), force); !rotation.IsDone(err) {
+		t.Errorf("activate again: %v", err)
+	}
+	w.must(w.Complete(t.Context(), force))
+	if err := w.Complete(t.Context(), force); !rotation.IsDone(err) {
+		t.Errorf("complete again: %v", err)
+	}
+	if err := w.Activate(t.Context(), force); err == nil || rotation.IsDone(err) {
+		t.Errorf("activate after the end: %v, want to be told to start another rotation", err)
+	}
+
+	w.accepts = append(w.accepts, w.start(testkeys.P384()))
+	w.meanwhile(func() { w.must(w.Activate(t.Context(), ActivateOptions{Force: true, SkipProof: true})) })
+	w.must(w.Complete(t.Context(), force))
+	if phase := w.state().Phase(); phase != rotation.Completed {
+		t.Errorf("phase %q, though somebody else has made a step of it only", phase)
+	}
 }

@@ -184,7 +184,7 @@ func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error 
 		return err
 	}
 	if snapshot.State.Phase() == rotation.Published {
-		if err := o.Activate(ctx, options); err != nil {
+		if err := o.Activate(ctx, options); err != nil && !rotation.IsDone(err) {
 			return err
 		}
 	}

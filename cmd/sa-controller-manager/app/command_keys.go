@@ -122,7 +122,7 @@ func (p *problems) notNegative(flag string, d time.Duration) {
 
 // operator asks the cluster only if the flags say which one: a key directory needs none.
 func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
-	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}}
+	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}, Progress: waitingFor(stderr)}
 	if terminalWidth(stderr) > 0 {
 		operator.Progress = waitingOn(stderr)
 	}
@@ -161,6 +161,21 @@ func waitingOn(terminal io.Writer) func(what string, left time.Duration) {
 		if open = left > 0; open {
 			fmt.Fprintf(terminal, "%s left ", left.Round(time.Second))
 		}
+	}
+}
+
+// waitingFor says what is waited for, once: no log wants a line every few seconds.
+func waitingFor(log io.Writer) func(what string, left time.Duration) {
+	last := ""
+	return func(what string, left time.Duration) {
+		if what == last {
+			return
+		}
+		last = what
+		if left > 0 {
+			what += fmt.Sprintf(" (%s left)", left.Round(time.Second))
+		}
+		fmt.Fprintf(log, "Waiting: %s\n", what)
 	}
 }
 

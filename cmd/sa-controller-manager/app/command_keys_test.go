@@ -49,6 +49,7 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rotate", "start", "--algorithm=RSA-2048"}, 1, "a rotation to another key is in progress"},
 		{[]string{"rotate", "activate"}, 1, "--force does it nevertheless, and then whoever verifies tokens with a copy"},
 		{[]string{"rotate", "activate", "--force"}, 1, "give --kubeconfig, or --skip-proof"},
+		{[]string{"rotate", "activate", "--wait"}, 1, "give --kubeconfig, or --skip-proof"}, // and not in an hour
 		{[]string{"rotate", "status", "-o", "json"}, 0, `"phase": "published"`},
 		{[]string{"rotate", "activate", "--force", "--skip-proof"}, 0, "activated, from 08iLkgQ_"},
 		{[]string{"rotate", "activate"}, 0, "signs already: complete the rotation or roll it back.\n"},
@@ -161,6 +162,20 @@ func TestProgressOnATerminal(t *testing.T) {
 	tell("the cache age", 85*time.Second)
 	tell("kube-apiserver", 0)
 	const want = "Waiting: the cache age\n1m30s left \r\x1b[K1m25s left \r\x1b[KWaiting: kube-apiserver\n"
+	if b.String() != want {
+		t.Errorf("printed %q, want %q", b.String(), want)
+	}
+}
+
+func TestProgressInALog(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	tell := waitingFor(&b)
+	tell("the cache age", 90*time.Second)
+	tell("the cache age", 85*time.Second)
+	tell("kube-apiserver", 0)
+	tell("kube-apiserver", 0)
+	const want = "Waiting: the cache age (1m30s left)\nWaiting: kube-apiserver\n"
 	if b.String() != want {
 		t.Errorf("printed %q, want %q", b.String(), want)
 	}

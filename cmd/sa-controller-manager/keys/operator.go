@@ -75,10 +75,17 @@ type ActivateOptions struct {
 
 // Activate has the next key sign once it may.
 func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error {
+	lasting := 0
 	for {
 		snapshot, err := o.read()
 		if err != nil {
 			return err
+		}
+		if options.Wait && snapshot.Next != nil {
+			// Or it would be found out at the end of the wait.
+			if err := o.provable(options); err != nil {
+				return err
+			}
 		}
 		activate := func(state rotation.State) (rotation.State, error) {
 			return rotation.Activate(state, o.Clock.Now(), o.Policy, options.Force)
@@ -94,7 +101,10 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 			}
 			continue // somebody was faster; see what they did
 		}
-		if !options.Wait || !o.await(ctx, err) {
+		if lasting++; !lasts(err) {
+			lasting = 0
+		}
+		if !options.Wait || lasting == maxLasting || !o.await(ctx, err) {
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
@@ -116,65 +126,22 @@ func (e *notAcceptedError) Error() string {
 
 func (e *notAcceptedError) Unwrap() error { return e.err }
 
-func (o *Operator) prove(ctx context.Context, snapshot *keydir.Snapshot, options ActivateOptions) error {
-	if options.SkipProof {
+// provable is nil unless a proof is wanted and there is nobody to bring it.
+func (o *Operator) provable(options ActivateOptions) error {
+	if options.SkipProof || o.Cluster != nil {
 		return nil
 	}
-	if o.Cluster == nil {
-		return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
+	return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
+}
+
+func (o *Operator) prove(ctx context.Context, snapshot *keydir.Snapshot, options ActivateOptions) error {
+	if err := o.provable(options); err != nil || options.SkipProof {
+		return err
 	}
 	if err := o.Cluster.Prove(ctx, snapshot.Next); err != nil {
 		return &notAcceptedError{id: snapshot.Next.ID(), err: err}
 	}
 	return nil
-}
-
-// AwaitActivation returns once nothing but the proof is missing.
-func (o *Operator) AwaitActivation(ctx context.Context) error {
-	for {
-		snapshot, err := o.read()
-		if err != nil {
-			return err
-		}
-		if _, err = rotation.Activate(snapshot.State, o.Clock.Now(), o.Policy, false); err == nil {
-			return nil
-		}
-		if !o.await(ctx, err) {
-			return errors.Join(err, context.Cause(ctx))
-		}
-	}
-}
-
-// lookAgain is how often a wait looks whether the ring has changed meanwhile or kube-apiserver has changed its mind.
-const lookAgain = 5 * time.Second
-
-// await lets some time pass if that may help, and tells whether to try again.
-func (o *Operator) await(ctx context.Context, reason error) bool {
-	var refusal *rotation.Refusal
-	var refused *notAcceptedError
-	var left time.Duration
-	var what string
-	pause := lookAgain
-	switch {
-	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
-		left = refusal.Until.Sub(o.Clock.Now())
-		pause, what = min(left, lookAgain), refusal.Reason
-	case errors.As(reason, &refused):
-		what = refused.Error()
-	default:
-		return false
-	}
-	if o.Progress != nil {
-		o.Progress(what, left)
-	}
-	timer := o.Clock.NewTimer(max(pause, time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
-	}
 }
 
 // Complete ends the rotation, after it has activated the next key if that is still to be done.

@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestWaitForWhatTimeMends: a wait goes on while waiting may help, and ends with the reason where it does not.
+func TestWaitForWhatTimeMends(t *testing.T) {
+	t.Parallel()
+	reviews := schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}
+	errOdd := errors.New("odd")
+	forbidden := apierrors.NewForbidden(reviews, "", errors.New("no role"))
+	cases := map[string]struct {
+		reason  string
+		trouble error         // of every review
+		lasts   time.Duration // for how long
+		change  func(*world)
+		want    func(error) bool // nil if it is activated
+	}{
+		"no such account":   {reason: "a name that is mistyped", change: func(w *world) { w.Cluster.Account = "nobody" }, want: apierrors.IsNotFound},
+		"forbidden":         {trouble: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
+		"no credentials":    {trouble: apierrors.NewUnauthorized("who?"), lasts: time.Hour, want: apierrors.IsUnauthorized},
+		"anything else":     {reason: "such as a discovery document without an issuer", trouble: errOdd, lasts: time.Hour, want: func(err error) bool { return errors.Is(err, errOdd) }},
+		"it has just begun": {reason: "it has not read the roles yet", trouble: forbidden, lasts: 2 * lookAgain},
+		"it is away":        {reason: "it is being restarted", trouble: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")}, lasts: time.Hour},
+		"it is not ready":   {reason: "it is being restarted", trouble: apierrors.NewServiceUnavailable("starting"), lasts: time.Hour},
+		"it is busy":        {reason: "it says so", trouble: apierrors.NewTooManyRequests("later", 1), lasts: time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.Clock = clock.RealClock{}
+				w.accepts = append(w.accepts, w.start(testkeys.P256()))
+				begin := time.Now()
+				w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return time.Since(begin) < tc.lasts, nil, tc.trouble
+				})
+				if tc.change != nil {
+					tc.change(w)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
+				err := w.Activate(ctx, ActivateOptions{Wait: true, Force: true})
+				took := time.Since(begin)
+				if tc.want == nil {
+					if err != nil || w.state().Phase() != rotation.Activated || took < tc.lasts || took > tc.lasts+2*lookAgain {
+						t.Errorf("%s: phase %q after %s: %v", tc.reason, w.state().Phase(), took, err)
+					}
+					return
+				}
+				if !tc.want(err) || took > time.Minute {
+					t.Errorf("%s: after %s: %v", tc.reason, took, err)
+				}
+			})
+		})
+	}
+}
+
+// TestWaitWithNobodyToAsk is told of at once, and not after the cache age.
+func TestWaitWithNobodyToAsk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start(testkeys.P256())
+	w.Cluster = nil
+	for name, step := range map[string]func(context.Context, ActivateOptions) error{"activate": w.Activate, "complete": w.Complete} {
+		ctx, cancel := context.WithCancel(t.Context())
+		w.Progress = func(what string, _ time.Duration) { t.Errorf("%s waits: %s", name, what); cancel() }
+		if err := step(ctx, ActivateOptions{Wait: true}); !errors.Is(err, errNoCluster) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+}

@@ -89,8 +89,8 @@ func anyTrailing(data []byte) bool {
 	return false
 }
 
-// FuzzParsePublicKeys compares with what kube-apiserver reads --service-account-key-file with. Every key of its that can verify
-// a token is returned, in the same order; what comes on top is in one of the two forms that it does not read.
+// FuzzParsePublicKeys compares with what kube-apiserver reads --service-account-key-file with. Every key of its that is in the
+// table is returned, in the same order, or told of; what comes on top is in one of the two forms that it does not read.
 func FuzzParsePublicKeys(f *testing.F) {
 	addFiles(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -106,15 +106,19 @@ func FuzzParsePublicKeys(f *testing.F) {
 				t.Fatalf("returned a key that is not in the table: %v", err)
 			}
 		}
-		if got, want := ids(keys), upstreamIDs(data); !slices.Equal(got, want) {
+		want, outside := upstreamIDs(data)
+		if got := ids(keys); !slices.Equal(got, want) {
 			t.Fatalf("key IDs are %v, want %v", got, want)
+		}
+		if unusable := signing.UnusableKey(data); outside && unusable == nil {
+			t.Fatal("a key was lost without a word")
 		}
 	})
 }
 
-// upstreamIDs asks client-go block by block, and adds the two forms it does not know.
-func upstreamIDs(data []byte) []string {
-	var want []string
+// upstreamIDs asks client-go block by block, and adds the two forms it does not know. outside tells whether there is a key besides
+// that is not in the table.
+func upstreamIDs(data []byte) (want []string, outside bool) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		keys, err := keyutil.ParsePublicKeysPEM(pem.EncodeToMemory(&pem.Block{Type: "ANY", Bytes: block.Bytes}))
 		if err != nil {
@@ -128,10 +132,13 @@ func upstreamIDs(data []byte) []string {
 			}
 		}
 		for _, key := range keys {
-			if named, err := signing.NewPublicKey(key); err == nil {
-				want = append(want, named.ID)
+			named, err := signing.NewPublicKey(key)
+			if err != nil {
+				outside = true
+				continue
 			}
+			want = append(want, named.ID)
 		}
 	}
-	return want
+	return want, outside
 }

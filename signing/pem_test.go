@@ -167,7 +167,7 @@ func TestParsePublicKeys(t *testing.T) {
 		"PKCS#8 EC":        {"its public half", file(t, "ec-pkcs8"), []string{p256ID}},
 		"wrong label":      {"the label does not matter", mislabelled, []string{p256ID}},
 		"several":          {"in order", slices.Concat(testkeys.RSA2048Other(), file(t, "ec-certificate"), file(t, "rsa-pkix")), []string{otherID, p384ID, rsaID}},
-		"among unusable":   {"passed over, as kube-apiserver does", slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), block("PUBLIC KEY", shortPublic), file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-pkix")), []string{p256ID}},
+		"among unusable":   {"passed over; kube-apiserver has the short RSA key besides", slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), block("PUBLIC KEY", shortPublic), file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-pkix")), []string{p256ID}},
 		"both halves":      {"the same key twice", slices.Concat(testkeys.P256(), file(t, "ec-pkix")), []string{p256ID, p256ID}},
 		"cut off behind":   {"what was whole counts", slices.Concat(file(t, "ec-pkix"), testkeys.RSA2048()[:200]), []string{p256ID}},
 		"EC PARAMETERS":    {"passed over", file(t, "ec-parameters-then-sec1"), []string{p256ID}},
@@ -218,6 +218,42 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 			}
 			if !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
 				t.Errorf("error is %q, want it to say found %q and what is accepted", err, tc.found)
+			}
+			assertQuotesNothing(t, err, tc.data)
+		})
+	}
+}
+
+// TestParseAllPublicKeys: what ParsePublicKeys passes over must not be lost without a word. What is no key may stay.
+func TestParseAllPublicKeys(t *testing.T) {
+	t.Parallel()
+	good := file(t, "ec-pkix")
+	cases := map[string]struct {
+		data []byte
+		want string // "" if every key is there
+	}{
+		"all usable":             {slices.Concat(good, testkeys.RSA2048()), ""},
+		"no key besides":         {slices.Concat(file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-parameters-then-sec1"), good), ""},
+		"RSA-1024 before":        {slices.Concat(testkeys.RSA1024(), good), "found an RSA key of 1024 bits; accepted is RSA of at least 2048 bits"},
+		"RSA-1024 behind":        {slices.Concat(good, testkeys.RSA1024()), "found an RSA key of 1024 bits; accepted is RSA of at least 2048 bits"},
+		"P-224":                  {slices.Concat(good, testkeys.P224()), "found an EC key on P-224"},
+		"Ed25519":                {slices.Concat(file(t, "ed25519-pkix"), good), "found an Ed25519 key"},
+		"nothing but RSA-1024":   {testkeys.RSA1024(), "found an RSA key of 1024 bits; accepted is RSA of at least 2048 bits"},
+		"nothing that is usable": {file(t, "request"), "found a certificate request"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys, err := signing.ParseAllPublicKeys(tc.data)
+			if tc.want == "" {
+				want, _ := signing.ParsePublicKeys(tc.data)
+				if err != nil || !slices.Equal(ids(keys), ids(want)) {
+					t.Errorf("key IDs are %v and the error is %v, want %v", ids(keys), err, ids(want))
+				}
+				return
+			}
+			if err == nil || len(keys) > 0 || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Fatalf("got %v and %v, want an error that begins with %q", ids(keys), err, tc.want)
 			}
 			assertQuotesNothing(t, err, tc.data)
 		})

@@ -15,14 +15,14 @@ const acceptedPublicPEM = "one or more public keys, certificates or private keys
 // ParsePublicKeys reads every verification key of a PEM file, in order: PKIX public keys, PKCS#1 public keys, certificates
 // (their key; neither dates nor signature matter) and private keys (their public half).
 //
-// It reads all that kube-apiserver reads from --service-account-key-file (client-go util/keyutil, ParsePublicKeysPEM): the
-// label of a block does not matter, and blocks with no usable key in them are passed over as long as another one has a key.
+// It reads the forms that kube-apiserver reads from --service-account-key-file (client-go util/keyutil, ParsePublicKeysPEM), and
+// more: the label of a block does not matter, and blocks with no usable key in them are passed over as long as another one has a
+// key. One kind of key is passed over here and verifies tokens there: RSA of less than 2048 bits. UnusableKey tells of it.
 // The same key may come back more than once; NewKeySet collapses them.
 //
 // The error says what was found and what is accepted. It holds nothing of the file's content; the caller adds its name.
 func ParsePublicKeys(data []byte) ([]PublicKey, error) {
 	var keys []PublicKey
-	var refusal error
 	var passedOver *pem.Block
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		raw := parsePublicBlock(block.Bytes)
@@ -30,24 +30,49 @@ func ParsePublicKeys(data []byte) ([]PublicKey, error) {
 			passedOver = moreTelling(passedOver, block)
 			continue
 		}
-		key, err := NewPublicKey(raw)
-		if err != nil {
-			refusal = err
-			continue
+		if key, err := NewPublicKey(raw); err == nil {
+			keys = append(keys, key)
 		}
-		keys = append(keys, key)
 	}
 	if len(keys) > 0 {
 		return keys, nil
 	}
-	if refusal != nil {
-		return nil, refusal
+	if err := UnusableKey(data); err != nil {
+		return nil, err
 	}
 	found := describeFile(data, passedOver)
 	if passedOver != nil && meantPublic(passedOver) {
 		found += " that cannot be read"
 	}
 	return nil, fmt.Errorf("found %s; accepted is %s", found, acceptedPublicPEM)
+}
+
+// ParseAllPublicKeys is ParsePublicKeys for a file whose keys we are to verify with in place of somebody else. A key that would
+// be lost by that is an error.
+func ParseAllPublicKeys(data []byte) ([]PublicKey, error) {
+	keys, err := ParsePublicKeys(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := UnusableKey(data); err != nil {
+		return nil, fmt.Errorf("%w; no token of that key would be valid any more: take it out of the file when none is in use", err)
+	}
+	return keys, nil
+}
+
+// UnusableKey is what is wrong with the first key of a PEM file that ParsePublicKeys can read and passes over, nil if there is
+// none. It holds nothing of the file's content either.
+func UnusableKey(data []byte) error {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		raw := parsePublicBlock(block.Bytes)
+		if raw == nil {
+			continue
+		}
+		if _, err := NewPublicKey(raw); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // parsePublicBlock decodes the public key out of whatever encoding the DER is in, or returns nil. No DER value is valid in two

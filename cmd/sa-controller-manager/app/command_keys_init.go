@@ -60,7 +60,7 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 			}
 			var retired []signing.PublicKey
 			for _, path := range verify {
-				more, err := readOnce("service-account-key-file", path, signing.ParsePublicKeys)
+				more, err := readOnce("service-account-key-file", path, signing.ParseAllPublicKeys)
 				if err != nil {
 					return nil, err
 				}

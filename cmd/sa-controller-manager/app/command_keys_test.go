@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,7 @@ func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 
 func TestKeysCommandsRefuse(t *testing.T) {
 	t.Parallel()
+	weak := writeFile(t, "old.pub", slices.Concat(testkeys.RSA1024(), testkeys.P256()))
 	cases := map[string]struct {
 		args []string
 		want string
@@ -118,6 +120,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"WeakKey":     {[]string{"rotate", "start", "--service-account-keys-dir=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
 		"NoFile":      {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
 		"Certificate": {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=" + writeFile(t, "crt", certificatePEM(t))}, "Error: --from-private-key-file: "},
+		"LostKey":     {[]string{"init", "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak}, "Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is "},
 		"Account":     {[]string{"list", "--service-account-keys-dir=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
 		"APIServer":   {[]string{"list", "--service-account-keys-dir=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
 		"Negative":    {[]string{"rotate", "start", "--service-account-keys-dir=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},

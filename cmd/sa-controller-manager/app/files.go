@@ -112,7 +112,9 @@ func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), rin
 			break
 		}
 		watching.Go(func() {
+			tellUnusable(ctx, file.Path())
 			follow(ctx, f, "service-account-key-file", file, func([]signing.PublicKey) {
+				tellUnusable(ctx, file.Path())
 				collecting.Lock()
 				defer collecting.Unlock()
 				ring.SetVerifyOnly(f.publicKeys())

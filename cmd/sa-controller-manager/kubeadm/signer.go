@@ -198,6 +198,9 @@ func (c *Config) signer(o *observed) (*Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the manifest of %s: %w", apiServer, err)
 	}
+	if err := c.losesNone(s.VerifyKeyFiles); err != nil {
+		return nil, err
+	}
 	if len(s.VerifyKeyFiles) == 0 {
 		s.VerifyKeyFiles = o.ownKeys().verify
 	}

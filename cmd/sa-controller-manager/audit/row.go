@@ -78,12 +78,12 @@ type Rules struct {
 func (r Rules) row(o observed) Row {
 	secret := o.secret.view
 	row := Row{
-		Namespace: secret.Namespace, Name: secret.Name, Account: secret.AccountName, Created: secret.CreationTimestamp,
+		Namespace: secret.Namespace, Name: secret.Name, Account: o.secret.account, Created: secret.CreationTimestamp,
 		KeyID: o.secret.keyID, State: o.secret.state, Problem: o.secret.problem,
 		LastUsed: secret.Labels[view.LastUsedLabel], InvalidSince: secret.Labels[view.InvalidSinceLabel],
 		Pods: o.pods.first, PodCount: o.pods.count, Reach: o.reach.reach, ReachBy: o.reach.by, idle: r.idleSince(secret),
 	}
-	orphan := orphanage(secret, o.account)
+	orphan := orphanage(&o.secret, o.account)
 	if orphan == "" {
 		_, row.Referenced = o.account.secrets[secret.Name]
 	} else {
@@ -112,16 +112,17 @@ func (r Rules) row(o observed) Row {
 	return row
 }
 
-// orphanage says why kube-apiserver refuses the token of a Secret for its account, "" if it does not.
-func orphanage(secret *view.TokenSecret, account *account) string {
+// orphanage says why kube-apiserver refuses the token of a Secret for its account, "" if it does not. An account without a UID is
+// any of that name.
+func orphanage(secret *token, account *account) string {
 	switch {
-	case secret.AccountName == "":
+	case secret.account == "":
 		return "it names no account that could exist"
 	case account == nil:
 		return "the account does not exist"
-	case secret.AccountUID != account.uid:
+	case secret.uid != "" && secret.uid != account.uid && secret.view.AccountUID != account.uid:
 		return "the account was deleted, and another one has its name"
-	case secret.Token != nil && secret.Token.AccountUID != "" && secret.Token.AccountUID != account.uid:
+	case secret.view.Token != nil && secret.view.Token.AccountUID != "" && secret.view.Token.AccountUID != account.uid:
 		return "the token is of another account that had the name"
 	}
 	return ""

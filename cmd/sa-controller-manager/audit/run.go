@@ -96,9 +96,9 @@ func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
 	var rows []Row
 	for _, secret := range secrets {
 		scene := a.scenes[secret.view.Namespace]
-		reach, _ := scene.reach(secret.view.AccountName)
+		reach, _ := scene.reach(secret.account)
 		row := a.Rules.row(observed{
-			secret: secret, account: scene.accounts[secret.view.AccountName], pods: scene.users[secret.view.Name], reach: reach,
+			secret: secret, account: scene.accounts[secret.account], pods: scene.users[secret.view.Name], reach: reach,
 		})
 		if a.Filter.wantsRow(&row) {
 			rows = append(rows, row)
@@ -139,11 +139,11 @@ func (a *Auditor) askReaches(ctx context.Context, secrets []token) error {
 	listed := map[tokens.Account]bool{}
 	for _, secret := range secrets {
 		scene := a.scenes[secret.view.Namespace]
-		found := scene.accounts[secret.view.AccountName]
-		if _, asked := scene.reach(secret.view.AccountName); asked || found == nil {
+		found := scene.accounts[secret.account]
+		if _, asked := scene.reach(secret.account); asked || found == nil {
 			continue
 		}
-		account := tokens.Account{Namespace: secret.view.Namespace, Name: secret.view.AccountName, UID: string(found.uid)}
+		account := tokens.Account{Namespace: secret.view.Namespace, Name: secret.account, UID: string(found.uid)}
 		if !listed[account] {
 			listed[account] = true
 			accounts = append(accounts, account)

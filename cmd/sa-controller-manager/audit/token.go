@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 	"sa-controller-manager/controllers/view"
@@ -44,7 +46,12 @@ func States() []string {
 
 // token is what is kept of a token Secret: nothing of the token itself.
 type token struct {
-	view    *view.TokenSecret
+	view *view.TokenSecret
+	// account and uid are those of the ServiceAccount that the token opens things for. Without a token that could open
+	// anything they are what the annotations say, "" if these say nothing.
+	account string
+	uid     types.UID
+
 	keyID   string
 	state   State
 	problem string
@@ -68,27 +75,52 @@ func NewKeys(keys []keyview.Key) *Keys {
 // observe reduces a Secret.
 func (k *Keys) observe(secret *corev1.Secret) token {
 	seen := token{view: view.ObserveTokenSecret(secret)}
+	seen.account, seen.uid = seen.view.AccountName, seen.view.AccountUID
 	if seen.view.Token == nil {
 		seen.state = StateEmpty
 		return seen
 	}
+	data := string(secret.Data[corev1.ServiceAccountTokenKey])
 	seen.problem, seen.keyID = seen.view.Finding, seen.view.Token.KeyID()
-	if k == nil {
-		seen.state = StateUntold
+	var forged bool
+	if seen.state, forged = k.judge(data, seen.keyID); forged {
+		seen.problem = "data.token has a wrong signature: the key that it names has not made it"
 		return seen
 	}
-	index, err := tokens.SignedWith(string(secret.Data[corev1.ServiceAccountTokenKey]), k.public)
+	seen.readOwner(data)
+	return seen
+}
+
+// judge is the state of the key that signed a token, and whether it is known that the key it names has not.
+func (k *Keys) judge(data, keyID string) (state State, forged bool) {
+	if k == nil {
+		return StateUntold, false
+	}
+	index, err := tokens.SignedWith(data, k.public)
 	switch {
 	case err == nil:
-		seen.state = State(k.keys[index].State)
+		return State(k.keys[index].State), false
 	case errors.Is(err, tokens.ErrMalformed):
-		seen.state = StateMalformed
-	case errors.Is(err, tokens.ErrBadSignature) && seen.keyID != "":
-		seen.state, seen.problem = k.named(seen.keyID), "data.token has a wrong signature: the key that it names has not made it"
+		return StateMalformed, false
+	case errors.Is(err, tokens.ErrBadSignature) && keyID != "":
+		return k.named(keyID), true
 	default:
-		seen.state = StateUnknown
+		return StateUnknown, false
 	}
-	return seen
+}
+
+// readOwner takes the account from the claims of a token for this very Secret, because kube-apiserver does so and looks at no
+// annotation (pkg/serviceaccount/legacy.go): who edits annotations must not be able to hide a token that it accepts. It may have
+// keys that nobody has told us of, so a token that cannot be verified counts as well.
+func (t *token) readOwner(data string) {
+	claims, err := tokens.Inspect(data)
+	if err != nil || claims.AccountUID == "" || len(validation.IsDNS1123Subdomain(claims.AccountName)) > 0 {
+		return
+	}
+	owner := tokens.Account{Namespace: t.view.Namespace, Name: claims.AccountName, UID: claims.AccountUID}
+	if claims.Mismatch(owner, t.view.Name) == "" {
+		t.account, t.uid = claims.AccountName, t.view.Token.AccountUID
+	}
 }
 
 // named is the state of a key that is there.

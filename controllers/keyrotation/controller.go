@@ -252,7 +252,8 @@ func (c *Controller) mayReissue() (Ring, bool) {
 	return ring, !c.Off && publicationOf(ring) == c.published && active != nil && active.ID() == ring.Active() && c.Confirmed(active.ID())
 }
 
-// survey counts, and queues the accounts for which something is left to do.
+// survey counts, forgets what is gone, and queues the accounts for which something is left
+// to do.
 func (c *Controller) survey() {
 	ring := RingOf(c.State())
 	byKey, byHolding := map[string]int{}, map[Holding]int{}
@@ -278,6 +279,8 @@ func (c *Controller) survey() {
 			}
 		}
 	}
+	forgetGone(c.made, all)
+	forgetGone(c.refused, all)
 	c.Metrics.survey(byKey, byHolding)
 	c.loop.AddAfter(key{Work: surveying}, interval)
 }

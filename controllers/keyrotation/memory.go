@@ -4,6 +4,7 @@
 package keyrotation
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -12,7 +13,9 @@ import (
 )
 
 // What this process has done and its caches do not show. All of it may be lost at any
-// time: forgetting costs a request, or a Secret that is discarded as a second one.
+// time: forgetting costs a request, or a Secret that is discarded as a second one. What is
+// about Secrets that are gone is lost at the next survey: whoever may create Secrets would
+// have it grow for as long as we lead.
 
 // creations are the new Secrets that the caches do not show yet, by the UID of the one
 // that each is to replace.
@@ -33,3 +36,18 @@ type refusals map[types.UID]string
 func (r refusals) has(secret *view.TokenSecret) bool { return r[secret.UID] == secret.ResourceVersion }
 
 func (r refusals) add(secret *view.TokenSecret) { r[secret.UID] = secret.ResourceVersion }
+
+// forgetGone drops what is remembered about Secrets other than these.
+func forgetGone[T any](remembered map[types.UID]T, secrets []*view.TokenSecret) {
+	if len(remembered) == 0 {
+		return
+	}
+	there := make(map[types.UID]struct{}, len(secrets))
+	for _, secret := range secrets {
+		there[secret.UID] = struct{}{}
+	}
+	maps.DeleteFunc(remembered, func(uid types.UID, _ T) bool {
+		_, found := there[uid]
+		return !found
+	})
+}

@@ -16,6 +16,10 @@
 //
 // With a key directory, the command that changed it has brought the proof. Then the
 // key that signs is whatever the directory says, and is proved to warn as well.
+//
+// An apiserver that takes its keys from the ring, as with the external signer, would
+// refuse the tokens of the former key after a restart. Whoever has not provided for
+// that is warned when the key changes, while there is time.
 package keyactivation
 
 import (
@@ -50,7 +54,10 @@ type Config struct {
 	Issuer string
 	// Immediate lets a candidate sign without proof.
 	Immediate bool
-	Recorder  *events.Recorder
+	// Kept tells whether a key will verify after a restart too. It is nil if kube-apiserver does not
+	// take its keys from the ring, so that it makes no difference.
+	Kept     func(keyID string) bool
+	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
 	Process *corev1.ObjectReference
 	Metrics *Metrics
@@ -179,11 +186,17 @@ func (a *Activator) await(ctx context.Context, retry <-chan time.Time) bool {
 }
 
 func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
+	former := a.Ring.Active()
 	if !a.Ring.Activate(key.ID()) {
 		return // another file content has replaced the candidate meanwhile
 	}
 	klog.FromContext(ctx).Info("A new key signs", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
 	a.Recorder.Tell(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
+	if a.Kept != nil && !a.Kept(former.ID()) {
+		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", former.ID())
+		a.Recorder.Warn(a.Process, "FormerKeyNotKept", "Activate", fmt.Sprintf(
+			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-keys-dir", former.ID()))
+	}
 }
 
 // report says once why a key is not proven.

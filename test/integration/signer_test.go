@@ -205,6 +205,11 @@ func TestExternalSigner(t *testing.T) {
 		await.Long(t)
 		c.flood(t)
 	})
+	t.Run("a former key that no file has is told", func(t *testing.T) {
+		replaced := idOf(t, read(t, c.key.path))
+		c.key.replace(t, read(t, newKey(t, devcluster.RSA)))
+		c.awaitWarning(t, aboutProcess("FormerKeyNotKept"), replaced)
+	})
 }
 
 func (c *signerCluster) refusesStrangers(t *testing.T) {

@@ -121,6 +121,7 @@ func (m *manager) buildRing() {
 		Ring:      m.ring,
 		Issuer:    o.Keys.Issuer(),
 		Immediate: o.Keys.Activation == KeyActivationImmediate,
+		Kept:      m.keptForSigner(),
 		Recorder:  m.recorder,
 		Process:   o.LeaderElection.process(),
 		Metrics:   keyactivation.NewMetrics(legacyregistry.MustRegister),

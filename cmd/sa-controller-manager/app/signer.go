@@ -5,6 +5,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -38,4 +39,16 @@ func (o *Options) listenAsSigner(ring *signing.Keyring) (*external.Server, error
 		return nil, fmt.Errorf("--external-signer-socket: %w", err)
 	}
 	return server, nil
+}
+
+// keptForSigner tells whether kube-apiserver will get a key on the socket after a restart of this process too: a key that the
+// private key file held once has to be in a verification key file. It is nil without the socket, as kube-apiserver has files of its
+// own then.
+func (m *manager) keptForSigner() func(keyID string) bool {
+	if m.options.ExternalSigner.Socket == "" {
+		return nil
+	}
+	return func(keyID string) bool {
+		return slices.ContainsFunc(m.files.publicKeys(), func(key signing.PublicKey) bool { return key.ID == keyID })
+	}
 }

@@ -199,6 +199,47 @@ func TestAudit(t *testing.T) {
 	command(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).want(t, 0).says(t, "gone-token", "8 token Secrets, 1 shown; findings: orphan 1,")
 }
 
+// TestAuditIsNotFooled: whoever may edit a Secret disguises the token of an administrator, and kube-apiserver goes on accepting it.
+func TestAuditIsNotFooled(t *testing.T) {
+	c := sharedControlPlane(t)
+	namespace := c.namespace(t)
+	admin, servant := c.createAccount(t, namespace, "admin"), c.createAccount(t, namespace, "servant")
+	c.grant(t, namespace+":admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "admin"}, rule("*", "*", "*"))
+	respell := func(edit func(token string) string) change {
+		return func(s *corev1.Secret) { s.Data["token"] = []byte(edit(string(s.Data["token"]))) }
+	}
+	disguises := map[string]change{
+		"nameless":  withAnnotation(corev1.ServiceAccountNameKey, "Not a name"),
+		"other-uid": withUID("another"),
+		"borrowed": func(s *corev1.Secret) {
+			withAnnotation(corev1.ServiceAccountNameKey, servant.Name)(s)
+			withUID(servant.UID)(s)
+		},
+		"respelled": func(s *corev1.Secret) {
+			withAnnotation(corev1.ServiceAccountNameKey, servant.Name)(s)
+			respell(func(token string) string { return token[:len(token)-1] + string(token[len(token)-1]+1) })(s)
+		},
+		"spaced": func(s *corev1.Secret) {
+			withAnnotation(corev1.ServiceAccountNameKey, servant.Name)(s)
+			respell(func(token string) string { return token[:3] + "\t" + token[3:] })(s)
+		},
+	}
+	issuer := c.issuer(t, c.SigningKeyFile())
+	want := map[string]string{}
+	for name, disguise := range disguises {
+		c.accepted(t, c.fill(t, issuer, admin, name, disguise), admin)
+		want[name] = "admin everything"
+	}
+	report := command(t, "", "tokens", "audit", "--kubeconfig="+c.Kubeconfig(), "-n", namespace, "--fail-on=cluster-admin", "-o=json").want(t, 2).audit(t)
+	got := map[string]string{}
+	for _, token := range report.Tokens {
+		got[token.Name] = token.Account + " " + token.Reach
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestAuditSaysWhichPermissionIsMissing, and goes without what it need not have.
 func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 	c := sharedControlPlane(t)

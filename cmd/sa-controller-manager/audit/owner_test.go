@@ -58,6 +58,8 @@ func TestAnnotationsHideNothing(t *testing.T) {
 		"another's":         {"", testkeys.P256(), false, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
 		"another UID":       {"", testkeys.P256(), false, []func(*corev1.Secret){of("robot", "uid-former")}, "robot everything [cluster-admin unmounted unreferenced]"},
 		"none":              {"", testkeys.P256(), false, []func(*corev1.Secret){bare}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
+		"respelled":         {"kube-apiserver compares it with what is presented, and does not mind the spelling", testkeys.P256(), false, []func(*corev1.Secret){servant, respell}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
+		"spaced":            {"likewise", testkeys.P256(), false, []func(*corev1.Secret){servant, space}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
 		"keys are untold":   {"kube-apiserver need not show its keys", testkeys.P256(), true, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
 		"key is unknown":    {"the flags need not name all of kube-apiserver's", testkeys.P521(), false, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unknown-key unmounted unreferenced]"},
 		"forged":            {"what it claims is worth nothing", testkeys.P256(), false, []func(*corev1.Secret){servant, tampered}, "servant  [bad-token orphan unmounted unreferenced]"},

@@ -44,6 +44,18 @@ func tampered(secret *corev1.Secret) {
 	secret.Data["token"] = []byte(token[:strings.LastIndex(token, ".")+1] + strings.Repeat("A", 86))
 }
 
+// respell sets a bit behind the last one of the signature. go-jose, and so kube-apiserver, does not look at it.
+func respell(secret *corev1.Secret) {
+	token := secret.Data["token"]
+	token[len(token)-1]++ // of 86 digits the last one is A, Q, g or w
+}
+
+// space does likewise with white space.
+func space(secret *corev1.Secret) {
+	token := string(secret.Data["token"])
+	secret.Data["token"] = []byte(token[:3] + "\t" + token[3:] + "\n")
+}
+
 func TestRow(t *testing.T) {
 	t.Parallel()
 	robot := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}
@@ -72,6 +84,8 @@ func TestRow(t *testing.T) {
 		"tampered":          {"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, StateActive, "data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken}},
 		"of another Secret": {"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less, StateActive, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`, []Finding{BadToken}},
 		"no token":          {"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
+		"respelled":         {"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, StateActive, "data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken}},
+		"only blanks":       {"", secret(testkeys.P256(), holding(" \n")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
 		"empty":             {"nobody has filled it", secret(testkeys.P256(), holding(""), aged(900)), robot, used, Less, StateEmpty, "", nil},
 		"no account":        {"", secret(testkeys.P256()), nil, used, "", StateActive, "the account does not exist", []Finding{Orphan, Unreferenced}},
 		"other account":     {"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, StateActive, "the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced}},

@@ -107,7 +107,7 @@ func TestRequestsPerObject(t *testing.T) {
 			want: requests{"GET serviceaccounts": 10, "DELETE secrets": 10},
 		},
 		"RemovedReference": {
-			reason: "one write",
+			reason: "a person wrote it, and may mean what bears the name by now: one look and one write",
 			mode:   "manual",
 			do: func(t *testing.T, namespace string) requests {
 				t.Helper()
@@ -121,7 +121,7 @@ func TestRequestsPerObject(t *testing.T) {
 				}
 				return requests{"POST serviceaccounts": 5, "POST secrets": 5, "DELETE secrets": 5}
 			},
-			want: requests{"PATCH secrets": 5, "PATCH serviceaccounts": 5},
+			want: requests{"PATCH secrets": 5, "GET secrets": 5, "PATCH serviceaccounts": 5},
 		},
 		"AccountInModeAuto": {
 			reason: "one creation of a complete Secret and one reference to it",

@@ -4,12 +4,11 @@
 package audit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 )
 
 // Printer writes rows as they come. Without End a document is cut off, so that nobody takes a part for all.
@@ -37,7 +36,7 @@ type jsonPrinter struct {
 
 func (p *jsonPrinter) Rows(rows []Row) error {
 	for i := range rows {
-		text, err := json.MarshalIndent(&rows[i], "    ", "  ")
+		text, err := keyview.JSON(&rows[i], "    ")
 		if err != nil {
 			return fmt.Errorf("encode a row as JSON: %w", err)
 		}
@@ -53,7 +52,7 @@ func (p *jsonPrinter) Rows(rows []Row) error {
 }
 
 func (p *jsonPrinter) End(summary Summary) error {
-	text, err := json.MarshalIndent(summary, "  ", "  ")
+	text, err := keyview.JSON(summary, "  ")
 	if err != nil {
 		return fmt.Errorf("encode the summary as JSON: %w", err)
 	}
@@ -70,7 +69,7 @@ type yamlPrinter struct {
 }
 
 func (p *yamlPrinter) Rows(rows []Row) error {
-	text, err := yaml.Marshal(rows)
+	text, err := keyview.YAML(rows)
 	if err != nil {
 		return fmt.Errorf("encode rows as YAML: %w", err)
 	}
@@ -83,7 +82,7 @@ func (p *yamlPrinter) Rows(rows []Row) error {
 
 // End has a mark of its own: a YAML document that is cut off between two rows is still one.
 func (p *yamlPrinter) End(summary Summary) error {
-	text, err := yaml.Marshal(map[string]Summary{"summary": summary})
+	text, err := keyview.YAML(map[string]Summary{"summary": summary})
 	if err != nil {
 		return fmt.Errorf("encode the summary as YAML: %w", err)
 	}

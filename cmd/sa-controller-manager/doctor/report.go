@@ -4,13 +4,12 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 )
 
 // shownObjects is how many objects of a finding people are shown.
@@ -45,10 +44,10 @@ func (r Report) Print(w io.Writer, output string) error {
 	var err error
 	switch output {
 	case "json":
-		text, err = json.MarshalIndent(r.document(), "", "  ")
+		text, err = keyview.JSON(r.document(), "")
 		text = append(text, '\n')
 	case "yaml":
-		text, err = yaml.Marshal(r.document())
+		text, err = keyview.YAML(r.document())
 	default:
 		text = r.table()
 	}

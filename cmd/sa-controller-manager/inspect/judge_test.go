@@ -179,14 +179,16 @@ func TestPrint(t *testing.T) {
 // TestPrintIsSafe: a claim may hold what steers a terminal.
 func TestPrintIsSafe(t *testing.T) {
 	t.Parallel()
-	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e"+`"}`) + ".AA"
+	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e\x7f"+`"}`) + ".AA"
 	report := inspect.Judge(token, inspect.Known{Now: now})
-	var got bytes.Buffer
-	if err := report.Print(&got, "text"); err != nil {
-		t.Fatal(err)
-	}
-	if strings.ContainsAny(got.String(), "\x1b\u009b\u202e") || strings.Count(got.String(), "\nVerdict") > 0 {
-		t.Errorf("printed:\n%q", got.String())
+	for _, output := range []string{"text", "json", "yaml"} {
+		var got bytes.Buffer
+		if err := report.Print(&got, output); err != nil {
+			t.Fatalf("%s: %v", output, err)
+		}
+		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") || strings.Count(got.String(), "\nVerdict") > 0 {
+			t.Errorf("%s:\n%q", output, got.String())
+		}
 	}
 }
 

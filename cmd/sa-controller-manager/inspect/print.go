@@ -13,7 +13,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 	"sa-controller-manager/tokens"
@@ -25,10 +24,10 @@ func (r *Report) Print(w io.Writer, output string) error {
 	var err error
 	switch output {
 	case "json":
-		text, err = json.MarshalIndent(r, "", "  ") //nolint:gosec // G117: the name of a Secret
+		text, err = keyview.JSON(r, "")
 		text = append(text, '\n')
 	case "yaml":
-		text, err = yaml.Marshal(r) //nolint:gosec // G117: the name of a Secret
+		text, err = keyview.YAML(r)
 	default:
 		text = r.text()
 	}

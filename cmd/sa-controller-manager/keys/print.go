@@ -4,7 +4,6 @@
 package keys
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,8 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing/rotation"
 )
@@ -31,10 +29,10 @@ func (r *Report) Print(w io.Writer, output string) error {
 	var err error
 	switch output {
 	case "json":
-		text, err = json.MarshalIndent(r, "", "  ")
+		text, err = keyview.JSON(r, "")
 		text = append(text, '\n')
 	case "yaml":
-		text, err = yaml.Marshal(r)
+		text, err = keyview.YAML(r)
 	default:
 		text = r.table()
 	}

@@ -4,14 +4,11 @@
 package keyview
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"unicode"
-
-	"sigs.k8s.io/yaml"
 )
 
 // Drifted tells whether any line is not as it should be.
@@ -33,10 +30,10 @@ func Print(w io.Writer, lines []Line, output string) error {
 	var err error
 	switch output {
 	case "json":
-		text, err = json.MarshalIndent(document, "", "  ")
+		text, err = JSON(document, "")
 		text = append(text, '\n')
 	case "yaml":
-		text, err = yaml.Marshal(document)
+		text, err = YAML(document)
 	default:
 		text = table(lines)
 	}

@@ -56,9 +56,7 @@ func (i *intervals) open(excuse Excuse, what Kind) (end func()) {
 		return func() {}
 	}
 	one := &Interval{From: time.Now(), Excuse: excuse, What: what}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.all = append(i.all, one)
+	i.add(one)
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -66,11 +64,10 @@ func (i *intervals) open(excuse Excuse, what Kind) (end func()) {
 	}
 }
 
-// add adds one that is over.
-func (i *intervals) add(one Interval) {
+func (i *intervals) add(one *Interval) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.all = append(i.all, &one)
+	i.all = append(i.all, one)
 }
 
 func (i *intervals) list() []Interval {

@@ -153,7 +153,7 @@ func (m *monitor) noteOthers(before processorTime) processorTime {
 	defer m.mu.Unlock()
 	m.crowded = err == nil && now.othersSince(before) > mostByOthers
 	if m.crowded {
-		m.world.excuses.add(Interval{From: time.Now().Add(-time.Second), To: time.Now(), Excuse: Crowded})
+		m.world.excuses.add(&Interval{From: time.Now().Add(-time.Second), To: time.Now(), Excuse: Crowded})
 	}
 	return now
 }

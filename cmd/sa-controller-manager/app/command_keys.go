@@ -122,10 +122,11 @@ func (p *problems) notNegative(flag string, d time.Duration) {
 
 // operator asks the cluster only if the flags say which one: a key directory needs none.
 func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
-	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}, Progress: waitingFor(stderr)}
+	progress := waitingFor
 	if terminalWidth(stderr) > 0 {
-		operator.Progress = waitingOn(stderr)
+		progress = waitingOn
 	}
+	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
 	}

@@ -376,3 +376,34 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("by holding (-want +got):\n%s", diff)
 	}
 }
+
+// TestWhoLedShowsNothing: another process leads by now, whose surveys count.
+func TestWhoLedShowsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t), mode("never")))
+		for range 2 { // terms
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- w.Run(ctx) }()
+			synctest.Wait()
+			for series, want := range map[string]map[string]float64{
+				"sacm_token_secrets_by_key":   {"retired": 1},
+				"sacm_token_reissue_secrets": {"never": 1},
+			} {
+				if diff := cmp.Diff(want, w.series(t, series)); diff != "" {
+					t.Errorf("%s while it leads (-want +got):\n%s", series, diff)
+				}
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			for _, series := range []string{"sacm_token_secrets_by_key", "sacm_token_reissue_secrets"} {
+				if diff := cmp.Diff(map[string]float64{}, w.series(t, series)); diff != "" {
+					t.Errorf("%s afterwards (-want +got):\n%s", series, diff)
+				}
+			}
+		}
+	})
+}

@@ -153,6 +153,7 @@ func (c *Controller) RingChanged() { c.loop.Add(key{Work: publishing}) }
 // Run works until ctx ends and returns when no sync is under way any more. The view
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.Metrics.end()
 	c.published, c.made, c.refused = publication{}, creations{}, refusals{}
 	c.RingChanged()
 	var handlers []func() error

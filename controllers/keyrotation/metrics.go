@@ -75,6 +75,15 @@ func (m *Metrics) survey(byKey map[string]int, byHolding map[Holding]int) {
 	}
 }
 
+// end forgets the last survey: another process may lead now and show its own.
+func (m *Metrics) end() {
+	if m == nil {
+		return
+	}
+	m.secrets.Reset()
+	m.holders.Reset()
+}
+
 func (m *Metrics) mismatch(found verdict) {
 	if m == nil {
 		return

@@ -6,6 +6,7 @@ package missed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,15 +165,17 @@ func (s *Scanner) report(found Found) {
 	if len(found.Missed) == 0 {
 		return
 	}
-	for i := range found.Missed[:min(len(found.Missed), eventLimit)] {
-		pod := &found.Missed[i]
+	// The newest come first: what an earlier scan has found has had its Event.
+	newest := slices.SortedStableFunc(slices.Values(found.Missed), func(a, b Pod) int { return b.Created.Compare(a.Created.Time) })
+	for i := range newest[:min(len(newest), eventLimit)] {
+		pod := &newest[i]
 		s.config.Warn(pod.reference(), "AdmittedWithoutWebhook", "Scan", fmt.Sprintf(
 			"the webhook was not called for this Pod, which lacks: %s; only a new Pod will have it", pod.Lacks()))
 	}
 	note := fmt.Sprintf("Pods that were admitted without the webhook and lack their account or token: %d, the first is %s; "+
 		"to list them: sa-controller-manager webhook missed; to have them created anew: webhook missed --recreate", len(found.Missed), &found.Missed[0])
 	if n := len(found.Missed); n > eventLimit {
-		note += fmt.Sprintf("; %d have Events of their own", eventLimit)
+		note += fmt.Sprintf("; the newest %d have Events of their own", eventLimit)
 	}
 	if n := len(found.Uncertain); n > 0 {
 		note += fmt.Sprintf("; uncertain are %d more", n)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/registration"
@@ -150,7 +151,7 @@ func TestScanReports(t *testing.T) {
 		"Unsure":       {unsure: true},
 		"One":          {pods: 1, events: 2, tail: "webhook missed --recreate"},
 		"OneAndUnsure": {pods: 1, unsure: true, events: 2, tail: "; uncertain are 1 more"},
-		"Many":         {pods: eventLimit + 1, events: eventLimit + 1, tail: "; 100 have Events of their own"},
+		"Many":         {pods: eventLimit + 1, events: eventLimit + 1, tail: "; the newest 100 have Events of their own"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -189,6 +190,34 @@ func TestScanReports(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestScanTellsOfTheNewest: those that an earlier scan has found have had their Events.
+func TestScanTellsOfTheNewest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(accountNamed("shop", "default"))
+		for i := range eventLimit {
+			if err := w.Tracker().Add(newPod(named("shop", fmt.Sprintf("pod-%03d", i)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, _ := scanning(t, w)
+		s.Registration(registration.Registered)
+		pause(settle)
+		w.told()
+		later := newPod(named("shop", "the-last"))
+		later.CreationTimestamp = metav1.NewTime(later.CreationTimestamp.Add(time.Second))
+		if err := w.Tracker().Add(later); err != nil {
+			t.Fatal(err)
+		}
+		s.Registration(registration.Registered)
+		pause(interval + settle)
+		told := w.told()
+		if len(told) != eventLimit+1 || !strings.HasPrefix(told[0], "AdmittedWithoutWebhook Pod/the-last: ") {
+			t.Errorf("%d Events, the first is %q, want %d and the newest Pod", len(told), told[:min(1, len(told))], eventLimit+1)
+		}
+	})
 }
 
 func TestScanFails(t *testing.T) {

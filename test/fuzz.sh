@@ -31,22 +31,29 @@ targets() {
 		sort | grep -E "${FUZZ:-.}" || true
 }
 
-# binary builds the tests of a package with what guides a fuzzer, once. Go instruments
-# everything below the package for that: with an empty build cache it takes minutes.
-binary() {
-	local built=$binaries/${1//\//_} module=$1
-	until [ -e "$module/go.mod" ]; do module=$(dirname "$module"); done
-	[ -x "$built" ] || go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$(realpath --relative-to="$module" "$1")"
-	echo "$built"
+# build reads lines "package target" and prints them with the package's tests behind them, built with what guides a
+# fuzzer, or - if they cannot be built. It is ahead of the fuzzing, which waits for the first of them alone. Go
+# instruments everything below a package for that: with an empty build cache it takes minutes.
+build() {
+	local package target module built
+	while read -r package target; do
+		built=$binaries/${package//\//_}
+		module=$package
+		until [ -e "$module/go.mod" ]; do module=$(dirname "$module"); done
+		[ -x "$built" ] || go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$(realpath --relative-to="$module" "$package")" || built=-
+		echo "$package $target $built"
+	done
 }
 
 row PACKAGE TARGET EXECUTIONS NEW RESULT
-while read -r package target; do
+while read -r package target built; do
 	result=ok
-	built=$(binary "$package")
 	cache=$(go env GOCACHE)/fuzz/sa-controller-manager/$package
 	mkdir -p "$cache"
-	if ! (cd "$package" && "$built" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" -test.fuzzminimizetime=200x -test.fuzzcachedir="$cache") >"$log" 2>&1; then
+	if [ "$built" = - ]; then
+		result=FAILED
+		echo "it cannot be built, see above" >"$log"
+	elif ! (cd "$package" && "$built" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="$fuzztime" -test.fuzzminimizetime=200x -test.fuzzcachedir="$cache") >"$log" 2>&1; then
 		result=FAILED
 		# On a busy machine Go's fuzzer reports the end of its own time, which is no finding.
 		if grep -q '^ *context deadline exceeded$' "$log" && ! grep -qE 'Failing input|panic|hung|terminated|_test\.go:' "$log"; then
@@ -73,7 +80,7 @@ while read -r package target; do
 		sed 's/^/    /' "$log"
 		;;
 	esac
-done < <(targets)
+done < <(targets | build)
 if [ "$rows" -eq 0 ]; then
 	echo "fuzz: NOT RUN: ${FUZZ:+no line \"package target\" matches FUZZ=$FUZZ, or }there is no target; they are looked for with git ls-files" >&2
 	exit 1

@@ -59,5 +59,10 @@ func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
 		// Its port is fixed by default, and several managers may run at a time.
 		"--webhook-port=0",
 	}
-	return c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Env, b.Log)
+	m, err := c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Env, b.Log)
+	if err != nil {
+		return nil, err
+	}
+	m.most = RestGoroutines
+	return m, nil
 }

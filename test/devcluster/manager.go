@@ -11,11 +11,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sa-controller-manager/test/await"
 )
 
 // stopPatience is well over the ten seconds in which the product promises to
 // drain, because a race-enabled build on a loaded machine is slow.
 const stopPatience = 30 * time.Second
+
+const (
+	// RestGoroutines is how many goroutines sa-controller-manager has at most where nobody leans
+	// on it: a leader with its watches, its two servers, and a connection of each client that it
+	// has in these tests (promise 8 of docs/reliability.md).
+	RestGoroutines = 350
+	// RestLimit is how long it may keep what it had for others after those have gone.
+	RestLimit = 20 * time.Second
+)
 
 // raceWarning is what the race detector prints, whatever the exit code.
 const raceWarning = "WARNING: DATA RACE"
@@ -27,6 +38,8 @@ type Manager struct {
 	probe     *probe
 	readyPath string
 	url       string
+	// most is how many goroutines it may have left when it is stopped; nobody counts them if 0.
+	most int
 }
 
 // StartKubeControllerManager starts the real kube-controller-manager with only
@@ -125,11 +138,53 @@ func (m *Manager) AwaitLog(ctx context.Context, text string) error {
 }
 
 // Stop sends SIGTERM and waits until the manager is gone. It is an error if the
-// manager had to be killed or if the race detector found something at any time.
+// manager had to be killed, if the race detector found something at any time, or if
+// sa-controller-manager has more than RestGoroutines before that, for RestLimit.
 // A manager that ended before is reported with its exit code and no error.
 func (m *Manager) Stop() (Exit, error) {
+	leaks := m.leaks()
 	exit, err := m.process.stop(stopPatience)
-	return exit, errors.Join(err, m.races())
+	return exit, errors.Join(leaks, err, m.races())
+}
+
+// leaks returns what AwaitRest does. One that does not answer, because it is paused, has ended
+// or does not serve yet, has nothing to tell.
+func (m *Manager) leaks() error {
+	if m.most == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), RestLimit)
+	defer cancel()
+	once, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := m.Metrics(once); err != nil {
+		return nil //nolint:nilerr // it does not answer
+	}
+	return m.AwaitRest(ctx)
+}
+
+// AwaitRest returns once sa-controller-manager has RestGoroutines at most. If ctx ends before,
+// the error says what they are.
+func (m *Manager) AwaitRest(ctx context.Context) error {
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		metrics, err := m.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if has := int(metrics.Sum("go_goroutines", nil)); has > m.most {
+			return fmt.Errorf("%s has %d goroutines, want %d at most", m.process.name, has, m.most)
+		}
+		return nil
+	})
+	if err == nil {
+		return nil
+	}
+	profile, profileErr := m.Get(context.WithoutCancel(ctx), "/debug/pprof/goroutine?debug=1")
+	if profileErr != nil {
+		profile = profileErr.Error()
+	}
+	const longest = 4000
+	return fmt.Errorf("%w:\n%s", err, profile[:min(len(profile), longest)])
 }
 
 // Kill ends the manager at once. Races found until then are an error.

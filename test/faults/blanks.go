@@ -13,9 +13,10 @@ type Part string
 
 // The parts.
 const (
-	FaultsPart Part = "faults"
-	LoadPart   Part = "load"
-	SignerPart Part = "signer"
+	FaultsPart   Part = "faults"
+	RotationPart Part = "rotation"
+	LoadPart     Part = "load"
+	SignerPart   Part = "signer"
 )
 
 // record is what became of each kind of fault.
@@ -60,6 +61,10 @@ func (o Outcome) counters(part Part) []counter {
 	switch part {
 	case FaultsPart:
 		return append(append(all, pods...), counter{"operations of users", o.operations()}, counter{"tokens of dead accounts", o.DeadTokens})
+	case RotationPart:
+		return append(append(all, pods...), counter{"keys that were activated", o.Operations[activated]},
+			counter{"commands that were killed", o.Operations[killed]}, counter{"token Secrets that replace one", o.Reissued},
+			counter{"requested tokens", o.Bound})
 	case LoadPart:
 		return append(append(all, pods...), counter{"broken clients", o.Leaned})
 	case SignerPart:
@@ -79,11 +84,8 @@ func (o Outcome) operations() int {
 // Unmet is what is missing of the faults themselves. Where other programs have the machine
 // one may come too late to meet anything.
 func (o Outcome) Unmet(part Part) []string {
-	if part != FaultsPart {
-		return nil
-	}
 	var blanks []string
-	for _, entry := range Catalogue() {
+	for _, entry := range striking(part) {
 		met, counted := o.Met[entry.Kind]
 		switch {
 		case o.Injected[entry.Kind] == 0 && o.Skipped[entry.Kind] == "":
@@ -93,6 +95,17 @@ func (o Outcome) Unmet(part Part) []string {
 		}
 	}
 	return blanks
+}
+
+// striking are the faults of a part.
+func striking(part Part) []Entry {
+	switch part {
+	case FaultsPart:
+		return Catalogue()
+	case RotationPart:
+		return interrupting()
+	}
+	return nil
 }
 
 // meetLimit is how long a fault waits for a request to meet it. While no leader is there,

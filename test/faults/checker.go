@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +22,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -45,6 +45,9 @@ type Outcome struct {
 	// Settled is how long it took from the end of the last fault until all was well.
 	Settled time.Duration
 	Most    Sample
+	// Reissued is how many token Secrets replace another one, Bound how many requested tokens had
+	// to be good in the end.
+	Reissued, Bound int
 }
 
 // scope is what is judged: what there must be, in namespaces whose names begin with prefix.
@@ -53,13 +56,17 @@ type scope struct {
 	prefix string
 	// lasts is how long all has to stay well once it is.
 	lasts time.Duration
+	// ring is that of key directories, nil if there is one key alone. bound are questions about
+	// tokens that are in no Secret.
+	ring  *keyRing
+	bound []question
 }
 
 // check awaits that all is as promised, within the given patience, and then looks at
 // everything else that the run has left behind.
 func (w *World) check(ctx context.Context, scope scope, calls []Call, patience time.Duration) (Outcome, error) {
 	outcome := Outcome{Pods: len(calls)}
-	verify, err := w.verifier()
+	verify, err := scope.verifier(w)
 	if err != nil {
 		return outcome, err
 	}
@@ -77,6 +84,9 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 		live = liveUIDs(now)
 		now = now.within(scope.prefix)
 		outcome.Violations = Judge(now, scope.model, w.mode, string(ca), verify)
+		if scope.ring != nil {
+			outcome.Violations = append(outcome.Violations, JudgeReissue(now, scope.ring.retired)...)
+		}
 		if well || time.Since(begun) > patience {
 			break
 		}
@@ -90,7 +100,8 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 		}
 	}
 	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
-	if err := w.checkTokens(ctx, now, live, &outcome); err != nil {
+	outcome.Reissued, outcome.Bound = countReissued(now), len(scope.bound)
+	if err := w.checkTokens(ctx, now, live, scope, &outcome); err != nil {
 		return outcome, err
 	}
 	if err := w.checkCalls(ctx, calls, &outcome); err != nil {
@@ -110,7 +121,15 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	return outcome, nil
 }
 
-// verifier checks signatures with the cluster's key and the standard library alone.
+// verifier checks signatures with the standard library alone.
+func (s scope) verifier(w *World) (func(token string) error, error) {
+	if s.ring != nil {
+		return s.ring.verify, nil
+	}
+	return w.verifier()
+}
+
+// verifier checks signatures with the cluster's one key.
 func (w *World) verifier() (func(token string) error, error) {
 	content, err := os.ReadFile(w.cluster.SigningKeyFile())
 	if err != nil {
@@ -154,7 +173,7 @@ func liveUIDs(now Snapshot) map[types.UID]bool {
 	return live
 }
 
-// question is one about a token. want is the user that it has to stand for, "" if it must be
+// question is one about a token, of which secret says where it is. want is the user that it has to stand for, "" if it must be
 // refused.
 type question struct {
 	token, secret, want string
@@ -165,9 +184,11 @@ type question struct {
 const reviewers = 8
 
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
-// ever seen and whose account is gone. live are all accounts of the cluster.
-func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UID]bool, outcome *Outcome) error {
-	var questions []question
+// ever seen there and whose account is gone, and answer the further questions of the scope. live
+// are all accounts of the cluster.
+func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UID]bool, scope scope, outcome *Outcome) error {
+	questions := slices.Clone(scope.bound)
+	outcome.Tokens += len(scope.bound)
 	current := map[string]bool{}
 	for _, secret := range sorted(now.Secrets) {
 		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {
@@ -179,8 +200,8 @@ func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UI
 			outcome.Tokens++
 		}
 	}
-	for token := range w.tokens.Seen() {
-		if uid := claimedUID(token); !current[token] && !live[uid] {
+	for token, of := range w.tokens.Seen() {
+		if uid := claimedUID(token); strings.HasPrefix(of.Namespace, scope.prefix) && !current[token] && !live[uid] {
 			questions = append(questions, question{token: token, uid: uid})
 			outcome.DeadTokens++
 		}
@@ -263,28 +284,11 @@ func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) 
 			missed[call.Namespace+"/"+call.Name] = true
 		}
 	}
-	// The scan looks once a minute at most, and after each repair.
-	deadline := time.Now().Add(patience)
-	for len(missed) > 0 {
-		events, err := w.client.client.EventsV1().Events("").List(ctx, metav1.ListOptions{
-			FieldSelector: fields.OneTermEqualSelector("reason", "AdmittedWithoutWebhook").String(),
-		})
-		if err != nil {
-			return fmt.Errorf("list Events: %w", err)
-		}
-		for _, event := range events.Items {
-			delete(missed, event.Regarding.Namespace+"/"+event.Regarding.Name)
-		}
-		if len(missed) == 0 || time.Now().After(deadline) {
-			break
-		}
-		select {
-		case <-time.After(500 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	untold, err := w.awaitTold(ctx, missed)
+	if err != nil {
+		return err
 	}
-	for pod := range missed {
+	for _, pod := range untold {
 		outcome.Violations = append(outcome.Violations, violated(5, "Pod %s was missed, and no Event says so", pod))
 	}
 	return nil

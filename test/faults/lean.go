@@ -232,14 +232,15 @@ func breakOn(ctx context.Context, address string, kinds []breaker) []tally {
 }
 
 // flood opens connections that say nothing and keeps them until ctx ends. It returns how
-// many there were.
+// many there were. One that finds the server's queue full tries again.
 func flood(ctx context.Context, network, address string) int {
 	open := 0
 	dialer := net.Dialer{Timeout: time.Second}
-	for range connections(floodSize) {
+	for most := connections(floodSize); open < most && ctx.Err() == nil; {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
-			break
+			sleep(ctx, 5*time.Millisecond)
+			continue
 		}
 		open++
 		context.AfterFunc(ctx, func() { _ = conn.Close() })

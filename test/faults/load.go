@@ -43,7 +43,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	if err := w.client.createNamespace(ctx, n.Name); err != nil {
 		return Outcome{}, "", errors.Join(err, w.retire())
 	}
-	if err := w.awaitAccount(ctx, n.Name, defaultAccount); err != nil {
+	if err := errors.Join(w.awaitAccount(ctx, n.Name, defaultAccount), w.awaitAdmitted(ctx, n.Name)); err != nil {
 		return Outcome{}, "", errors.Join(err, w.retire())
 	}
 	address := at("127.0.0.1", port)
@@ -73,6 +73,20 @@ func (w *World) awaitAccount(ctx context.Context, namespace, name string) error 
 	defer cancel()
 	return await.Poll(ctx, func(ctx context.Context) error {
 		_, err := w.client.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// awaitAdmitted returns once a Pod is admitted with all it is owed: kube-apiserver has to know
+// where to ask now. Before that it asks those who are gone.
+func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	return try(ctx, "create a Pod", func(ctx context.Context) error {
+		pod, err := w.client.client.CoreV1().Pods(namespace).Create(ctx, newPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && lacks(pod, defaultAccount) != "" {
+			err = fmt.Errorf("it lacks its %s", lacks(pod, defaultAccount))
+		}
 		return err
 	})
 }

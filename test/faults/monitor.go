@@ -9,24 +9,18 @@ import (
 	"sync"
 	"time"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/measure"
 )
 
 // Limits of promise 8.
 const (
-	// restGoroutines is what a leader has at most where nobody breaks anything, with its
-	// watches and its two servers and a connection of each client that it has in these runs.
-	restGoroutines = 350
+	restGoroutines = devcluster.RestGoroutines
 	// baseGoroutines is what it has beside broken clients: one more for each connection to the
 	// webhook that waits, 256 that are silent, 256 that shake hands and 128 that are idle, and
 	// for as many that are on their way out, and for 800 that do not read their answers.
 	baseGoroutines = restGoroutines + 2*(256+256+128) + 800
 	perRequest     = 3
-	// restLimit is how long after the broken clients have gone a process may keep what it had
-	// for them.
-	restLimit = 20 * time.Second
 	// memorySlack and perSecret are in KiB.
 	memorySlack = 64 << 10
 	perSecret   = 1.5
@@ -285,21 +279,11 @@ func (m *monitor) take() (samples int, most Sample, found []Violation) {
 // awaitRest returns once each process has as few goroutines as one that nobody leans on, and
 // reports one that keeps those of clients who are gone.
 func (w *World) awaitRest(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, restLimit)
+	ctx, cancel := context.WithTimeout(ctx, devcluster.RestLimit)
 	defer cancel()
 	for _, r := range w.all() {
-		err := await.Poll(ctx, func(ctx context.Context) error {
-			metrics, err := r.now().manager.Metrics(ctx)
-			if err != nil {
-				return err
-			}
-			if has := int(metrics.Sum("go_goroutines", nil)); has > restGoroutines {
-				return fmt.Errorf("%s has %d goroutines, want %d at most", r.name, has, restGoroutines)
-			}
-			return nil
-		})
-		if err != nil {
-			w.report(violated(8, "%v after nobody leans on it any more: %v", restLimit, err))
+		if err := r.now().manager.AwaitRest(ctx); err != nil {
+			w.report(violated(8, "%v after nobody leans on it any more: %v", devcluster.RestLimit, err))
 		}
 	}
 }

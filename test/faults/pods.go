@@ -36,7 +36,8 @@ type podUser struct {
 
 	prefix     string
 	namespaces []*Namespace
-	since      time.Time // of the newest one
+	first      time.Time // when the first one was there, with its account
+	since      time.Time // the same for the newest one
 	pending    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -58,7 +59,7 @@ func (u *podUser) run(ctx context.Context, w *Workload) {
 			w.count("create namespace")
 		}
 		// Old ones and the newest take turns.
-		n, since, pulls := u.namespaces[0], time.Time{}, i%pullEvery == 0
+		n, since, pulls := u.namespaces[0], u.first, i%pullEvery == 0
 		if i%2 == 0 {
 			n, since, pulls = u.namespaces[len(u.namespaces)-1], u.since, false
 		}
@@ -88,6 +89,9 @@ func (u *podUser) fresh(ctx context.Context) error {
 		}
 	}
 	u.namespaces, u.since = append(u.namespaces, n), time.Now()
+	if u.first.IsZero() {
+		u.first = u.since
+	}
 	return nil
 }
 

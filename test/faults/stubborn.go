@@ -158,7 +158,7 @@ func only(uid types.UID) metav1.DeleteOptions {
 // isGone tells whether there is no such object, or another one of the name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// deleteOwn deletes the first token Secret that the account lists, which Auto has made.
+// deleteOwn deletes the last of the token Secrets that the account lists and that Auto has made.
 func (s stubborn) deleteOwn(ctx context.Context, namespace, account string) error {
 	var own string
 	err := try(ctx, "get serviceaccount "+account, func(ctx context.Context) error {

@@ -56,6 +56,8 @@ type World struct {
 	tokens   *tokenrecord.Record
 	monitor  *monitor
 	tell     func(format string, args ...any)
+	// operator rotates the keys of the replicas' key directories; nil if they sign with a file.
+	operator *operator
 
 	// overrides tells that replicas read files whatever their mode, as root does.
 	overrides bool
@@ -75,26 +77,35 @@ type World struct {
 
 // Start starts the control plane. What happens is told by tell.
 func Start(ctx context.Context, tell func(format string, args ...any)) (*World, error) {
-	cluster, err := devcluster.Start(ctx, devcluster.Options{})
+	w, err := newWorld(tell)
 	if err != nil {
 		return nil, err
 	}
-	w := &World{cluster: cluster, mode: Auto, gate: newGate(), tell: tell, record: newRecord()}
+	if w.cluster, err = devcluster.Start(ctx, devcluster.Options{}); err != nil {
+		return nil, err
+	}
 	if err := w.connect(); err != nil {
-		return nil, errors.Join(err, cluster.Stop())
+		return nil, errors.Join(err, w.cluster.Stop())
 	}
 	return w, nil
 }
 
+// newWorld is one without a control plane.
+func newWorld(tell func(format string, args ...any)) (*World, error) {
+	port, err := devcluster.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return &World{port: port, mode: Auto, gate: newGate(), tell: tell, record: newRecord()}, nil
+}
+
+// connect makes all that looks at the control plane.
 func (w *World) connect() error {
 	config := w.cluster.Config()
 	config.WarningHandler = rest.NoWarnings{} // legacy tokens are old-fashioned on purpose
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make an admin client: %w", err)
-	}
-	if w.port, err = devcluster.FreePort(); err != nil {
-		return err
 	}
 	w.client = stubborn{client}
 	replicas := []string{at(replicaAddress(0), w.port), at(replicaAddress(1), w.port)}
@@ -121,18 +132,11 @@ func at(host string, port int) string { return net.JoinHostPort(host, strconv.It
 
 func replicaAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
 
-// deploy starts that many replicas of the binary and returns once kube-apiserver asks
-// them about Pods.
+// deploy starts replicas of the binary until there are that many, and returns once
+// kube-apiserver asks them about Pods.
 func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas int, flags ...string) error {
-	for i := range replicas {
-		r, err := w.newReplica(i, binary, flags)
-		if err != nil {
-			return err
-		}
-		w.mu.Lock()
-		w.replicas = append(w.replicas, r)
-		w.mu.Unlock()
-		if err := r.start(); err != nil {
+	for i := len(w.all()); i < replicas; i++ {
+		if err := w.launch(ctx, i, binary, flags); err != nil {
 			return err
 		}
 	}
@@ -146,6 +150,23 @@ func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas i
 	return w.awaitRegistered(ctx)
 }
 
+// launch starts one more replica. It does not wait.
+func (w *World) launch(ctx context.Context, i int, binary devcluster.Binary, flags []string) error {
+	r, err := w.newReplica(i, binary, flags)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.replicas = append(w.replicas, r)
+	w.mu.Unlock()
+	if w.operator != nil {
+		if err := w.operator.provide(ctx, r); err != nil {
+			return err
+		}
+	}
+	return r.start()
+}
+
 func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Replica, error) {
 	dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
 	if err != nil {
@@ -155,8 +176,7 @@ func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Re
 	if err := r.writeFiles(w.cluster); err != nil {
 		return nil, err
 	}
-	r.flags = append([]string{
-		"--service-account-private-key-file=" + r.path(keyFile),
+	r.flags = append(w.keyFlags(i, r), []string{
 		"--root-ca-file=" + r.path(caFile),
 		"--tls-cert-file=" + r.path(certFile), "--tls-private-key-file=" + r.path(certKeyFile),
 		"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
@@ -166,8 +186,22 @@ func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Re
 		"--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=" + retryPeriod.String(),
 		"-v=2",
-	}, flags...)
+	}...)
+	r.flags = append(r.flags, flags...)
 	return r, nil
+}
+
+// keyFlags say what a replica signs with. The first one that has a key directory signs for
+// kube-apiserver, too.
+func (w *World) keyFlags(i int, r *Replica) []string {
+	if w.operator == nil {
+		return []string{"--service-account-private-key-file=" + r.path(keyFile)}
+	}
+	flags := []string{"--service-account-private-key-file=", "--service-account-keys-dir=" + r.path(keysDir)}
+	if i == 0 {
+		flags = append(flags, "--external-signer-socket="+w.cluster.SignerSocket(), "--external-signer-refresh-hint=1s")
+	}
+	return flags
 }
 
 // retire ends all replicas, and remembers them.

@@ -55,7 +55,7 @@ func main() {
 	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which the faults strike.")
 	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which is put under load.")
 	flag.StringVar(&s.root, "root", "", "Directory of the product's source, in which faults are planted.")
-	flag.StringVar(&s.only, "only", "", "One part alone: faults, load, signer or planted.")
+	flag.StringVar(&s.only, "only", "", "One part alone: faults, rotation, load, signer or planted.")
 	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of each part's processes.")
 	flag.BoolVar(&s.busy, "busy", false, "Other programs may use the machine: what cannot be told for that reason is no error.")
 	flag.BoolVar(&s.verbose, "v", false, "Tell of each fault.")
@@ -64,8 +64,8 @@ func main() {
 }
 
 func run(s settings) int {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.LoadPart, faults.SignerPart, planted}; !slices.Contains(parts, faults.Part(s.only)) {
-		fmt.Fprintf(os.Stderr, "faults: -only=%s: want one of faults, load, signer or planted\n", s.only)
+	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, planted}; !slices.Contains(parts, faults.Part(s.only)) {
+		fmt.Fprintf(os.Stderr, "faults: -only=%s: want one of faults, rotation, load, signer or planted\n", s.only)
 		return exitCannot
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -112,11 +112,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	plants := startBuilds(ctx, s, dir)
 	defer plants.wait()
-	world, err := faults.Start(ctx, func(format string, args ...any) {
-		if s.verbose {
-			fmt.Printf("  "+format+"\n", args...)
-		}
-	})
+	world, err := faults.Start(ctx, s.tell)
 	if err != nil {
 		return 0, err
 	}
@@ -133,6 +129,11 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		}
 		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
 		v.take(faults.FaultsPart, outcome)
+	}
+	if s.part(faults.RotationPart) {
+		if err := rotation(ctx, s, v); err != nil {
+			return 0, err
+		}
 	}
 	plants.wait() // a compiler beside the load would be taken for the server
 	if err := loads(ctx, s, world, v); err != nil {
@@ -207,6 +208,24 @@ func (v *verdict) tell() (found int, err error) {
 	return found, errors.Join(err, faults.WriteTable(os.Stdout, faults.Table(v.outcomes...)))
 }
 
+// rotation has keys rotated under faults, in a world of its own.
+func rotation(ctx context.Context, s settings, v *verdict) (err error) {
+	lap := time.Now()
+	world, err := faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.tell)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Stop()) }()
+	world.Busy = s.busy
+	outcome, err := world.Rotation(ctx, faults.Run{Race: true, Seed: s.seed, Length: s.length})
+	if err := errors.Join(err, s.keepLogs(world, faults.RotationPart)); err != nil {
+		return err
+	}
+	fmt.Printf("  rotation: %s, of which %s to settle; %s\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Rotated())
+	v.take(faults.RotationPart, outcome)
+	return nil
+}
+
 // loads has broken clients lean on each of the two servers.
 func loads(ctx context.Context, s settings, world *faults.World, v *verdict) error {
 	for _, one := range []struct {
@@ -229,6 +248,13 @@ func loads(ctx context.Context, s settings, world *faults.World, v *verdict) err
 		v.take(one.part, outcome)
 	}
 	return nil
+}
+
+// tell tells of what happens, if that is wanted.
+func (s settings) tell(format string, args ...any) {
+	if s.verbose {
+		fmt.Printf("  "+format+"\n", args...)
+	}
 }
 
 // planted is the part that has no outcome of its own.

@@ -1,0 +1,113 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// bearerPace is how often a token is requested.
+const bearerPace = 200 * time.Millisecond
+
+// bearer requests tokens of one account, uses each of them at once, and remembers it.
+type bearer struct {
+	world *World
+	uid   types.UID
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	// For whoever has called end.
+	tokens []string
+	found  []Violation
+}
+
+// startBearer returns once the account is there.
+func (w *World) startBearer(ctx context.Context) (*bearer, error) {
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	b := &bearer{world: w, done: make(chan struct{})}
+	err := try(ctx, "get serviceaccount "+defaultAccount, func(ctx context.Context) error {
+		account, err := w.client.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, defaultAccount, metav1.GetOptions{})
+		b.uid = account.GetUID()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	bearing, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	go b.run(bearing)
+	return b, nil
+}
+
+func (b *bearer) end() {
+	b.stop()
+	<-b.done
+}
+
+// run goes on until ctx ends. While kube-apiserver or the signer is away it gets nothing, which
+// is no fault; but what it is given is good.
+func (b *bearer) run(ctx context.Context) {
+	defer close(b.done)
+	for sleep(ctx, bearerPace) {
+		limit, cancel := context.WithTimeout(ctx, tryTimeout)
+		token, err := b.world.requestOnce(limit)
+		cancel()
+		if err != nil {
+			continue
+		}
+		b.tokens = append(b.tokens, token)
+		_ = try(ctx, "use a token", func(ctx context.Context) error { // there is another one
+			status, err := b.world.review(ctx, token)
+			if err == nil {
+				b.found = append(b.found, b.question(token).judge(status)...)
+			}
+			return err
+		})
+	}
+}
+
+func (b *bearer) question(token string) question {
+	return question{
+		token: token, secret: fmt.Sprintf("a TokenRequest, key %s", headerOf(token).KeyID), uid: b.uid,
+		want: "system:serviceaccount:" + metav1.NamespaceDefault + ":" + defaultAccount,
+	}
+}
+
+// bound are questions about all tokens whose key is in the ring: each has to be good still.
+func (b *bearer) bound(ring *keyRing) []question {
+	var all []question
+	for _, token := range b.tokens {
+		if ring.keys[headerOf(token).KeyID] != nil {
+			all = append(all, b.question(token))
+		}
+	}
+	return all
+}
+
+// requestOnce requests a token.
+func (w *World) requestOnce(ctx context.Context) (string, error) {
+	answer, err := w.client.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, defaultAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status.Token, nil
+}
+
+// requestToken does it until there is one.
+func (w *World) requestToken(ctx context.Context) (token string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	err = try(ctx, "request a token", func(ctx context.Context) (err error) {
+		token, err = w.requestOnce(ctx)
+		return err
+	})
+	return token, err
+}

@@ -1,0 +1,63 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// JudgeReissue looks at what a token controller has made once all is quiet after a rotation
+// (docs/architecture.md, "When a token Secret is re-issued"). A Secret with a token of a retired
+// key is replaced by exactly one other Secret, any other by one at most, as a rollback may have
+// left it; and the first one that an account is led to bears the key that signs. retired tells
+// of a token.
+func JudgeReissue(now Snapshot, retired func(token string) bool) []Violation {
+	var found []Violation
+	replacing := map[types.NamespacedName][]string{}
+	for _, secret := range sorted(now.Secrets) {
+		if replaced := secret.Annotations[replacesLabel]; replaced != "" && secret.Type == corev1.SecretTypeServiceAccountToken {
+			of := key(secret.Namespace, replaced)
+			replacing[of] = append(replacing[of], secret.Name)
+		}
+	}
+	for _, secret := range sorted(now.Secrets) {
+		if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Labels[autoCreatedLabel] == "" {
+			continue
+		}
+		successors := replacing[key(secret.Namespace, fmt.Sprintf("%s/%s", secret.Name, secret.UID))]
+		isRetired := retired(string(secret.Data[corev1.ServiceAccountTokenKey]))
+		if len(successors) > 1 || isRetired && len(successors) == 0 {
+			found = append(found, violated(3, "token Secret %s/%s (key retired: %t) is replaced by %d: %q", secret.Namespace, secret.Name, isRetired, len(successors), successors))
+		}
+	}
+	for _, account := range sorted(now.Accounts) {
+		at := slices.IndexFunc(account.Secrets, func(ref corev1.ObjectReference) bool {
+			secret := now.Secrets[key(account.Namespace, ref.Name)]
+			return secret != nil && secret.Labels[autoCreatedLabel] != "" && owner(secret) == account.UID
+		})
+		if at < 0 {
+			continue
+		}
+		first := now.Secrets[key(account.Namespace, account.Secrets[at].Name)]
+		if retired(string(first.Data[corev1.ServiceAccountTokenKey])) {
+			found = append(found, violated(3, "account %s/%s is led to %s, whose key is retired", account.Namespace, account.Name, first.Name))
+		}
+	}
+	return found
+}
+
+// countReissued is how many token Secrets replace another one.
+func countReissued(now Snapshot) int {
+	n := 0
+	for _, secret := range now.Secrets {
+		if secret.Type == corev1.SecretTypeServiceAccountToken && secret.Annotations[replacesLabel] != "" {
+			n++
+		}
+	}
+	return n
+}

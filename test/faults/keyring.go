@@ -1,0 +1,129 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	_ "crypto/sha256" // crypto.SHA256
+	_ "crypto/sha512" // crypto.SHA384
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// keyRing are the public keys with which tokens have to verify, by key ID.
+type keyRing struct {
+	keys map[string]crypto.PublicKey
+	// active is the ID of the one that kube-apiserver has tokens signed with. The others are
+	// retired.
+	active string
+}
+
+// ring is what the operator has left: its keys as the key directory has them, and which of them
+// signs as kube-apiserver shows.
+func (w *World) ring(ctx context.Context) (*keyRing, error) {
+	printed, err := w.operator.keys(ctx, "list", "-o=pem")
+	if err != nil {
+		return nil, err
+	}
+	ring := &keyRing{keys: map[string]crypto.PublicKey{}}
+	for block, rest := pem.Decode(printed); block != nil; block, rest = pem.Decode(rest) {
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the key ring: %w", err)
+		}
+		ring.keys[keyIDOf(block.Bytes)] = key
+	}
+	token, err := w.requestToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ring.active = headerOf(token).KeyID
+	if ring.keys[ring.active] == nil {
+		return nil, fmt.Errorf("kube-apiserver signs with key %q, which the key directory lacks", ring.active)
+	}
+	return ring, nil
+}
+
+// keyIDOf is the key ID of a public key in PKIX form: its SHA-256, in base64url without padding
+// (kubernetes pkg/serviceaccount/jwt.go).
+func keyIDOf(der []byte) string {
+	digest := crypto.SHA256.New()
+	digest.Write(der)
+	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
+}
+
+// retired tells whether a key of the ring has signed the token that signs no more.
+func (k *keyRing) retired(token string) bool {
+	id := headerOf(token).KeyID
+	return id != k.active && k.keys[id] != nil
+}
+
+// verify says what is wrong with the signature of a token.
+func (k *keyRing) verify(token string) error {
+	header := headerOf(token)
+	signed, encoded, _ := cutLast(token, ".")
+	signature, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return errors.New("its signature is not base64url")
+	}
+	good := false
+	switch key := k.keys[header.KeyID].(type) {
+	case *rsa.PublicKey:
+		good = header.Algorithm == "RS256" && rsa.VerifyPKCS1v15(key, crypto.SHA256, hashed(crypto.SHA256, signed), signature) == nil
+	case *ecdsa.PublicKey:
+		hash := map[string]crypto.Hash{"ES256": crypto.SHA256, "ES384": crypto.SHA384}[header.Algorithm]
+		good = hash != 0 && verifiesECDSA(key, hashed(hash, signed), signature)
+	}
+	if !good {
+		return errors.New("no key of the ring has signed its token")
+	}
+	return nil
+}
+
+func hashed(hash crypto.Hash, text string) []byte {
+	digest := hash.New()
+	digest.Write([]byte(text))
+	return digest.Sum(nil)
+}
+
+// verifiesECDSA takes a signature as JWTs have it: r and s, each as long as the curve's order
+// (RFC 7518 section 3.4).
+func verifiesECDSA(key *ecdsa.PublicKey, digest, signature []byte) bool {
+	size := (key.Curve.Params().BitSize + 7) / 8
+	if len(signature) != 2*size {
+		return false
+	}
+	r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
+	return ecdsa.Verify(key, digest, r, s)
+}
+
+// jwtHeader is what a token says of its signature.
+type jwtHeader struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+}
+
+// headerOf reads a token's header; an empty one if it is none.
+func headerOf(token string) jwtHeader {
+	encoded, _, _ := strings.Cut(token, ".")
+	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return jwtHeader{}
+	}
+	var header jwtHeader
+	if json.NewDecoder(bytes.NewReader(decoded)).Decode(&header) != nil {
+		return jwtHeader{}
+	}
+	return header
+}

@@ -1,0 +1,235 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+const (
+	// keysDir is the key directory of a replica, beside its files.
+	keysDir = "sa-keys"
+	// holdDown is how long a key is kept that signs no more. It is longer than a replica takes to
+	// follow its copy, whatever fault it meets.
+	holdDown = 25 * time.Second
+	// operatorPace is what the operator waits after each command, at least, and twice that at
+	// most: a rotation comes while the Secrets of the last one are at every step.
+	operatorPace = 700 * time.Millisecond
+	// killedWithin is when a command is killed that is, at most.
+	killedWithin = 400 * time.Millisecond
+)
+
+// alreadyDone is what a rollback says that had been killed when it had done its work: it ends
+// with exitRefused then.
+const alreadyDone = "nothing is to be done"
+
+// Operations of the operator.
+const (
+	activated  = "activate a key"
+	rolledBack = "roll back a rotation"
+	pruned     = "prune keys"
+	killed     = "kill a keys command"
+)
+
+// operator rotates the keys of all replicas as docs/rotation.md says: by commands on the key
+// directory of the first one, of which the others have copies. Now and then a command is
+// killed, and run again.
+type operator struct {
+	world  *World
+	binary devcluster.Binary
+}
+
+// provide gives a replica its key directory: the first one a new one with the cluster's key,
+// the others a copy of that.
+func (o *operator) provide(ctx context.Context, r *Replica) error {
+	first := o.world.all()[0]
+	if r != first {
+		return o.copyRing(ctx, first, r)
+	}
+	_, err := o.keys(ctx, "init", "--from-private-key-file="+o.world.cluster.SigningKeyFile())
+	return err
+}
+
+// dir is the directory on which commands are run.
+func (o *operator) dir() string { return o.world.all()[0].path(keysDir) }
+
+// keys runs a command and returns what it prints.
+func (o *operator) keys(ctx context.Context, words ...string) ([]byte, error) {
+	args := append(append([]string{"keys"}, words...), "--service-account-keys-dir="+o.dir())
+	if words[0] != "init" && words[0] != "list" { // there may be no cluster to ask
+		args = append(args, "--kubeconfig="+o.world.cluster.Kubeconfig())
+	}
+	command := exec.CommandContext(ctx, o.binary.Path, args...)
+	command.Env = append(os.Environ(), o.binary.Env...)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	printed, err := command.Output()
+	if strings.Contains(stderr.String(), "DATA RACE") {
+		o.world.report(violated(7, "keys %s has a data race:\n%s", words[0], stderr.String()))
+	}
+	if err == nil || exitCode(err) == exitFound {
+		return printed, nil
+	}
+	return printed, fmt.Errorf("keys %s: %w: %s", strings.Join(words, " "), err, strings.TrimSpace(stderr.String()))
+}
+
+// Exit codes of the commands (docs/flags.md): refused, and done with something to see to.
+const (
+	exitRefused = 1
+	exitFound   = 2
+)
+
+// exitCode is that of a command that has ended with one, -1 of any other error.
+func exitCode(err error) int {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// copyRing is copy_ring of docs/rotation.md. Whoever starts meanwhile waits.
+func (o *operator) copyRing(ctx context.Context, from, to *Replica) error {
+	o.world.files.Lock()
+	defer o.world.files.Unlock()
+	command := fmt.Sprintf("umask 077 && tar -C %s -cf - %s | tar -C %s -xpf -", quoted(from.dir), keysDir, quoted(to.dir))
+	if printed, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the key directory: %w: %s", err, printed)
+	}
+	return nil
+}
+
+// rotating is an operator at work.
+type rotating struct {
+	*operator
+
+	random *rand.Rand
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error
+	// operations is how often each was done, for whoever has called end.
+	operations map[string]int
+}
+
+// start has the operator rotate until the end is called.
+func (o *operator) start(seed uint64) *rotating {
+	ctx, stop := context.WithCancel(context.Background())
+	r := &rotating{
+		operator: o, random: rand.New(rand.NewPCG(seed, hashOf("operator"))), stop: stop,
+		done: make(chan struct{}), operations: map[string]int{},
+	}
+	go func() {
+		defer close(r.done)
+		for ctx.Err() == nil && r.err == nil {
+			r.err = r.rotate(ctx)
+		}
+	}()
+	return r
+}
+
+// end returns once a rotation that has begun is over. It is an error if a command has not done
+// its work however often it was run.
+func (r *rotating) end() error {
+	r.stop()
+	<-r.done
+	return r.err
+}
+
+// rotate rotates once. In one rotation of four the next key is withdrawn before it signs, in
+// another one the former key comes back afterwards.
+func (r *rotating) rotate(ctx context.Context) error {
+	algorithm := []string{"P-256", "RSA-2048", "P-384"}[r.random.IntN(3)]
+	steps := [][]string{{"rotate", "start", "--algorithm=" + algorithm, "--cache-age=0s"}}
+	activate := []string{"rotate", "activate", "--wait", "--hold-down=" + holdDown.String()}
+	back := []string{"rollback", "--hold-down=" + holdDown.String()}
+	switch r.random.IntN(4) {
+	case 0:
+		steps = append(steps, back)
+	case 1:
+		steps = append(steps, activate, back)
+	default:
+		steps = append(steps, activate, []string{"rotate", "complete"})
+	}
+	for _, step := range steps {
+		if err := r.step(ctx, step); err != nil {
+			return err
+		}
+	}
+	return r.prune(ctx)
+}
+
+// step runs a command until it has done its work, and gives every replica the result. One that
+// has begun when ctx ends is finished.
+func (r *rotating) step(ctx context.Context, words []string) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*startAgain)
+	defer cancel()
+	if r.random.IntN(2) == 0 {
+		r.kill(limit, words)
+	}
+	err := try(limit, "keys "+strings.Join(words, " "), func(ctx context.Context) error {
+		_, err := r.keys(ctx, words...)
+		if err != nil && strings.Contains(err.Error(), alreadyDone) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.count(words)
+	if err := r.distribute(limit); err != nil {
+		return err
+	}
+	sleep(ctx, operatorPace+time.Duration(r.random.Int64N(int64(operatorPace))))
+	return nil
+}
+
+func (r *rotating) count(words []string) {
+	switch {
+	case words[0] == "rollback":
+		r.operations[rolledBack]++
+	case words[1] == "activate":
+		r.operations[activated]++
+	}
+}
+
+// kill runs a command and kills it on the way, if it is not faster.
+func (r *rotating) kill(ctx context.Context, words []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(r.random.Int64N(int64(killedWithin))))
+	defer cancel()
+	if _, err := r.keys(ctx, words...); err != nil && ctx.Err() != nil {
+		r.operations[killed]++
+	}
+}
+
+// prune removes what nothing needs. What is refused stays: that is no error.
+func (r *rotating) prune(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*startAgain)
+	defer cancel()
+	_, err := r.keys(limit, "prune", "--longest-token-lifetime=0s", "--hold-down="+holdDown.String())
+	if err != nil && exitCode(err) != exitRefused {
+		return err
+	}
+	r.operations[pruned]++
+	return r.distribute(limit)
+}
+
+// distribute gives every other replica a copy of the key directory.
+func (r *rotating) distribute(ctx context.Context) error {
+	replicas := r.world.all()
+	for _, other := range replicas[1:] {
+		if err := r.copyRing(ctx, replicas[0], other); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+const (
+	// rotateAtMost bounds how long keys are rotated: each rotation has the Secrets of all accounts
+	// re-issued, and accounts come all the time.
+	rotateAtMost = 3 * time.Minute
+	// reissuePatience is what is waited longer for that in the end: ten Secrets are begun in a
+	// second.
+	reissuePatience = 2 * time.Minute
+)
+
+// interrupting are the kinds of faults that strike while keys are rotated: those that interrupt
+// what is done in several steps, or hide from one leader what another one has done.
+func interrupting() []Entry {
+	kinds := []Kind{
+		"replica-killed", "leader-killed", "leader-paused", "leader-partitioned", "apiserver-killed", "etcd-compacted",
+		"watches-cut", "watches-expired", "watches-delayed", "conflict-409", "internal-error-500", "timeout-after-commit", "answer-dropped",
+	}
+	return slices.DeleteFunc(Catalogue(), func(entry Entry) bool { return !slices.Contains(kinds, entry.Kind) })
+}
+
+// StartRotating starts a control plane whose kube-apiserver has its tokens signed by the first of
+// the replicas, and that replica. All of them will have a key directory.
+func StartRotating(ctx context.Context, binary devcluster.Binary, tell func(format string, args ...any)) (*World, error) {
+	w, err := newWorld(tell)
+	if err != nil {
+		return nil, err
+	}
+	_, err = devcluster.Start(ctx, devcluster.Options{
+		ExternalSigner: true,
+		// kube-apiserver does not start without a signer.
+		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
+			w.cluster = cluster
+			ordinary, err := w.ordinaryRights(quickPings(binary))
+			if err != nil {
+				return err
+			}
+			w.operator = &operator{world: w, binary: ordinary}
+			return w.launch(ctx, 0, ordinary, nil)
+		},
+	})
+	if err != nil {
+		return nil, err // what was started has been stopped
+	}
+	if err := w.connect(); err != nil {
+		return nil, errors.Join(err, w.cluster.Stop())
+	}
+	return w, nil
+}
+
+// Rotation has an operator rotate the keys of two replicas, again and again, while a workload
+// churns and faults interrupt what they do about it, and then judges. The world is one of
+// StartRotating, whose binary it is.
+func (w *World) Rotation(ctx context.Context, run Run) (Outcome, error) {
+	w.monitor.setRace(run.Race)
+	if err := w.deploy(ctx, w.operator.binary, 2); err != nil {
+		return Outcome{}, err
+	}
+	bearer, err := w.startBearer(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	workload := StartWorkload(w.client, run.Seed, "rotation")
+	rotating := w.operator.start(run.Seed)
+	err = w.execute(ctx, Plan(run.Seed, min(run.Length, rotateAtMost), 2, interrupting()))
+	err = errors.Join(err, rotating.end())
+	model, calls, endErr := workload.End()
+	bearer.end()
+	if err := errors.Join(err, endErr); err != nil {
+		return Outcome{}, err
+	}
+	ring, err := w.ring(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell, ring: ring, bound: bearer.bound(ring)}, calls, patience+reissuePatience)
+	outcome.Violations = append(outcome.Violations, bearer.found...)
+	outcome.Operations = workload.Operations()
+	maps.Copy(outcome.Operations, rotating.operations)
+	return outcome, errors.Join(err, w.retire())
+}
+
+// Rotated is one line about the rotations of an outcome.
+func (o Outcome) Rotated() string {
+	return fmt.Sprintf("%d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, %d requested tokens",
+		o.Operations[activated], o.Operations[rolledBack], o.Operations[killed], o.Reissued, o.Bound)
+}

@@ -388,7 +388,7 @@ func TestWhoLedShowsNothing(t *testing.T) {
 			go func() { ended <- w.Run(ctx) }()
 			synctest.Wait()
 			for series, want := range map[string]map[string]float64{
-				"sacm_token_secrets_by_key":   {"retired": 1},
+				"sacm_token_secrets_by_key":  {"retired": 1},
 				"sacm_token_reissue_secrets": {"never": 1},
 			} {
 				if diff := cmp.Diff(want, w.series(t, series)); diff != "" {

@@ -158,7 +158,7 @@ func (m *Manager) leaks() error {
 	once, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := m.Metrics(once); err != nil {
-		return nil //nolint:nilerr // it does not answer
+		return nil
 	}
 	return m.AwaitRest(ctx)
 }

@@ -104,6 +104,7 @@ func striking(part Part) []Entry {
 		return Catalogue()
 	case RotationPart:
 		return interrupting()
+	case LoadPart, SignerPart:
 	}
 	return nil
 }

@@ -101,18 +101,13 @@ func askPermissions(ctx context.Context, client kubernetes.Interface, rules []pr
 
 func printPermissions(cmd *cobra.Command, report preflight.Report, rules []preflight.Rule, output string) error {
 	out := cmd.OutOrStdout()
-	switch output {
-	case "json":
-		return report.JSON(out, rules)
-	case "yaml":
-		return report.YAML(out, rules)
-	case "grant":
-		grants, err := preflight.YAML(report.Grant(rules))
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprint(out, grants)
+	if output != "grant" {
+		return report.Print(out, rules, output)
+	}
+	grants, err := preflight.YAML(report.Grant(rules))
+	if err != nil {
 		return err
 	}
-	return report.Table(out, rules)
+	_, err = fmt.Fprint(out, grants)
+	return err
 }

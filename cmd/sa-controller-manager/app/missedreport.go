@@ -5,17 +5,15 @@ package app
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/missed"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 )
 
 // missedReport is what "webhook missed" prints.
@@ -42,33 +40,16 @@ func newMissedReport(found missed.Found) *missedReport {
 }
 
 func (r *missedReport) print(w io.Writer, output string, now time.Time) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = json.MarshalIndent(r, "", "  ")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = yaml.Marshal(r)
-	default:
-		text = r.table(now)
-	}
-	if err != nil {
-		return fmt.Errorf("encode the Pods as %s: %w", output, err)
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("print the Pods: %w", err)
-	}
-	return nil
+	return printing.Document(w, output, "the Pods", r, func() string { return r.table(now) })
 }
 
 // table is empty without Pods, as that of kubectl.
-func (r *missedReport) table(now time.Time) []byte {
+func (r *missedReport) table(now time.Time) string {
 	if len(r.Missed)+len(r.Uncertain) == 0 {
-		return nil
+		return ""
 	}
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	table := printing.Table(&b)
 	recreated := len(r.Missed) > 0 && r.Missed[0].Result != nil
 	header := "NAMESPACE\tPOD\tOWNER\tNODE\tAGE\tMISSING"
 	if recreated {
@@ -86,7 +67,7 @@ func (r *missedReport) table(now time.Time) []byte {
 		fmt.Fprintln(table, missedRow(&r.Uncertain[i], now)+" (uncertain)")
 	}
 	table.Flush()
-	return []byte(b.String())
+	return b.String()
 }
 
 func missedRow(pod *missed.Pod, now time.Time) string {

@@ -4,7 +4,6 @@
 package app
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -13,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
-	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 )
 
 // unstampedVersion begins the version of a build that no linker flag stamped.
@@ -72,23 +72,8 @@ func newVersionCommand() *cobra.Command {
 }
 
 func printVersion(w io.Writer, output string, info apimachineryversion.Info) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = json.MarshalIndent(info, "", "  ")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = yaml.Marshal(info)
-	default:
-		text = fmt.Appendf(nil, "%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
+	return printing.Document(w, output, "version", info, func() string {
+		return fmt.Sprintf("%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
 			programName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)
-	}
-	if err != nil {
-		return fmt.Errorf("encode version as %s: %w", output, err)
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("print version: %w", err)
-	}
-	return nil
+	})
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 )
 
 // Printer writes rows as they come. Without End a document is cut off, so that nobody takes a part for all.
@@ -36,7 +36,7 @@ type jsonPrinter struct {
 
 func (p *jsonPrinter) Rows(rows []Row) error {
 	for i := range rows {
-		text, err := keyview.JSON(&rows[i], "    ")
+		text, err := printing.JSON(&rows[i], "    ")
 		if err != nil {
 			return fmt.Errorf("encode a row as JSON: %w", err)
 		}
@@ -52,7 +52,7 @@ func (p *jsonPrinter) Rows(rows []Row) error {
 }
 
 func (p *jsonPrinter) End(summary Summary) error {
-	text, err := keyview.JSON(summary, "  ")
+	text, err := printing.JSON(summary, "  ")
 	if err != nil {
 		return fmt.Errorf("encode the summary as JSON: %w", err)
 	}
@@ -69,7 +69,7 @@ type yamlPrinter struct {
 }
 
 func (p *yamlPrinter) Rows(rows []Row) error {
-	text, err := keyview.YAML(rows)
+	text, err := printing.YAML(rows)
 	if err != nil {
 		return fmt.Errorf("encode rows as YAML: %w", err)
 	}
@@ -82,7 +82,7 @@ func (p *yamlPrinter) Rows(rows []Row) error {
 
 // End has a mark of its own: a YAML document that is cut off between two rows is still one.
 func (p *yamlPrinter) End(summary Summary) error {
-	text, err := keyview.YAML(map[string]Summary{"summary": summary})
+	text, err := printing.YAML(map[string]Summary{"summary": summary})
 	if err != nil {
 		return fmt.Errorf("encode the summary as YAML: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 )
 
 // tablePrinter aligns the rows of a page, and makes columns as wide as any page before needed: nothing is kept until the end.
@@ -95,7 +95,7 @@ func (p *tablePrinter) cells(row *Row) []string {
 	}
 	for i, cell := range cells {
 		// Labels, annotations and key IDs are what anybody has written there.
-		cells[i] = keyview.Printable(cmp.Or(cell, "<none>"))
+		cells[i] = printing.OrNone(cell)
 	}
 	return cells
 }

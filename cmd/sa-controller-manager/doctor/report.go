@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 )
 
 // shownObjects is how many objects of a finding people are shown.
@@ -40,24 +39,7 @@ func (r Report) Unknown() []string {
 
 // Print writes the report as "table", "json" or "yaml".
 func (r Report) Print(w io.Writer, output string) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = keyview.JSON(r.document(), "")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = keyview.YAML(r.document())
-	default:
-		text = r.table()
-	}
-	if err != nil {
-		return fmt.Errorf("encode the findings as %s: %w", output, err)
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("print the findings: %w", err)
-	}
-	return nil
+	return printing.Document(w, output, "the findings", r.document(), r.table)
 }
 
 // document is the report for programs.
@@ -100,9 +82,9 @@ func (r Result) word() string {
 
 // table has a line for each check and below it a paragraph for each finding, because a
 // mend is a sentence or a command that must not be cut.
-func (r Report) table() []byte {
+func (r Report) table() string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	table := printing.Table(&b)
 	fmt.Fprintln(table, "CHECK\tRESULT\tDETAIL")
 	for _, result := range r {
 		detail := result.Note
@@ -119,7 +101,7 @@ func (r Report) table() []byte {
 		}
 		fmt.Fprintf(&b, "   mend:  %s\n", finding.Mend)
 	}
-	return []byte(b.String())
+	return b.String()
 }
 
 func shorten(names []string) string {

@@ -9,42 +9,24 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 	"sa-controller-manager/tokens"
 )
 
 // Print writes the report as "text", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = keyview.JSON(r, "")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = keyview.YAML(r)
-	default:
-		text = r.text()
-	}
-	if err != nil {
-		return fmt.Errorf("encode the report as %s: %w", output, err)
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	return nil
+	return printing.Document(w, output, "the report", r, r.text)
 }
 
 // text has the verdict first, because the rest is long.
-func (r *Report) text() []byte {
+func (r *Report) text() string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
-	line := func(name, value string) { fmt.Fprintf(table, "%s:\t%s\n", name, keyview.Printable(value)) }
+	table := printing.Table(&b)
+	line := func(name, value string) { fmt.Fprintf(table, "%s:\t%s\n", name, printing.Printable(value)) }
 	line("Verdict", string(r.Verdict))
 	for _, reason := range r.Reasons {
 		line("Because", reason)
@@ -64,14 +46,14 @@ func (r *Report) text() []byte {
 			fmt.Fprintf(&b, "\n%s:\n%s\n", part.name, indented(part.json))
 		}
 	}
-	return []byte(b.String())
+	return b.String()
 }
 
 func (r *Report) lines(line func(name, value string)) {
 	line("Form", r.form())
-	line("Subject", orNone(r.Subject))
+	line("Subject", printing.OrNone(r.Subject))
 	if r.Account != nil {
-		line("Account", fmt.Sprintf("%s/%s, UID %s", r.Account.Namespace, r.Account.Name, orNone(r.Account.UID)))
+		line("Account", fmt.Sprintf("%s/%s, UID %s", r.Account.Namespace, r.Account.Name, printing.OrNone(r.Account.UID)))
 	}
 	if r.Secret != "" {
 		line("Secret", r.Secret)
@@ -79,15 +61,15 @@ func (r *Report) lines(line func(name, value string)) {
 	for _, bound := range r.Bound {
 		line("Bound to", fmt.Sprintf("%s %s, UID %s", bound.Kind, bound.Name, bound.UID))
 	}
-	line("Issuer", orNone(r.Issuer))
-	line("Audiences", orNone(strings.Join(r.Audiences, ", ")))
+	line("Issuer", printing.OrNone(r.Issuer))
+	line("Audiences", printing.OrNone(strings.Join(r.Audiences, ", ")))
 	line("Issued", r.timeOr(r.IssuedAt, "<unknown>"))
 	if r.NotBefore != nil && (r.IssuedAt == nil || !r.NotBefore.Equal(r.IssuedAt)) {
 		line("Not before", r.timeOr(r.NotBefore, ""))
 	}
 	line("Expires", r.timeOr(r.Expires, "never"))
-	line("Key ID", orNone(r.KeyID))
-	line("Algorithm", orNone(r.Algorithm))
+	line("Key ID", printing.OrNone(r.KeyID))
+	line("Algorithm", printing.OrNone(r.Algorithm))
 	if r.Key != nil {
 		line("Signed with", fmt.Sprintf("key %s (%s), %s, of %s", r.Key.ID, r.Key.Algorithm, r.Key.State, r.Key.Origin))
 	}
@@ -120,13 +102,6 @@ func (r *Report) timeOr(t *metav1.Time, none string) string {
 	return t.UTC().Format(time.RFC3339) + " (" + when(t.Time, r.now) + ")"
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
-}
-
 // indented is JSON for a terminal.
 func indented(text json.RawMessage) string {
 	var b bytes.Buffer
@@ -135,7 +110,7 @@ func indented(text json.RawMessage) string {
 	}
 	lines := strings.Split("  "+b.String(), "\n")
 	for i := range lines {
-		lines[i] = keyview.Printable(lines[i])
+		lines[i] = printing.Printable(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

@@ -8,10 +8,9 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing/rotation"
 )
@@ -25,30 +24,13 @@ const (
 
 // Print writes the report as "table", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {
-	var text []byte
-	var err error
-	switch output {
-	case "json":
-		text, err = keyview.JSON(r, "")
-		text = append(text, '\n')
-	case "yaml":
-		text, err = keyview.YAML(r)
-	default:
-		text = r.table()
-	}
-	if err != nil {
-		return fmt.Errorf("encode the key ring as %s: %w", output, err)
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("print the key ring: %w", err)
-	}
-	return nil
+	return printing.Document(w, output, "the key ring", r, r.table)
 }
 
 // table has a line for each key, and below what can be said in sentences only.
-func (r *Report) table() []byte {
+func (r *Report) table() string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	table := printing.Table(&b)
 	fmt.Fprintln(table, "KEY ID\tALGORITHM\tROLE\tSINCE\tPRUNABLE\tACCEPTED\tSECRETS")
 	for _, key := range r.Keys {
 		secrets := "-"
@@ -78,7 +60,7 @@ func (r *Report) table() []byte {
 	for i, finding := range r.Findings {
 		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding)
 	}
-	return []byte(b.String())
+	return b.String()
 }
 
 func (k KeyReport) role() string {

@@ -4,18 +4,23 @@
 package preflight
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
+	"sa-controller-manager/cmd/sa-controller-manager/printing"
 )
 
-// Table prints one line for each question, for people.
-func (r Report) Table(w io.Writer, rules []Rule) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+// Print writes the report as "table", "json" or "yaml".
+func (r Report) Print(w io.Writer, rules []Rule, output string) error {
+	return printing.Document(w, output, "the report", r.document(rules), func() string { return r.table(rules) })
+}
+
+// table has one line for each question.
+func (r Report) table(rules []Rule) string {
+	var b strings.Builder
+	out := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(out, "ANSWER\tVERB\tRESOURCE\tNAMESPACE\tNAME\tFOR")
 	for _, answer := range r.Answers {
 		a := answer.Access
@@ -25,7 +30,8 @@ func (r Report) Table(w io.Writer, rules []Rule) error {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.word(), a.Verb, what, orAll(a.Namespace), orAll(a.Name), parts(a, rules))
 	}
-	return out.Flush()
+	out.Flush()
+	return b.String()
 }
 
 func orAll(name string) string {
@@ -93,24 +99,4 @@ func (r Report) document(rules []Rule) document {
 		doc.Permissions = append(doc.Permissions, line)
 	}
 	return doc
-}
-
-// JSON prints the report for programs.
-func (r Report) JSON(w io.Writer, rules []Rule) error {
-	data, err := json.MarshalIndent(r.document(rules), "", "  ")
-	if err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	_, err = fmt.Fprintln(w, string(data))
-	return err
-}
-
-// YAML prints the same.
-func (r Report) YAML(w io.Writer, rules []Rule) error {
-	data, err := yaml.Marshal(r.document(rules))
-	if err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	_, err = w.Write(data)
-	return err
 }

@@ -1,15 +1,39 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package keyview
+package printing
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"sigs.k8s.io/yaml"
 )
+
+// Document writes document as "json" or "yaml", and in any other format what text makes of it. what names it in errors, such
+// as "the findings". Nothing is written of a document that cannot be encoded.
+func Document(w io.Writer, output, what string, document any, text func() string) error {
+	var encoded []byte
+	var err error
+	switch output {
+	case "json":
+		encoded, err = JSON(document, "")
+		encoded = append(encoded, '\n')
+	case "yaml":
+		encoded, err = YAML(document)
+	default:
+		encoded = []byte(text())
+	}
+	if err != nil {
+		return fmt.Errorf("encode %s as %s: %w", what, output, err)
+	}
+	if _, err := w.Write(encoded); err != nil {
+		return fmt.Errorf("print %s: %w", what, err)
+	}
+	return nil
+}
 
 // JSON encodes what may hold text of strangers, as json.MarshalIndent does, without a newline
 // at the end. Control characters are escaped in it, so that it steers no terminal.

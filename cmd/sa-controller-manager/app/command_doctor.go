@@ -58,14 +58,14 @@ type doctorOptions struct {
 	only, skip []string
 	timeout    time.Duration
 	grace      time.Duration
-	output     string
+	output     outputOptions
 }
 
 // newDoctorCommand needs no running manager.
 func newDoctorCommand(client clientFunc) *cobra.Command {
 	o := &doctorOptions{
 		admission: newAdmissionOptions(), keys: newKeyOptions(), election: newLeaderElectionOptions(),
-		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: doctor.DefaultGrace, output: "table",
+		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: doctor.DefaultGrace,
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
@@ -81,10 +81,8 @@ func newDoctorCommand(client clientFunc) *cobra.Command {
 		},
 	}
 	o.addFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"only", "skip"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(doctor.Names(), cobra.ShellCompDirectiveNoFileComp))
+		addCompletion(cmd, name, doctor.Names()...)
 	}
 	return cmd
 }
@@ -128,12 +126,11 @@ func (o *doctorOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Leave these `checks` out.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long each check may take.")
 	cmd.Flags().DurationVar(&o.grace, "grace", o.grace, "How old a namespace or a Secret must be before it counts that nobody has seen to it.")
-	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
+	o.output.addFlag(cmd, "table", "json", "yaml")
 }
 
 func (o *doctorOptions) validate() []error {
-	var p problems
-	p.oneOf("output", o.output, "table", "json", "yaml")
+	p := problems(o.output.validate())
 	for _, name := range o.only {
 		p.oneOf("only", name, doctor.Names()...)
 	}
@@ -170,7 +167,7 @@ func (o *doctorOptions) run(ctx context.Context, client clientFunc, stdout, stde
 		begin = func(check doctor.Check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
 	}
 	report := doctor.Report(doctor.Run(ctx, cluster, doctor.Select(o.only, o.skip), o.timeout, begin))
-	if err := report.Print(stdout, o.output); err != nil {
+	if err := report.Print(stdout, o.output.format); err != nil {
 		return err
 	}
 	return doctorOutcome(report, stderr)

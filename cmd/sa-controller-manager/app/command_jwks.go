@@ -62,11 +62,11 @@ type jwksOptions struct {
 	check      string
 	caFile     string
 	timeout    time.Duration
-	output     string
+	output     outputOptions
 }
 
 func newJWKSCommand(client clientFunc) *cobra.Command {
-	o := &jwksOptions{timeout: 10 * time.Second, output: "table"}
+	o := &jwksOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "jwks",
 		Short:   "Print the public keys for relying parties, or compare what is published with them",
@@ -88,17 +88,15 @@ func newJWKSCommand(client clientFunc) *cobra.Command {
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, or \"cluster\" for kube-apiserver's.")
 	cmd.Flags().StringVar(&o.caFile, "ca-file", o.caFile, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
-	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "With --check, the format: \"table\", \"json\" or \"yaml\".")
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	o.output.addFlag(cmd, "table", "json", "yaml")
+	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
 	return cmd
 }
 
 func (o *jwksOptions) validate(cmd *cobra.Command) []error {
-	var p problems
-	p.oneOf("output", o.output, "table", "json", "yaml")
+	p := problems(o.output.validate())
 	if cmd.Flags().Changed("output") && o.check == "" {
-		p.add("output", o.output, "is for --check; a JWKS is always JSON")
+		p.add("output", o.output.format, "is for --check; a JWKS is always JSON")
 	}
 	if o.discovery && o.check != "" {
 		p.add("discovery", o.discovery, "and --check exclude each other")
@@ -148,7 +146,7 @@ func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []key
 		return err
 	}
 	lines := keyview.Compare(ring, published)
-	if err := keyview.Print(stdout, lines, o.output); err != nil {
+	if err := keyview.Print(stdout, lines, o.output.format); err != nil {
 		return err
 	}
 	if keyview.Drifted(lines) {

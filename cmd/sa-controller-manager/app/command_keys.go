@@ -49,7 +49,7 @@ type keysOptions struct {
 	issuer     string
 	apiServers []string
 	account    string
-	output     string
+	output     outputOptions
 	policy     rotation.Policy
 }
 
@@ -67,9 +67,9 @@ func newKeysCommand(client clientFunc) *cobra.Command {
 	return parent
 }
 
-// newKeysOptions adds the flags to cmd.
-func newKeysOptions(cmd *cobra.Command, client clientFunc) *keysOptions {
-	o := &keysOptions{client: client, account: metav1.NamespaceSystem + "/default", output: "table", policy: rotation.DefaultPolicy()}
+// newKeysOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
+func newKeysOptions(cmd *cobra.Command, client clientFunc, formats ...string) *keysOptions {
+	o := &keysOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
 	addConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringVar(&o.dir, keysDirFlag, o.dir, "Key `directory`, the manager's own.")
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
@@ -79,9 +79,7 @@ func newKeysOptions(cmd *cobra.Command, client clientFunc) *keysOptions {
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token that anybody holds: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
 			"Where there is no such limit, what people have asked for, and a year (8760h) at least, which Pods get.")
-	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	o.output.addFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
 	return o
 }
 
@@ -95,9 +93,8 @@ func (o *keysOptions) addHoldDown(fs *pflag.FlagSet) {
 		"How long a key that ceases to sign is kept at least, so that it can be had back.")
 }
 
-func (o *keysOptions) validate(outputs ...string) []error {
-	var p problems
-	p.oneOf("output", o.output, append([]string{"table", "json", "yaml"}, outputs...)...)
+func (o *keysOptions) validate() []error {
+	p := problems(o.output.validate())
 	if o.dir == "" {
 		p.add(keysDirFlag, o.dir, "must be the path of a key directory")
 	}
@@ -199,7 +196,7 @@ func (o *keysOptions) print(cmd *cobra.Command, operator *keys.Operator, pruned 
 		return nil, err
 	}
 	report.Pruned = pruned
-	return report, report.Print(cmd.OutOrStdout(), o.output)
+	return report, report.Print(cmd.OutOrStdout(), o.output.format)
 }
 
 // act makes one step and prints the ring after it. The step was made whatever is found to be wrong then: that kube-apiserver

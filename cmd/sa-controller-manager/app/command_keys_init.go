@@ -46,7 +46,7 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(keydir.Algorithms(), ", ")+".")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(keydir.Algorithms(), cobra.ShellCompDirectiveNoFileComp))
+	addCompletion(cmd, "algorithm", keydir.Algorithms()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := problems(o.validate())
 		p.oneKey(from, algorithm, true)
@@ -113,13 +113,12 @@ accepts and how many token Secrets bear each. Nothing is changed.
 		Example: keysListExamples,
 		Args:    noArguments,
 	}
-	o := newKeysOptions(cmd, client)
-	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\", \"yaml\" or \"pem\"."
+	o := newKeysOptions(cmd, client, "pem")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := invalidFlags(cmd.CommandPath(), o.validate("pem")); err != nil {
+		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		if o.output == "pem" {
+		if o.output.format == "pem" {
 			return o.printPublicKeys(cmd)
 		}
 		return o.show(cmd)

@@ -62,7 +62,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the new private key, instead of having one made. It is copied.")
 	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the new key may be activated.")
-	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(keydir.Algorithms(), cobra.ShellCompDirectiveNoFileComp))
+	addCompletion(cmd, "algorithm", keydir.Algorithms()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := problems(o.validate())
 		p.oneKey(from, algorithm, false)

@@ -52,7 +52,7 @@ type missedOptions struct {
 	admission  AdmissionOptions
 	namespace  string
 	all        bool
-	output     string
+	output     outputOptions
 	recreate   bool
 	dryRun     bool
 	wait       time.Duration
@@ -61,7 +61,7 @@ type missedOptions struct {
 // newMissedCommand finds Pods that the webhook was not called for. It needs no running
 // manager.
 func newMissedCommand(client clientFunc) *cobra.Command {
-	o := &missedOptions{admission: newAdmissionOptions(), output: "table", wait: 2 * time.Minute}
+	o := &missedOptions{admission: newAdmissionOptions(), wait: 2 * time.Minute}
 	cmd := &cobra.Command{
 		Use:     "missed",
 		Short:   "List the Pods that were admitted without the webhook, or have them created anew",
@@ -87,18 +87,15 @@ func newMissedCommand(client clientFunc) *cobra.Command {
 	o.admission.given = cmd.Flags()
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", o.namespace, "Look into this `namespace` only.")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", o.all, "Look into all namespaces, which is the default.")
-	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"json\" or \"yaml\".")
+	o.output.addFlag(cmd, "table", "json", "yaml")
 	cmd.Flags().BoolVar(&o.recreate, "recreate", o.recreate, "Have those Pods created anew that a controller owns.")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", o.dryRun, "With --recreate: evict nothing, say what would be done.")
 	cmd.Flags().DurationVar(&o.wait, "wait", o.wait, "With --recreate: how long to wait for each Pod, until a PodDisruptionBudget allows its eviction and then until there is a new one.")
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *missedOptions) validate() []error {
-	var p problems
-	p.oneOf("output", o.output, "table", "json", "yaml")
+	p := problems(o.output.validate())
 	if o.all && o.namespace != "" {
 		p.add("namespace", o.namespace, "and --all-namespaces exclude each other")
 	}
@@ -128,7 +125,7 @@ func (o *missedOptions) run(ctx context.Context, client clientFunc, stdout, stde
 		err = o.recreateAll(ctx, finder, found.Missed, report, stderr)
 	}
 	// What was done before something failed is told too.
-	if printErr := report.print(stdout, o.output, time.Now()); printErr != nil {
+	if printErr := report.print(stdout, o.output.format, time.Now()); printErr != nil {
 		return errors.Join(err, printErr)
 	}
 	if err != nil {

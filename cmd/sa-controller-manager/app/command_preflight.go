@@ -34,7 +34,7 @@ const preflightExamples = `  # What may the identity of this kubeconfig do, and 
 
 // newPreflightCommand takes all flags of the manager, because they decide what it needs.
 func newPreflightCommand(client clientFunc) *cobra.Command {
-	o, output := NewOptions(), "table"
+	o, output := NewOptions(), outputOptions{}
 	cmd := &cobra.Command{
 		Use:     "preflight",
 		Short:   "Ask whether all permissions are there, and print what grants the missing ones",
@@ -42,23 +42,19 @@ func newPreflightCommand(client clientFunc) *cobra.Command {
 		Example: preflightExamples,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			problems := problems(o.Validate())
-			problems.oneOf("output", output, "table", "json", "yaml", "grant")
-			if err := invalidFlags(cmd.CommandPath(), problems); err != nil {
+			if err := invalidFlags(cmd.CommandPath(), append(o.Validate(), output.validate()...)); err != nil {
 				return err
 			}
-			return runPreflight(cmd, o, client, output)
+			return runPreflight(cmd, o, client, output.format)
 		},
 	}
 	sets := o.Flags()
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", output,
-		"Format: \"table\", \"json\" or \"yaml\"; \"grant\" prints the roles and bindings that grant what is missing, and nothing else.")
+	output.addFlag(cmd, "table", "json", "yaml", "grant")
+	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; \"grant\" prints the roles and bindings that grant what is missing, and nothing else."
 	addChoiceCompletions(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"table", "json", "yaml", "grant"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

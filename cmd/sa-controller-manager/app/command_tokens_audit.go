@@ -73,11 +73,11 @@ type auditOptions struct {
 	failOn     []string
 	sortBy     string
 	reach      bool
-	output     string
+	output     outputOptions
 }
 
 func newAuditCommand(client clientFunc) *cobra.Command {
-	o := &auditOptions{sortBy: "namespace", reach: true, output: "table"}
+	o := &auditOptions{sortBy: "namespace", reach: true}
 	cmd := &cobra.Command{
 		Use:     "audit",
 		Short:   "List the long-lived tokens of a cluster, and what speaks against each",
@@ -93,10 +93,9 @@ func newAuditCommand(client clientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for name, choices := range map[string][]string{
-		"output": {"table", "wide", "json", "yaml"}, "sort-by": audit.Orders(), "state": audit.States(),
-		"finding": audit.Names(), "fail-on": append(audit.Names(), anyFinding),
+		"sort-by": audit.Orders(), "state": audit.States(), "finding": audit.Names(), "fail-on": append(audit.Names(), anyFinding),
 	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+		addCompletion(cmd, name, choices...)
 	}
 	return cmd
 }
@@ -127,12 +126,11 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(audit.Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Have kube-apiserver say how far each account reaches.")
-	flags.StringVarP(&o.output, "output", "o", o.output, "Format: \"table\", \"wide\", \"json\" or \"yaml\".")
+	o.output.addFlag(cmd, "table", "wide", "json", "yaml")
 }
 
 func (o *auditOptions) validate() []error {
-	var p problems
-	p.oneOf("output", o.output, "table", "wide", "json", "yaml")
+	p := problems(o.output.validate())
 	p.oneOf("sort-by", o.sortBy, audit.Orders()...)
 	for _, state := range o.states {
 		p.oneOf("state", state, audit.States()...)
@@ -171,7 +169,7 @@ func (o *auditOptions) run(ctx context.Context, client clientFunc, stdout, stder
 	if err != nil {
 		return err
 	}
-	printer := audit.NewPrinter(stdout, o.output, auditor.Rules.Now)
+	printer := audit.NewPrinter(stdout, o.output.format, auditor.Rules.Now)
 	var kept []audit.Row
 	emit := printer.Rows
 	if o.sortBy != "namespace" {

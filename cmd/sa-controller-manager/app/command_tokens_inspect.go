@@ -59,11 +59,11 @@ type inspectOptions struct {
 	cluster       bool
 	timeout       time.Duration
 	showSignature bool
-	output        string
+	output        outputOptions
 }
 
 func newInspectCommand(client clientFunc) *cobra.Command {
-	o := &inspectOptions{timeout: 10 * time.Second, output: "text"}
+	o := &inspectOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "inspect [FILE|-]",
 		Short:   "Say what a token is, which key signed it, and whether it is valid or why not",
@@ -89,9 +89,7 @@ func newInspectCommand(client clientFunc) *cobra.Command {
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --jwks and --cluster may take together.")
 	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature too. With it, what is printed is the token.")
-	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "Format: \"text\", \"json\" or \"yaml\".")
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	o.output.addFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
@@ -107,8 +105,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 }
 
 func (o *inspectOptions) validate() []error {
-	var p problems
-	p.oneOf("output", o.output, "text", "json", "yaml")
+	p := problems(o.output.validate())
 	for _, issuer := range o.issuers {
 		if issuer == "" {
 			p.add("service-account-issuer", issuer, "must be an issuer; leave the flag out if there is none")
@@ -129,7 +126,7 @@ func (o *inspectOptions) run(ctx context.Context, client clientFunc, token strin
 	if o.showSignature {
 		report.ShowSignature()
 	}
-	if err := report.Print(stdout, o.output); err != nil {
+	if err := report.Print(stdout, o.output.format); err != nil {
 		return err
 	}
 	switch report.Verdict {

@@ -56,8 +56,12 @@ func addChoiceCompletions(cmd *cobra.Command) {
 		"logging-format":                 {"text", "json"},
 	}
 	for flag, values := range choices {
-		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-		// It fails only for a flag that is not there, which a test rules out.
-		_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+		addCompletion(cmd, flag, values...)
 	}
+}
+
+// addCompletion lets the shell complete a flag.
+func addCompletion(cmd *cobra.Command, flag string, choices ...string) {
+	// It fails only for a flag that is not there, which a test rules out.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 }

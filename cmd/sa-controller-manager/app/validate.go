@@ -39,15 +39,19 @@ func (p *problems) oneOf(flag, value string, choices ...string) {
 	if slices.Contains(choices, value) {
 		return
 	}
-	quoted := make([]string, 0, len(choices))
-	for _, c := range choices {
-		quoted = append(quoted, strconv.Quote(c))
+	must := "must be "
+	if len(choices) > 1 {
+		must += "one of "
 	}
-	must := "must be " + quoted[0]
-	if len(quoted) > 1 {
-		must = "must be one of " + strings.Join(quoted, ", ")
+	p.add(flag, value, must+strings.Join(quoted(choices), ", "))
+}
+
+func quoted(words []string) []string {
+	all := make([]string, 0, len(words))
+	for _, word := range words {
+		all = append(all, strconv.Quote(word))
 	}
-	p.add(flag, value, must)
+	return all
 }
 
 // positive wants d to be greater than zero.

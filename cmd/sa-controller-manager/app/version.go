@@ -52,22 +52,19 @@ func unstamped(info apimachineryversion.Info, build *debug.BuildInfo) apimachine
 
 // newVersionCommand prints the version for people or for programs.
 func newVersionCommand() *cobra.Command {
-	output := "text"
+	var output outputOptions
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var p problems
-			if p.oneOf("output", output, "text", "json", "yaml"); len(p) > 0 {
-				return invalidFlags(cmd.CommandPath(), p)
+			if err := invalidFlags(cmd.CommandPath(), output.validate()); err != nil {
+				return err
 			}
-			return printVersion(cmd.OutOrStdout(), output, buildInfo())
+			return printVersion(cmd.OutOrStdout(), output.format, buildInfo())
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", output, "Format: \"text\", \"json\" or \"yaml\".")
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"text", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	output.addFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 

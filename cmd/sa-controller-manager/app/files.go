@@ -25,7 +25,7 @@ import (
 type files struct {
 	privateKey *reload.File[*signing.PrivateKey]
 	keysDir    *reload.File[*keydir.Snapshot] // in place of privateKey
-	verifyKeys []*reload.File[[]signing.PublicKey]
+	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
 
 	// What a changed file is reported to.
@@ -46,7 +46,7 @@ func openFiles(o *KeyOptions, config *rest.Config) (*files, error) {
 		return nil, err
 	}
 	for _, path := range o.VerifyKeyFiles {
-		keys, err := open("service-account-key-file", path, signing.ParsePublicKeys)
+		keys, err := open("service-account-key-file", path, parseVerifyKeys)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (f *files) bundle(config *rest.Config) (*rootca.Bundle, error) {
 func (f *files) publicKeys() []signing.PublicKey {
 	var keys []signing.PublicKey
 	for _, file := range f.verifyKeys {
-		keys = append(keys, file.Get()...)
+		keys = append(keys, file.Get().keys...)
 	}
 	return keys
 }
@@ -112,9 +112,9 @@ func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), rin
 			break
 		}
 		watching.Go(func() {
-			tellUnusable(ctx, file.Path())
-			follow(ctx, f, "service-account-key-file", file, func([]signing.PublicKey) {
-				tellUnusable(ctx, file.Path())
+			tellUnusable(ctx, file.Path(), file.Get())
+			follow(ctx, f, "service-account-key-file", file, func(changed verifyKeys) {
+				tellUnusable(ctx, file.Path(), changed)
 				collecting.Lock()
 				defer collecting.Unlock()
 				ring.SetVerifyOnly(f.publicKeys())

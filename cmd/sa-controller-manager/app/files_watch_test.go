@@ -60,9 +60,9 @@ func startFollowing(t *testing.T) *following {
 	f := &following{
 		files: &files{
 			privateKey: mustOpen(t, writeFile(t, "sa.key", testkeys.P256()), signing.ParsePrivateKey),
-			verifyKeys: []*reload.File[[]signing.PublicKey]{
-				mustOpen(t, writeFile(t, "one.pem", testkeys.P384()), signing.ParsePublicKeys),
-				mustOpen(t, writeFile(t, "two.pem", testkeys.P521()), signing.ParsePublicKeys),
+			verifyKeys: []*reload.File[verifyKeys]{
+				mustOpen(t, writeFile(t, "one.pem", testkeys.P384()), parseVerifyKeys),
+				mustOpen(t, writeFile(t, "two.pem", testkeys.P521()), parseVerifyKeys),
 			},
 			rootCA: mustOpen(t, writeFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
 		},
@@ -235,7 +235,7 @@ func TestWatchWithoutARing(t *testing.T) {
 	path := writeFile(t, "sa.pub", testkeys.P256())
 	registry := metrics.NewKubeRegistry()
 	f := &files{
-		verifyKeys: []*reload.File[[]signing.PublicKey]{mustOpen(t, path, signing.ParsePublicKeys)},
+		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
 		metrics:    newFileMetrics(registry.MustRegister),
 	}
 	replace(t, path, testkeys.P384())

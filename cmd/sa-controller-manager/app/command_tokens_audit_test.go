@@ -52,7 +52,7 @@ func auditCluster(t *testing.T) clientFunc {
 
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	key := "--service-account-private-key-file=" + tempFile(t, "sa.key", testkeys.P256())
+	key := "--service-account-private-key-file=" + writeFile(t, "sa.key", testkeys.P256())
 	const untracked = "kube-apiserver does not note who uses tokens: which are unused cannot be told.\n"
 	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
 	cases := map[string]struct {

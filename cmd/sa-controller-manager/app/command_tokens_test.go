@@ -6,7 +6,6 @@ package app
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,16 +18,6 @@ import (
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
-
-// tempFile holds content.
-func tempFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // legacyToken is signed with the P-256 key of tests.
 func legacyToken(t *testing.T) string {
@@ -62,7 +51,7 @@ func inspectInput(t *testing.T, input string, args ...string) (stdout string, er
 
 func TestInspectReads(t *testing.T) {
 	t.Parallel()
-	token, key := legacyToken(t), "--service-account-key-file="+tempFile(t, "key", testkeys.P256())
+	token, key := legacyToken(t), "--service-account-key-file="+writeFile(t, "key", testkeys.P256())
 	cases := map[string]struct {
 		input string
 		args  []string
@@ -71,23 +60,23 @@ func TestInspectReads(t *testing.T) {
 	}{
 		"standard input":    {token, []string{key}, nil, "Verdict:       valid"},
 		"dash":              {token, []string{key, "-"}, nil, "Verdict:       valid"},
-		"file":              {"", []string{key, tempFile(t, "token", []byte(token+"\n"))}, nil, "Verdict:       valid"},
+		"file":              {"", []string{key, writeFile(t, "token", []byte(token+"\n"))}, nil, "Verdict:       valid"},
 		"line feeds":        {"\r\n " + token + " \n", []string{key}, nil, "Verdict:       valid"},
 		"of a header":       {"Bearer " + token, []string{key}, nil, "Verdict:       valid"},
 		"in small letters":  {"bearer  " + token, []string{key}, nil, "Verdict:       valid"},
 		"two tokens":        {token + "\n" + token, []string{key}, errFindings, "malformed token"},
 		"nothing":           {" \n", []string{key}, nil, "read the token from standard input: there is nothing"},
 		"too much":          {strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes"},
-		"other key":         {token, []string{"--service-account-key-file=" + tempFile(t, "key", testkeys.P384())}, errFindings, "none of the 1 keys"},
+		"other key":         {token, []string{"--service-account-key-file=" + writeFile(t, "key", testkeys.P384())}, errFindings, "none of the 1 keys"},
 		"no key":            {token, nil, errReported, "Verdict:     unknown"},
-		"JWKS":              {token, []string{"--jwks=" + tempFile(t, "keys.json", jwksOf(t, testkeys.P256()))}, nil, "published, of --jwks="},
-		"active key":        {token, []string{"--service-account-private-key-file=" + tempFile(t, "key", testkeys.P256())}, nil, "(ES256), active, of --service-account-private-key-file"},
+		"JWKS":              {token, []string{"--jwks=" + writeFile(t, "keys.json", jwksOf(t, testkeys.P256()))}, nil, "published, of --jwks="},
+		"active key":        {token, []string{"--service-account-private-key-file=" + writeFile(t, "key", testkeys.P256())}, nil, "(ES256), active, of --service-account-private-key-file"},
 		"missing file":      {"", []string{"testdata/none"}, nil, "read the token: open testdata/none: no such file or directory"},
 		"plain HTTP":        {token, []string{"--jwks=http://example.com"}, nil, "get keys: want an https URL"},
 		"two files":         {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
 		"format":            {token, []string{"-o=table"}, nil, `--output "table" must be one of "text", "json", "yaml"`},
 		"empty issuer":      {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
-		"unreadable CA":     {token, []string{"--jwks=https://localhost", "--ca-file=" + tempFile(t, "ca", nil)}, nil, "want PEM with at least one certificate"},
+		"unreadable CA":     {token, []string{"--jwks=https://localhost", "--ca-file=" + writeFile(t, "ca", nil)}, nil, "want PEM with at least one certificate"},
 		"no time":           {token, []string{"--timeout=0"}, nil, "--timeout 0s must be greater than 0"},
 		"machine readable":  {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
 		"machine readable2": {token, []string{key, "-o=yaml"}, nil, "verdict: valid\n"},
@@ -162,7 +151,7 @@ func jwksOf(t *testing.T, keys ...[]byte) []byte {
 
 func TestJWKS(t *testing.T) {
 	t.Parallel()
-	active, retired := tempFile(t, "sa.key", testkeys.P256()), tempFile(t, "old.pem", testkeys.P384())
+	active, retired := writeFile(t, "sa.key", testkeys.P256()), writeFile(t, "old.pem", testkeys.P384())
 	ring := []string{"keys", "jwks", "--service-account-private-key-file=" + active, "--service-account-key-file=" + retired}
 	both := string(jwksOf(t, testkeys.P256(), testkeys.P384())) + "\n"
 	cases := map[string]struct {
@@ -179,8 +168,8 @@ func TestJWKS(t *testing.T) {
 		"idle URI":      {[]string{"--jwks-uri=https://a"}, 1, "", "Error: --jwks-uri \"https://a\" is for --discovery\n"},
 		"idle format":   {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"both":          {[]string{"--discovery", "--issuer=https://a", "--check=x"}, 1, "", "Error: --discovery true and --check exclude each other\n"},
-		"same":          {[]string{"--check=" + tempFile(t, "keys.json", jwksOf(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", ""},
-		"drift":         {[]string{"--check=" + tempFile(t, "keys.json", jwksOf(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "keys:\n...", "What is published is not what the keys are.\n"},
+		"same":          {[]string{"--check=" + writeFile(t, "keys.json", jwksOf(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", ""},
+		"drift":         {[]string{"--check=" + writeFile(t, "keys.json", jwksOf(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "keys:\n...", "What is published is not what the keys are.\n"},
 		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
 	}
 	for name, tc := range cases {
@@ -205,16 +194,16 @@ func TestJWKS(t *testing.T) {
 func TestKeysOfADirectory(t *testing.T) {
 	t.Parallel()
 	dir := "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys")
-	old := "--service-account-key-file=" + tempFile(t, "old.pem", testkeys.P384())
+	old := "--service-account-key-file=" + writeFile(t, "old.pem", testkeys.P384())
 	steps := [][]string{
-		{"keys", "init", dir, "--from-private-key-file=" + tempFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", dir},
+		{"keys", "init", dir, "--from-private-key-file=" + writeFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", dir},
 	}
 	for _, args := range steps {
 		if got := command(t, args...); got.code != 0 {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
-	got := command(t, "keys", "jwks", dir, old, "--check="+tempFile(t, "keys.json", jwksOf(t, testkeys.P256())))
+	got := command(t, "keys", "jwks", dir, old, "--check="+writeFile(t, "keys.json", jwksOf(t, testkeys.P256())))
 	lines := strings.Split(got.stdout, "\n")
 	if got.code != 2 || len(lines) != 5 {
 		t.Fatalf("%+v", got)

@@ -163,7 +163,7 @@ func readPublished(ctx context.Context, client clientFunc, connection *Connectio
 		if err != nil {
 			return nil, err
 		}
-		return clusterKeys(ctx, connected)
+		return keyview.OfCluster(ctx, getter(connected))
 	}
 	roots, err := readRoots("ca-file", caFile)
 	if err != nil {

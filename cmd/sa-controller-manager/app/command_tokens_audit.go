@@ -227,7 +227,7 @@ func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interf
 	if len(ring) > 0 {
 		return audit.NewKeys(ring), nil
 	}
-	published, err := clusterKeys(ctx, client)
+	published, err := keyview.OfCluster(ctx, getter(client))
 	if err == nil {
 		return audit.NewKeys(keyview.Usable(published, signing.JWKSPath)), nil
 	}

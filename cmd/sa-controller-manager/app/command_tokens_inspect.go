@@ -175,7 +175,7 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if known.Review, err = inspect.Ask(ctx, client, token); err != nil {
 		return err
 	}
-	if published, err := clusterKeys(ctx, client); err == nil {
+	if published, err := keyview.OfCluster(ctx, getter(client)); err == nil {
 		known.Keys = append(known.Keys, keyview.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {

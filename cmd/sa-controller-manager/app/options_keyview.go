@@ -4,7 +4,6 @@
 package app
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 	"sa-controller-manager/signing"
@@ -84,19 +82,6 @@ func ringOf(ring *keydir.Snapshot) []keyview.Key {
 		keys = append(keys, key)
 	}
 	return keys
-}
-
-// clusterKeys are those that kube-apiserver publishes.
-func clusterKeys(ctx context.Context, client kubernetes.Interface) ([]signing.PublishedKey, error) {
-	document, err := getter(client)(ctx, signing.JWKSPath)
-	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
-	}
-	keys, err := signing.ParseJWKS(document)
-	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
-	}
-	return keys, nil
 }
 
 // readRoots are the CAs to trust for a URL, nil for those of the machine.

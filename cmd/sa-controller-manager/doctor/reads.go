@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
-	"sa-controller-manager/signing"
+	"sa-controller-manager/cmd/sa-controller-manager/keyview"
 )
 
 // pageSize bounds what is in memory at a time.
@@ -76,13 +76,9 @@ func (c *Cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 	if c.read.keyIDs != nil {
 		return c.read.keyIDs, nil
 	}
-	body, err := c.Get(ctx, signing.JWKSPath)
+	keys, err := keyview.OfCluster(ctx, c.Get)
 	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
-	}
-	keys, err := signing.ParseJWKS(body)
-	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
+		return nil, err
 	}
 	ids := sets.New[string]()
 	for _, key := range keys {

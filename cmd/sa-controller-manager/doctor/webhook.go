@@ -18,7 +18,10 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-const mendWebhook = "look into the log and /readyz/webhook-registration of the leader; if Pods cannot wait: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
+const (
+	mendWebhook = "look into the log and /readyz/webhook-registration of the leader; " + lastResort
+	lastResort  = "if Pods cannot wait: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
+)
 
 // checkWebhook looks at the registration and has a Pod created with dryRun. Without any
 // registration kube-apiserver's own plugin may do the work, and then nothing is wrong.
@@ -81,11 +84,12 @@ func badHosts(hosts []string, bound bool) []Finding {
 	if len(hosts) == 0 {
 		return nil
 	}
-	problem := "no replica has answered on " + strings.Join(hosts, ", ") + ", and kube-apiserver there has nobody to call: the webhook does not bind before it has"
+	outcome := "has nobody to call: the webhook does not bind before it has"
 	if bound {
-		problem = "no replica has answered on " + strings.Join(hosts, ", ") + ", and kube-apiserver there refuses Pods"
+		outcome = "refuses Pods"
 	}
-	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; if Pods cannot wait: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf")}
+	problem := fmt.Sprintf("no replica has answered on %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
+	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; "+lastResort)}
 }
 
 // tryPod has a Pod created with dryRun, and looks at what comes back.

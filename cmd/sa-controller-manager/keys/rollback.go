@@ -70,12 +70,13 @@ func (o *Operator) acceptsFormer(ctx context.Context, snapshot *keydir.Snapshot)
 func (o *Operator) nobodySignsWithNext(ctx context.Context, snapshot *keydir.Snapshot) error {
 	const breaks = "every token that a kube-apiserver has signed with the next key is refused by whoever verifies with the key ring"
 	id := snapshot.State.Rotation.To
+	question := "whether kube-apiserver signs with key " + id + " already"
 	if o.Cluster == nil {
-		return unasked("whether kube-apiserver signs with key "+id+" already", breaks)
+		return unasked(question, breaks)
 	}
 	signers, err := o.Cluster.SigningKeyIDs(ctx)
 	if err != nil {
-		return unanswered("whether kube-apiserver signs with key "+id+" already", err, breaks)
+		return unanswered(question, err, breaks)
 	}
 	if !slices.Contains(signers, id) {
 		return nil

@@ -79,11 +79,16 @@ func (c *Config) runs(component string, command []string) look {
 		if len(pod.Spec.Containers) != 1 || !slices.Equal(pod.Spec.Containers[0].Command, command) {
 			return fmt.Errorf("the kubelet still runs Pod %s with its former command", pod.Name)
 		}
-		if !ready(pod) {
-			return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
-		}
-		return nil
+		return awaitsReady(pod)
 	}
+}
+
+// awaitsReady is nil once the Pod is ready.
+func awaitsReady(pod *corev1.Pod) error {
+	if !ready(pod) {
+		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
+	}
+	return nil
 }
 
 func ready(pod *corev1.Pod) bool {
@@ -120,10 +125,7 @@ func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
 	if err != nil {
 		return err
 	}
-	if !ready(pod) {
-		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
-	}
-	return nil
+	return awaitsReady(pod)
 }
 
 // bound looks whether kube-apiserver calls the webhook, which nobody writes down before

@@ -5,11 +5,9 @@ package app
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
-	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/preflight"
@@ -80,15 +78,7 @@ func (m *manager) pluginNeeds(needs preflight.Needs) (preflight.Needs, error) {
 	if !needs.AccountPlugin {
 		return needs, nil
 	}
-	configuration, err := admission.ReadConfiguration(o.ConfigFile)
-	if err != nil {
-		return needs, fmt.Errorf("--admission-control-config-file: %w", err)
-	}
-	var own io.Reader
-	if own, err = configuration.For(serviceaccount.Name); err != nil {
-		return needs, err
-	}
-	config, err := o.serviceAccountConfig(own)
+	config, err := o.configOfPods()
 	needs.SecretMode = config.Mode == serviceaccount.Secret
 	return needs, err
 }

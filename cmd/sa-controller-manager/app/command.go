@@ -176,6 +176,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// parentOf makes a command the parent of others. By itself it prints its help.
+func parentOf(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	// Cobra's own default, which it sets only where it words the error.
+	parent.SuggestionsMinimumDistance = 2
+	parent.AddCommand(children...)
+	return parent
+}
+
 // setHelp gives the root command a help with the flags by concern. The
 // sub-commands keep cobra's: it is inherited otherwise.
 func setHelp(root *cobra.Command, sets cliflag.NamedFlagSets) {

@@ -111,7 +111,7 @@ func (o *doctorOptions) addFlags(cmd *cobra.Command) {
 		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets are to have. Without it they are compared with each other.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver ought to know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. It is only asked for its key ID.",
-		"service-account-keys-dir":         "Key `directory`. Its keys are only asked for their key IDs.",
+		keysDirFlag:                        "Key `directory`. Its keys are only asked for their key IDs.",
 	} {
 		flag := *all.Lookup(name)
 		if flag.Usage += " Give what the manager is given."; usage != "" {
@@ -137,9 +137,7 @@ func (o *doctorOptions) validate() []error {
 	for _, name := range o.skip {
 		p.oneOf("skip", name, doctor.Names()...)
 	}
-	if namespace, name, ok := strings.Cut(o.account, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		p.add("account", o.account, "must be a namespace and a name, such as kube-system/default")
-	}
+	p.account(o.account)
 	p.positive("timeout", o.timeout)
 	p.positive("grace", o.grace)
 	if len(p) == 0 && len(doctor.Select(o.only, o.skip)) == 0 {

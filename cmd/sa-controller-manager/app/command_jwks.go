@@ -86,7 +86,7 @@ func newJWKSCommand(client clientFunc) *cobra.Command {
 	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer, "With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
 	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri, "With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, or \"cluster\" for kube-apiserver's.")
-	cmd.Flags().StringVar(&o.caFile, "ca-file", o.caFile, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+	addCAFile(cmd, &o.caFile)
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
 	o.output.addFlag(cmd, "table", "json", "yaml")
 	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
@@ -139,7 +139,7 @@ func (o *jwksOptions) run(ctx context.Context, client clientFunc, stdout, stderr
 }
 
 func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []keyview.Key, stdout, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %s", o.timeout))
+	ctx, cancel := answerWithin(ctx, o.timeout)
 	defer cancel()
 	published, err := readPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
@@ -154,6 +154,11 @@ func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []key
 		return errFindings
 	}
 	return nil
+}
+
+// addCAFile adds the flag for what readPublished trusts.
+func addCAFile(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "ca-file", *path, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
 }
 
 // readPublished reads the JWKS at a place that --check or --jwks names.

@@ -55,16 +55,12 @@ type keysOptions struct {
 
 // newKeysCommand needs no running manager.
 func newKeysCommand(client clientFunc) *cobra.Command {
-	parent := &cobra.Command{
-		Use:                        "keys",
-		Short:                      "Make, show and rotate the signing keys of a key directory",
-		Long:                       keysDescription,
-		Args:                       noArguments,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SuggestionsMinimumDistance: 2,
-	}
-	parent.AddCommand(newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client), newJWKSCommand(client))
-	return parent
+	return parentOf(&cobra.Command{
+		Use:   "keys",
+		Short: "Make, show and rotate the signing keys of a key directory",
+		Long:  keysDescription,
+		Args:  noArguments,
+	}, newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client), newJWKSCommand(client))
 }
 
 // newKeysOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
@@ -98,9 +94,7 @@ func (o *keysOptions) validate() []error {
 	if o.dir == "" {
 		p.add(keysDirFlag, o.dir, "must be the path of a key directory")
 	}
-	if namespace, name, ok := strings.Cut(o.account, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		p.add("account", o.account, "must be a namespace and a name, such as kube-system/default")
-	}
+	p.account(o.account)
 	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
 		p.add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
 	}
@@ -108,13 +102,6 @@ func (o *keysOptions) validate() []error {
 	p.notNegative("hold-down", o.policy.HoldDown)
 	p.notNegative("longest-token-lifetime", o.policy.TokenLifetime)
 	return p
-}
-
-// notNegative wants d to be zero or more.
-func (p *problems) notNegative(flag string, d time.Duration) {
-	if d < 0 {
-		p.add(flag, d, "must not be negative")
-	}
 }
 
 // operator asks the cluster only if the flags say which one: a key directory needs none.

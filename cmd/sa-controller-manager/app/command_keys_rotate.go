@@ -28,19 +28,15 @@ const keysRotateExamples = `  # Begin, from whatever signs now to P-256. Nothing
   sa-controller-manager keys rotate complete --service-account-keys-dir=keys --kubeconfig=admin.conf`
 
 func newKeysRotateCommand(client clientFunc) *cobra.Command {
-	parent := &cobra.Command{
+	return parentOf(&cobra.Command{
 		Use:   "rotate",
 		Short: "Rotate to another signing key, step by step",
 		Long: `Rotate to another signing key. "start" publishes it, "activate" signs with it, "complete"
 ends the rotation; "status" says how far it is. Each step waits for a decision of yours,
 and "keys rollback" goes back from each of them.`,
-		Example:                    keysRotateExamples,
-		Args:                       noArguments,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SuggestionsMinimumDistance: 2,
-	}
-	parent.AddCommand(newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client))
-	return parent
+		Example: keysRotateExamples,
+		Args:    noArguments,
+	}, newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client))
 }
 
 func newRotateStartCommand(client clientFunc) *cobra.Command {

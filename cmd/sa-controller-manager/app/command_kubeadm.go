@@ -34,17 +34,12 @@ const kubeconfigExamples = `  # On a control-plane node
   sa-controller-manager kubeadm kubeconfig --server=https://127.0.0.1:6443`
 
 func newKubeadmCommand() *cobra.Command {
-	parent := &cobra.Command{
+	return parentOf(&cobra.Command{
 		Use:   "kubeadm",
 		Short: "Put this program into a control plane of kubeadm, or take it out",
 		Long:  kubeadmDescription,
 		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Cobra's own default, which it sets only where it words the error.
-		SuggestionsMinimumDistance: 2,
-	}
-	parent.AddCommand(newKubeconfigCommand(), newTakeoverCommand(), newHandbackCommand())
-	return parent
+	}, newKubeconfigCommand(), newTakeoverCommand(), newHandbackCommand())
 }
 
 func newKubeconfigCommand() *cobra.Command {
@@ -63,7 +58,10 @@ func newKubeconfigCommand() *cobra.Command {
 		Example: kubeconfigExamples,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), positive("validity", c.Validity, "timeout", c.Timeout)); err != nil {
+			var p problems
+			p.positive("validity", c.Validity)
+			p.positive("timeout", c.Timeout)
+			if err := invalidFlags(cmd.CommandPath(), p); err != nil {
 				return err
 			}
 			c.Say, c.Warn = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -83,17 +81,6 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Wait for the API server and apply what permits the user its work.")
 	fs.DurationVar(&c.Timeout, "timeout", c.Timeout, "How long to wait for the API server with --apply-permissions.")
 	return cmd
-}
-
-// positive wants time spans to be such; they are given as name and value in turn.
-func positive(pairs ...any) []error {
-	var p problems
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if value := pairs[i+1].(time.Duration); value <= 0 {
-			p.add(pairs[i].(string), value, "must be greater than 0")
-		}
-	}
-	return p
 }
 
 // progress is one line of a terminal that is written over and over, and nothing at all

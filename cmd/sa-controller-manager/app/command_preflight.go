@@ -87,7 +87,7 @@ func runPreflight(cmd *cobra.Command, o *Options, client clientFunc, output stri
 // askPermissions first looks whether anybody answers: one error says that better than
 // one for each question.
 func askPermissions(ctx context.Context, client kubernetes.Interface, rules []preflight.Rule) (preflight.Report, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, preflightTimeout, fmt.Errorf("no answer within %s", preflightTimeout))
+	ctx, cancel := answerWithin(ctx, preflightTimeout)
 	defer cancel()
 	if _, err := serverVersion(ctx, client); err != nil {
 		return preflight.Report{}, err

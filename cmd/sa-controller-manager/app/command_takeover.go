@@ -109,7 +109,8 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 }
 
 func (f *nodeFlags) validate() []error {
-	p := problems(positive("step-timeout", f.StepTimeout))
+	var p problems
+	p.positive("step-timeout", f.StepTimeout)
 	if f.Node == "" {
 		p.add("node-name", f.Node, "must be the name of this node")
 	}

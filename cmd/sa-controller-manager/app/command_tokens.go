@@ -13,16 +13,11 @@ import (
 
 // newTokensCommand is the parent of what shows tokens. It needs no running manager.
 func newTokensCommand(client clientFunc) *cobra.Command {
-	parent := &cobra.Command{
+	return parentOf(&cobra.Command{
 		Use:   "tokens",
 		Short: "Look into a token, or list the long-lived ones of a cluster and what is wrong with them",
 		Args:  noTokens,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Cobra's own default, which it sets only where it words the error.
-		SuggestionsMinimumDistance: 2,
-	}
-	parent.AddCommand(newInspectCommand(client), newAuditCommand(client))
-	return parent
+	}, newInspectCommand(client), newAuditCommand(client))
 }
 
 // noTokens is noArguments where a token is what people may try.

@@ -148,12 +148,8 @@ func (o *auditOptions) validate() []error {
 	if _, err := labels.Parse(o.filter.Selector); err != nil {
 		p.add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
 	}
-	if o.filter.OlderThan < 0 {
-		p.add("older-than", o.filter.OlderThan, "must not be negative")
-	}
-	if o.filter.UnusedFor < 0 {
-		p.add("unused-for", o.filter.UnusedFor, "must not be negative")
-	}
+	p.notNegative("older-than", o.filter.OlderThan)
+	p.notNegative("unused-for", o.filter.UnusedFor)
 	return append(p, o.keys.Validate()...)
 }
 

@@ -85,7 +85,7 @@ func newInspectCommand(client clientFunc) *cobra.Command {
 	addConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringArrayVar(&o.issuers, "service-account-issuer", o.issuers, "`Issuer` of bound tokens, as kube-apiserver has it. May be given several times. Without it, and without --cluster, it is not compared.")
 	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for kube-apiserver's, at this `place`.")
-	cmd.Flags().StringVar(&o.caFile, "ca-file", o.caFile, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+	addCAFile(cmd, &o.caFile)
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --jwks and --cluster may take together.")
 	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature too. With it, what is printed is the token.")
@@ -116,7 +116,7 @@ func (o *inspectOptions) validate() []error {
 }
 
 func (o *inspectOptions) run(ctx context.Context, client clientFunc, token string, stdout io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %s", o.timeout))
+	ctx, cancel := answerWithin(ctx, o.timeout)
 	defer cancel()
 	known, err := o.known(ctx, client, token)
 	if err != nil {

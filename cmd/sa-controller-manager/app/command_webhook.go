@@ -61,6 +61,11 @@ func connect(o *ConnectionOptions) (kubernetes.Interface, error) {
 	return client, nil
 }
 
+// answerWithin bounds all requests of such a command.
+func answerWithin(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+}
+
 // webhookSwitch is one of the two commands.
 type webhookSwitch struct {
 	name, short, long string
@@ -99,20 +104,16 @@ func webhookSwitches() []webhookSwitch {
 
 // newWebhookCommand is the break-glass of the webhook. It needs no running manager.
 func newWebhookCommand(client clientFunc) *cobra.Command {
-	parent := &cobra.Command{
+	var children []*cobra.Command
+	for _, s := range webhookSwitches() {
+		children = append(children, s.command(client))
+	}
+	return parentOf(&cobra.Command{
 		Use:   "webhook",
 		Short: "Take the admission webhook out, let it in again, find what it missed",
 		Long:  webhookDescription,
 		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Cobra's own default, which it sets only where it words the error.
-		SuggestionsMinimumDistance: 2,
-	}
-	for _, s := range webhookSwitches() {
-		parent.AddCommand(s.command(client))
-	}
-	parent.AddCommand(newMissedCommand(client))
-	return parent
+	}, append(children, newMissedCommand(client))...)
 }
 
 func (s webhookSwitch) command(client clientFunc) *cobra.Command {
@@ -142,7 +143,7 @@ func addConnectionFlags(cmd *cobra.Command, o *ConnectionOptions) {
 }
 
 func (s webhookSwitch) run(cmd *cobra.Command, client clientFunc, o *ConnectionOptions) error {
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), switchTimeout, fmt.Errorf("no answer within %s", switchTimeout))
+	ctx, cancel := answerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
 	connected, err := client(o)
 	if err != nil {

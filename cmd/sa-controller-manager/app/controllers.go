@@ -6,7 +6,6 @@ package app
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -140,16 +139,12 @@ func describeControllers(h home) []string {
 }
 
 func unknownControllersError(unknown []string) error {
-	quoted := make([]string, 0, len(unknown))
-	for _, name := range unknown {
-		quoted = append(quoted, strconv.Quote(name))
-	}
 	verb := "is"
 	if len(unknown) > 1 {
 		verb = "are"
 	}
 	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Known and left to kube-controller-manager: %s",
-		strings.Join(quoted, ", "), verb,
+		strings.Join(quoted(unknown), ", "), verb,
 		strings.Join(describeControllers(servedHere), ", "),
 		strings.Join(describeControllers(keptByKCM), ", "))
 }

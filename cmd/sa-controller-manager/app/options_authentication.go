@@ -87,9 +87,7 @@ func (o *RequestHeaderOptions) addFlags(fs *pflag.FlagSet) {
 // Validate returns every problem of the group.
 func (o *AuthenticationOptions) Validate() []error {
 	var p problems
-	if o.CacheTTL < 0 {
-		p.add("authentication-token-webhook-cache-ttl", o.CacheTTL, "must not be negative")
-	}
+	p.notNegative("authentication-token-webhook-cache-ttl", o.CacheTTL)
 	return append(p, o.RequestHeader.validate()...)
 }
 

@@ -46,11 +46,7 @@ func (o *AuthorizationOptions) AddFlags(fs *pflag.FlagSet) {
 // Validate returns every problem of the group.
 func (o *AuthorizationOptions) Validate() []error {
 	var p problems
-	if o.AllowCacheTTL < 0 {
-		p.add("authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "must not be negative")
-	}
-	if o.DenyCacheTTL < 0 {
-		p.add("authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "must not be negative")
-	}
+	p.notNegative("authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL)
+	p.notNegative("authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL)
 	return p
 }

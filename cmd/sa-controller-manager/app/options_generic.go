@@ -49,8 +49,6 @@ func (o *GenericOptions) Validate() []error {
 	if _, err := ParseControllers(o.Controllers); err != nil {
 		p = append(p, fmt.Errorf("--controllers %w", err))
 	}
-	if o.MinResyncPeriod < 0 {
-		p.add("min-resync-period", o.MinResyncPeriod, "must not be negative")
-	}
+	p.notNegative("min-resync-period", o.MinResyncPeriod)
 	return p
 }

@@ -59,7 +59,7 @@ func (o *KeyOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, "service-account-private-key-file", o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
 			"Without it, and without --service-account-keys-dir, no tokens are signed: the token controller does not run. The file is read again when it changes.")
-	fs.StringVar(&o.Dir, "service-account-keys-dir", o.Dir,
+	fs.StringVar(&o.Dir, keysDirFlag, o.Dir,
 		"Key `directory` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs and all its keys verify. A change is taken as a whole, and only if everything in it fits together.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
@@ -77,14 +77,14 @@ func (o *KeyOptions) AddFlags(fs *pflag.FlagSet) {
 
 	setOrigin(fs, asKCM, "service-account-private-key-file", "root-ca-file")
 	setOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
-	setOrigin(fs, ours, "service-account-key-activation", "service-account-keys-dir")
+	setOrigin(fs, ours, "service-account-key-activation", keysDirFlag)
 }
 
 // Validate returns every problem of the group.
 func (o *KeyOptions) Validate() []error {
 	var p problems
 	if o.Dir != "" && o.PrivateKeyFile != "" {
-		p.add("service-account-keys-dir", o.Dir, "must not be given together with --service-account-private-key-file: "+
+		p.add(keysDirFlag, o.Dir, "must not be given together with --service-account-private-key-file: "+
 			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a directory")
 	}
 	if o.Dir != "" && o.Activation == KeyActivationImmediate {

@@ -53,9 +53,7 @@ func (o *LeaderElectionOptions) Validate() []error {
 	if msgs := validation.IsDNS1123Subdomain(o.ResourceName); len(msgs) > 0 {
 		p.add("leader-elect-resource-name", o.ResourceName, "must be the name of a Lease: "+msgs[0])
 	}
-	if msgs := validation.IsDNS1123Label(o.ResourceNamespace); len(msgs) > 0 {
-		p.add("leader-elect-resource-namespace", o.ResourceNamespace, "must be the name of a namespace: "+msgs[0])
-	}
+	p.namespace("leader-elect-resource-namespace", o.ResourceNamespace)
 	return append(p, o.validateTimings()...)
 }
 

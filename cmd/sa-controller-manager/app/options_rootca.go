@@ -31,8 +31,6 @@ func (o *RootCAOptions) AddFlags(fs *pflag.FlagSet) {
 // Validate returns every problem of the group.
 func (o *RootCAOptions) Validate() []error {
 	var p problems
-	if o.Overlap < 0 {
-		p.add("root-ca-overlap", o.Overlap, "must not be negative")
-	}
+	p.notNegative("root-ca-overlap", o.Overlap)
 	return p
 }

@@ -130,13 +130,9 @@ func (o *WebhookOptions) Validate() []error {
 	if o.MaxInFlight <= 0 {
 		p.add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
 	}
-	if o.DrainDelay < 0 {
-		p.add("webhook-drain-delay", o.DrainDelay, "must not be negative")
-	}
+	p.notNegative("webhook-drain-delay", o.DrainDelay)
 	for _, namespace := range o.ExcludedNamespaces {
-		if msgs := validation.IsDNS1123Label(namespace); len(msgs) > 0 {
-			p.add("webhook-excluded-namespaces", namespace, "must be the name of a namespace: "+msgs[0])
-		}
+		p.namespace("webhook-excluded-namespaces", namespace)
 	}
 	if o.Timeout < minWebhookTimeout || o.Timeout > maxWebhookTimeout || o.Timeout%time.Second != 0 {
 		p.add("webhook-timeout", o.Timeout, "must be a whole number of seconds from 1s to 30s")
@@ -158,9 +154,7 @@ func (o *WebhookOptions) validateRegistration() []error {
 	if msgs := validation.IsDNS1035Label(o.ServiceName); len(msgs) > 0 {
 		p.add("webhook-service-name", o.ServiceName, "must be the name of a Service: "+msgs[0])
 	}
-	if msgs := validation.IsDNS1123Label(o.ServiceNamespace); len(msgs) > 0 {
-		p.add("webhook-service-namespace", o.ServiceNamespace, "must be the name of a namespace: "+msgs[0])
-	}
+	p.namespace("webhook-service-namespace", o.ServiceNamespace)
 	return p
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Validate returns every problem of every group at once, in the order of the
@@ -58,6 +60,27 @@ func quoted(words []string) []string {
 func (p *problems) positive(flag string, d time.Duration) {
 	if d <= 0 {
 		p.add(flag, d, "must be greater than 0")
+	}
+}
+
+// notNegative wants d to be zero or more.
+func (p *problems) notNegative(flag string, d time.Duration) {
+	if d < 0 {
+		p.add(flag, d, "must not be negative")
+	}
+}
+
+// namespace wants name to be one that a namespace can have.
+func (p *problems) namespace(flag, name string) {
+	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
+		p.add(flag, name, "must be the name of a namespace: "+msgs[0])
+	}
+}
+
+// account wants --account to name a ServiceAccount.
+func (p *problems) account(value string) {
+	if namespace, name, ok := strings.Cut(value, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		p.add("account", value, "must be a namespace and a name, such as kube-system/default")
 	}
 }
 

@@ -99,7 +99,7 @@ func (r *Registrar) isOff(ctx context.Context) (bool, error) {
 // tellRecreated tells who has deleted a configuration how to do it so that it lasts, or
 // why it is there again, empty.
 func (r *Registrar) tellRecreated(w write) {
-	note := fmt.Sprintf("it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister, or annotate it with %s=%s first", Annotation, AnnotationOff)
+	note := fmt.Sprintf("it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s first", Annotation, AnnotationOff)
 	if w.off {
 		note = fmt.Sprintf("it said %s=%s when it was deleted, and has been created again without webhooks so that this lasts", Annotation, AnnotationOff)
 	}

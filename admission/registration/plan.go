@@ -157,7 +157,7 @@ func (o observation) right(k kind, wanted [kinds][]entry) bool {
 }
 
 func switchedOff(k kind) Status {
-	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register", Annotation, AnnotationOff, k, Name)}
+	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name)}
 }
 
 // remember writes down what the next leader could not know: that the object said off

@@ -277,7 +277,7 @@ func TestDeletedIsRecreatedOnce(t *testing.T) {
 		a.remove(t, validating)
 		pause(2 * settle)
 		a.expect(t, "deleted", "mutate", "validate")
-		if len(a.told()) != 2 || !strings.Contains(a.told()[0], "sa-controller-manager webhook unregister") {
+		if len(a.told()) != 2 || !strings.Contains(a.told()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
 			t.Errorf("Events: %q, want two that name the command", a.told())
 		}
 		a.remove(t, mutating)
@@ -354,6 +354,9 @@ func TestBreakGlass(t *testing.T) {
 				tc.breaks(t, a)
 				pause(time.Hour)
 				wantState(t, r, Off)
+				if got, want := r.Status().Detail, "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
+					t.Errorf("the status is %q, want it to end with %q", got, want)
+				}
 				a.expect(t, "switched off", tc.mutating, tc.validating)
 				if err := r.Check(); err != nil {
 					t.Errorf("what a person has switched off is not ready: %v", err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission"
 )
 
 // Where the serving CA is kept unless configured.
@@ -149,9 +152,9 @@ func (m *Managed) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
 	}
-	// Nobody waits for its end, for which client-go sleeps for up to a minute while the
-	// apiserver is away (Reflector.watchList in tools/cache). What it tells then is lost.
-	go m.informer.RunWithContext(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { m.informer.RunWithContext(ctx) })
+	defer admission.AwaitWatches(&watching)
 	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
 	select {
 	case <-ctx.Done():

@@ -9,6 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/admission"
 	"sa-controller-manager/controllers/testaway"
 )
 
@@ -24,9 +29,38 @@ func TestManagedEndsWhileTheAPIServerIsAway(t *testing.T) {
 		if err := NewManaged(ManagedConfig{Client: testaway.Client(t)}).Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if late := time.Since(begin) - term; late > 0 {
-			t.Errorf("Run ended %v late", late)
+		if late := time.Since(begin) - term; late > admission.StopPatience {
+			t.Errorf("Run ended %v late, want %v at most", late, admission.StopPatience)
 		}
 		pause(time.Minute) // by then the watch has woken up and ended
+	})
+}
+
+// slowWatch needs a moment to end, as one whose connection is closed does.
+type slowWatch struct{ *watch.RaceFreeFakeWatcher }
+
+func (w slowWatch) Stop() {
+	time.Sleep(admission.StopPatience / 2)
+	w.RaceFreeFakeWatcher.Stop()
+}
+
+// TestManagedAwaitsItsWatch: who ends it may close the client, and nothing of it goes on.
+func TestManagedAwaitsItsWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		client.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, slowWatch{watch.NewRaceFreeFake()}, nil
+		})
+		m := NewManaged(ManagedConfig{Client: client})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if !m.informer.IsStopped() {
+			t.Error("Run has ended, and its watch goes on")
+		}
+		pause(admission.StopPatience)
 	})
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission"
 )
 
 // unreadyDelay is how soon a replica that was asked too early looks at itself again.
@@ -84,7 +86,7 @@ func (a *Attendance) Run(ctx context.Context) error {
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { a.informer.RunWithContext(ctx) })
-	defer awaitWatches(&watching)
+	defer admission.AwaitWatches(&watching)
 	select {
 	case <-ctx.Done():
 	case <-handler.HasSyncedChecker().Done():

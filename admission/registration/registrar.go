@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/admission"
 )
 
 const (
@@ -150,7 +152,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 	defer r.queue.ShutDown()
 	defer context.AfterFunc(ctx, r.queue.ShutDown)()
 	var running sync.WaitGroup
-	defer awaitWatches(&running)
+	defer admission.AwaitWatches(&running)
 	var synced [kinds]<-chan struct{}
 	r.watched.reset()
 	for k, informer := range newInformers(r.config.Client) {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sa-controller-manager/admission"
 	"sa-controller-manager/controllers/testaway"
 )
 
@@ -36,8 +37,8 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 				if err := start(t)(ctx); err != nil {
 					t.Error(err)
 				}
-				if late := time.Since(begin) - term; late > stopPatience {
-					t.Errorf("Run ended %v late, want %v at most", late, stopPatience)
+				if late := time.Since(begin) - term; late > admission.StopPatience {
+					t.Errorf("Run ended %v late, want %v at most", late, admission.StopPatience)
 				}
 				pause(time.Minute) // by then the watches have woken up and ended
 			})

@@ -22,6 +22,8 @@ func (v *View) Stop() {
 
 // AwaitWatches waits until wait has, which waits for watches whose context has ended. One
 // that sleeps is not waited for: it finds its context over when it wakes up.
+//
+// Package admission has the same: neither may import the other.
 func AwaitWatches(wait func()) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); wait() }()

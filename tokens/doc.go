@@ -7,7 +7,8 @@
 // with which the caller asks kube-apiserver whether it accepts a key. Inspect decodes a token without any trust in it;
 // VerifyLegacy checks the signature as well. Both are for tokens that stand in Secrets: whether a token is valid now is for
 // kube-apiserver alone to say, which also compares it with the Secret. Examine and SignedWith are for a person who wants to
-// know what a token is, of whatever form.
+// know what a token is, of whatever form. All of these take one spelling of a token; Canonical finds it for the others that
+// kube-apiserver takes.
 //
 // Concurrency: an Issuer may be used by several goroutines; everything else is a pure function.
 //

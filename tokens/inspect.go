@@ -34,9 +34,9 @@ type Token struct {
 	AccountUID  string
 }
 
-// Inspect decodes a token without verifying it. It accepts what kube-apiserver could accept: at most 64 KiB, three segments in
-// canonical unpadded base64url, and a header and payload that are JSON objects without duplicate members. The error is an
-// ErrMalformed and holds nothing of the token.
+// Inspect decodes a token without verifying it. It accepts what kube-apiserver could accept, in the spelling of Canonical: at most
+// 64 KiB, three segments in canonical unpadded base64url, and a header and payload that are JSON objects without duplicate members.
+// The error is an ErrMalformed and holds nothing of the token.
 func Inspect(token string) (Token, error) {
 	segments, err := split(token)
 	if err != nil {

@@ -163,7 +163,7 @@ func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs, ring R
 		return Due
 	case view.References(account, successor.Name), successor.InvalidSince():
 		return Replaced
-	case successor.Token != nil && successor.Token.KeyID() == ring.Active():
+	case successor.Token != nil && !successor.Token.Malformed && successor.Token.KeyID() == ring.Active():
 		return Switching
 	}
 	return Filling

@@ -84,6 +84,11 @@ func TestPlan(t *testing.T) {
 		"TokenOfAnotherAccount": {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: map[string]Holding{"a": Mismatch},
 		},
+		"Respelled": {
+			reason:  "kube-apiserver takes it, so that it holds the key; what to do about it is for a person to say",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, spaced)}, holds: map[string]Holding{"a": Mismatch},
+		},
+		"RespelledInPlace": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, spaced, mode("in-place"))}, holds: map[string]Holding{"a": Mismatch}},
 		"NoUIDAnnotation": {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, annotated(corev1.ServiceAccountUIDKey, ""))}, holds: map[string]Holding{"a": Mismatch},
 		},
@@ -95,6 +100,11 @@ func TestPlan(t *testing.T) {
 		"SuccessorIsFilled": {
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
 			want: []string{"reference a by b"}, holds: map[string]Holding{"a": Switching},
+		},
+		"SuccessorIsRespelled": {
+			reason:  "most clients take the white space at its ends away, and kube-apiserver refuses what is left",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, spaced)},
+			holds: map[string]Holding{"a": Filling},
 		},
 		"SuccessorIsReferenced": {
 			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},

@@ -27,6 +27,7 @@ func TestNothingOfATokenIsKept(t *testing.T) {
 		"TwoSegments":  good[:strings.LastIndexByte(good, '.')],
 		"FourSegments": good + ".c2VnbWVudA",
 		"NewLine":      good + "\n",
+		"Respelled":    good[:3] + "\t" + good[3:],
 		"BadHeader":    "x" + good,
 		"Garbage":      "hunter2-correct-horse-battery-staple",
 		"Huge":         strings.Repeat("correct-horse-battery-staple.", 9000),

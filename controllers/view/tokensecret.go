@@ -93,11 +93,14 @@ type TokenSecret struct {
 	Finding string
 }
 
-// Token is what is kept of a token. Neither field has been verified.
+// Token is what is kept of a token. No field has been verified.
 type Token struct {
 	keyID unique.Handle[string]
 	// AccountUID is the UID that the token claims.
 	AccountUID types.UID
+	// Malformed: it is no token as we spell one. What it says is kept nevertheless if
+	// kube-apiserver takes it (tokens.Canonical), which then needs its key.
+	Malformed bool
 }
 
 // KeyID is the key ID in the token's header, "" if it has none.
@@ -180,13 +183,16 @@ func (s *TokenSecret) observeToken(data string) {
 	s.Token = &Token{keyID: unique.Make("")}
 	token, err := tokens.Inspect(data)
 	if err != nil {
-		s.Finding = fmt.Sprintf("data.token is not a service account token: %v", err)
-		return
+		s.Finding, s.Token.Malformed = fmt.Sprintf("data.token is not a service account token: %v", err), true
+		token, _ = tokens.Inspect(tokens.Canonical(data))
 	}
 	s.Token.keyID = unique.Make(shortened(token.KeyID))
 	s.Token.AccountUID = types.UID(shortened(token.AccountUID))
 	if s.Token.AccountUID == s.AccountUID {
 		s.Token.AccountUID = s.AccountUID // one string in memory instead of two
+	}
+	if err != nil {
+		return
 	}
 	// The UID is compared with the live account's later; here with itself.
 	account := tokens.Account{Namespace: s.Namespace, Name: s.AccountName, UID: token.AccountUID}

@@ -131,6 +131,25 @@ func (c *controlPlane) requestToken(t *testing.T, account *corev1.ServiceAccount
 	return request.Status.Token
 }
 
+// inspectsAsKubeAPIServerReads spells a token that it accepts otherwise: what it reads over, we do, and nothing else.
+func (c *controlPlane) inspectsAsKubeAPIServerReads(t *testing.T, token, key string) {
+	t.Helper()
+	header, rest, _ := strings.Cut(token, ".")
+	for name, spelling := range map[string]string{
+		"spare bits":               token[:len(token)-1] + string(token[len(token)-1]+1), // of an RSA signature's 342 digits the last one is A, Q, g or w
+		"tab in the header":        token[:3] + "\t" + token[3:],
+		"line feed in the payload": header + ".\n" + rest,
+	} {
+		if status, err := c.review(t.Context(), spelling); err != nil || !status.Authenticated {
+			t.Errorf("%s: kube-apiserver refuses it: %v, %s", name, err, status.Error)
+		}
+		command(t, spelling, "tokens", "inspect", key).want(t, 0).says(t, "Verdict:       valid", "it is spelled otherwise than it was issued")
+	}
+	tabbed := header + ".\t" + rest
+	c.refused(t, []byte(tabbed))
+	command(t, tabbed, "tokens", "inspect", key).want(t, 2).says(t, "malformed token: the payload is not base64url")
+}
+
 // TestInspect asks what tokens of a real cluster are, while their accounts live and after.
 func TestInspect(t *testing.T) {
 	c := sharedControlPlane(t)
@@ -158,6 +177,8 @@ func TestInspect(t *testing.T) {
 	command(t, bound, "tokens", "inspect", key, "--service-account-issuer="+c.Issuer()).want(t, 0).says(t, "known, of --service-account-key-file=")
 	command(t, bound, "tokens", "inspect", key, "--service-account-issuer=https://other").want(t, 2).says(t, "the issuer is another one than https://other")
 	command(t, bound, "tokens", "inspect").want(t, 1).says(t, "there is no key to verify the signature with")
+
+	c.inspectsAsKubeAPIServerReads(t, bound, key)
 
 	c.deleteAccount(t, namespace, "robot")
 	c.refused(t, []byte(bound))

@@ -4,11 +4,7 @@
 package audit
 
 import (
-	"encoding/base64"
 	"errors"
-	"maps"
-	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,18 +74,14 @@ func NewKeys(keys []keyview.Key) *Keys {
 
 // observe reduces a Secret.
 func (k *Keys) observe(secret *corev1.Secret) token {
-	read := respelled(secret)
-	seen := token{view: view.ObserveTokenSecret(read)}
+	seen := token{view: view.ObserveTokenSecret(secret)}
 	seen.account, seen.uid = seen.view.AccountName, seen.view.AccountUID
 	if seen.view.Token == nil {
 		seen.state = StateEmpty
 		return seen
 	}
 	seen.problem, seen.keyID = seen.view.Finding, seen.view.Token.KeyID()
-	if read != secret {
-		seen.problem = view.ObserveTokenSecret(secret).Finding // why nobody but kube-apiserver takes it for a token
-	}
-	data := string(read.Data[corev1.ServiceAccountTokenKey])
+	data := tokens.Canonical(string(secret.Data[corev1.ServiceAccountTokenKey])) // or an edit would have it called dead
 	var forged bool
 	if seen.state, forged = k.judge(data, seen.keyID); forged {
 		seen.problem = "data.token has a wrong signature: the key that it names has not made it"
@@ -97,31 +89,6 @@ func (k *Keys) observe(secret *corev1.Secret) token {
 	}
 	seen.readOwner(data)
 	return seen
-}
-
-// respelled is the Secret with its token spelled as we write it, if kube-apiserver takes it for one though it is spelled otherwise,
-// and the Secret itself if not. go-jose skips white space, and the bits that base64url leaves over; kube-apiserver then wants but the
-// same string from whoever presents it, even with white space at its ends if it comes over a WebSocket. Package tokens refuses both,
-// so that an edit could have a token that is live called none.
-func respelled(secret *corev1.Secret) *corev1.Secret {
-	data := string(secret.Data[corev1.ServiceAccountTokenKey])
-	segments := strings.SplitN(strings.Join(strings.FieldsFunc(data, unicode.IsSpace), ""), ".", 4)
-	for i, segment := range segments {
-		if decoded, err := base64.RawURLEncoding.DecodeString(segment); err == nil {
-			segments[i] = base64.RawURLEncoding.EncodeToString(decoded)
-		}
-	}
-	spelled := strings.Join(segments, ".")
-	if spelled == data {
-		return secret
-	}
-	if _, err := tokens.Inspect(spelled); err != nil {
-		return secret
-	}
-	changed := *secret
-	changed.Data = maps.Clone(secret.Data)
-	changed.Data[corev1.ServiceAccountTokenKey] = []byte(spelled)
-	return &changed
 }
 
 // judge is the state of the key that signed a token, and whether it is known that the key it names has not.

@@ -39,18 +39,23 @@ const (
 	Untold Verdict = "unknown"
 )
 
-// Judge examines a token. It never fails: that something is no token is a verdict too.
+// Judge examines a token as kube-apiserver reads it. It never fails: that something is no token is a verdict too.
 func Judge(token string, known Known) Report {
-	e, err := tokens.Examine(token)
+	canonical := tokens.Canonical(token)
+	e, err := tokens.Examine(canonical)
 	if err != nil {
 		return Report{Verdict: Invalid, Reasons: []string{err.Error()}, now: known.Now}
 	}
 	report := describe(&e, known.Now)
 	report.Review = known.Review
-	signed := report.judgeSignature(token, known)
+	signed := report.judgeSignature(canonical, known)
 	report.Reasons = append(report.Reasons, timeProblems(&e, known.Now)...)
 	if problem := issuerProblem(&e, known.Issuers); problem != "" {
 		report.Reasons = append(report.Reasons, problem)
+	}
+	if canonical != token {
+		report.note("it is spelled otherwise than it was issued, by white space or by bits that base64url leaves over: " +
+			"kube-apiserver reads over that, and others may refuse it")
 	}
 	report.addNotes(&e, known)
 	report.decide(signed)

@@ -71,6 +71,8 @@ func TestJudge(t *testing.T) {
 	_, unheaded, _ := strings.Cut(good, ".")
 	noKeyID := segment(`{"alg":"ES256"}`) + "." + unheaded
 	accepted := &inspect.Review{Authenticated: true, User: "system:serviceaccount:shop:robot"}
+	respelled := good[:len(good)-1] + string(good[len(good)-1]+1) // of 86 digits the last one is A, Q, g or w
+	payloadAt := strings.Index(old, ".") + 1
 	cases := map[string]struct {
 		reason, token string
 		known         inspect.Known
@@ -95,6 +97,11 @@ func TestJudge(t *testing.T) {
 		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
 		"malformed":         {"and where", "e30.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0},
 		"malformed payload": {"and where", "e30.!.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 2},
+		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
+		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
+		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"tampered, spaced":  {"", tampered + "\n", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
 		"accepted":          {"kube-apiserver's word counts", good, inspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 0},
 		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, inspect.Known{Review: accepted, Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2},
 		"refused":           {"its account is gone", good, inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},

@@ -38,7 +38,7 @@ func (r *Review) reason() string { return cmp.Or(r.Error, "it gives no reason") 
 // the token has. What is no token at all is not sent, because it may be a secret of another kind; that gives nil. A legacy
 // token that is accepted counts as used today: kube-apiserver notes it in the label kubernetes.io/legacy-token-last-used.
 func Ask(ctx context.Context, client kubernetes.Interface, token string) (*Review, error) {
-	e, err := tokens.Examine(token)
+	e, err := tokens.Examine(tokens.Canonical(token))
 	if err != nil {
 		return nil, nil //nolint:nilerr // Judge says what is wrong with it
 	}

@@ -215,8 +215,9 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 	return ok
 }
 
-// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token.
+// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that kube-apiserver could take.
 func keyIDOf(token string, ring []signing.PublicKey) (id string, ok bool) {
+	token = tokens.Canonical(token)
 	decoded, err := tokens.Inspect(token)
 	if err != nil {
 		return "", false

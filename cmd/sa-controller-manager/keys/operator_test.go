@@ -212,6 +212,10 @@ func TestPruneAsksFirst(t *testing.T) {
 		"a Secret of another": {"", []runtime.Object{secretOf("a", "OTHER"), secretOf("b", "garbage")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
 		"no key ID": {"the signature tells", []runtime.Object{secretOf("a", anonymous)}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
 			"1 token Secrets bear key"},
+		"re-spelled": {"kube-apiserver takes it", []runtime.Object{secretOf("a", "SPACED")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+			"1 token Secrets bear key"},
+		"re-spelled without a key ID": {"likewise", []runtime.Object{secretOf("a", anonymous+"\n")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+			"1 token Secrets bear key"},
 		"kube-apiserver":    {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, testkeys.RSA2048(), false, "kube-apiserver still signs bound tokens"},
 		"active":            {"", nil, PruneOptions{IDs: []string{p256ID}, Force: true}, 100 * time.Hour, nil, false, "signs: rotate to another key first"},
 		"unknown":           {"", nil, PruneOptions{IDs: []string{"x"}}, 100 * time.Hour, nil, false, "the ring has no key x"},
@@ -231,8 +235,12 @@ func TestPruneAsksFirst(t *testing.T) {
 					data["token"] = []byte(tokenOf(t, private(t, testkeys.RSA2048())))
 				case "OTHER":
 					data["token"] = []byte(tokenOf(t, private(t, testkeys.P521())))
+				case "SPACED":
+					data["token"] = []byte("\t" + tokenOf(t, private(t, testkeys.RSA2048())) + "\n")
 				case anonymous:
 					data["token"] = []byte(withoutKeyID(t, anonymous))
+				case anonymous + "\n":
+					data["token"] = []byte(withoutKeyID(t, anonymous) + "\n")
 				}
 			}
 			w := newWorld(t, tc.secrets...)
@@ -408,6 +416,7 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: keyrotation.UserMade},
 		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{view.AutoCreatedLabel: "true"} }, want: keyrotation.Due},
 		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[view.ReissueAnnotation] = "never" }, want: keyrotation.Never},
+		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: keyrotation.Mismatch},
 		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: keyrotation.Mismatch},
 	}
 	for name, tc := range cases {

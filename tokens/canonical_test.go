@@ -1,0 +1,112 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokens_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+func TestCanonical(t *testing.T) {
+	t.Parallel()
+	const plain = "e30.e30.c2lnYQ"
+	cases := map[string]struct {
+		reason string
+		token  string
+		want   string // "" if it stays as it is
+	}{
+		"as issued":              {"", plain, plain},
+		"spare bits":             {"go-jose does not decode strictly", "e31.e32.c2lnYf", plain},
+		"around it":              {"kubectl create --from-file", " \t\u00a0" + plain + "\r\n", plain},
+		"within it":              {"go-jose strips it first", "e\t30.e30.c2\u2028ln YQ", plain},
+		"payload in two lines":   {"base64 decoders skip line breaks", "e30.e3\r\n0.c2lnYQ", plain},
+		"blank in the payload":   {"kube-apiserver decodes it once before go-jose strips it", "e30.e3 0.c2lnYQ", ""},
+		"tab before the payload": {"likewise", "e30.\te30.c2lnYQ", ""},
+		"padding":                {"no decoder of kube-apiserver's takes it", "e30=.e30=.c2lnYQ==", ""},
+		"standard base64":        {"another alphabet", "e+/e.e30.c2lnYQ", ""},
+		"one digit":              {"no byte", "e.e30.c2lnYQ", ""},
+		"not UTF-8":              {"", "e30\xff.e30.c2lnYQ", ""},
+		"two segments":           {"no signature", "e30.e31", ""},
+		"four segments":          {"not compact form", plain + ".e31", ""},
+		"JSON serialization":     {"kube-apiserver refuses what begins with a brace", ` {"payload":"e30.e31.c2lnYQ"}`, ""},
+		"text":                   {"", " CANARY\n", ""},
+		"empty":                  {"", "", ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := tc.want
+			if want == "" {
+				want = tc.token
+			}
+			if got := tokens.Canonical(tc.token); got != want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, want)
+			}
+		})
+	}
+}
+
+// TestOnlyTheCanonicalSpellingVerifies: what is re-issued by our own decision is no token that somebody has edited.
+func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
+	t.Parallel()
+	key := signingKey(t, testkeys.P256())
+	good, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), account, secretName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{
+		"spare bits": good[:len(good)-1] + string(good[len(good)-1]+1), // of 86 digits the last one is A, Q, g or w
+		"line feed":  good + "\n",
+		"tab":        good[:3] + "\t" + good[3:],
+		"wrapped":    strings.ReplaceAll(good, ".", ".\n"),
+		"wide blank": "\u3000" + good,
+	} {
+		if got, err := tokens.VerifyLegacy(token, ring(t)); !errors.Is(err, tokens.ErrMalformed) {
+			t.Errorf("%s: as it stands there: %v, %v", name, got, err)
+		}
+		if tokens.Canonical(token) != good {
+			t.Errorf("%s: the canonical spelling is another one", name)
+		}
+		if got, err := tokens.VerifyLegacy(tokens.Canonical(token), ring(t)); err != nil || got.KeyID != key.ID() {
+			t.Errorf("%s: as it was issued: %v, %v", name, got, err)
+		}
+	}
+}
+
+// FuzzCanonical: what Inspect takes stays as it is, and so does what is canonical; nothing else becomes of a token than other
+// digits for the same bytes.
+func FuzzCanonical(f *testing.F) {
+	addTokens(f)
+	f.Add("e31.e\n32.c2ln\tYf")
+	f.Fuzz(func(t *testing.T, token string) {
+		got := tokens.Canonical(token)
+		if tokens.Canonical(got) != got {
+			t.Fatalf("%q becomes %q, and that yet another one", token, got)
+		}
+		if _, err := tokens.Inspect(token); err == nil && got != token {
+			t.Fatalf("%q is taken as it is, and yet becomes %q", token, got)
+		}
+		if got == token {
+			return
+		}
+		before, after := strings.Split(token, "."), strings.Split(got, ".")
+		if len(before) != 3 || len(after) != 3 {
+			t.Fatalf("%q becomes %q", token, got)
+		}
+		for i := range before {
+			was, err := base64.RawURLEncoding.DecodeString(strings.Join(strings.FieldsFunc(before[i], unicode.IsSpace), ""))
+			is, errNow := base64.RawURLEncoding.Strict().DecodeString(after[i])
+			if err := errors.Join(err, errNow); err != nil || !bytes.Equal(was, is) {
+				t.Fatalf("%q becomes %q: %v", token, got, err)
+			}
+		}
+	})
+}

@@ -43,7 +43,7 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 		return nil
 	}
 	plan := planAccount(account, secrets)
-	if made, ok := c.pending.get(name, account.UID); ok && !plan.satisfied {
+	if made, ok := c.pending.get(name, string(account.UID)); ok && !plan.satisfied {
 		return c.awaitCreated(ctx, account, made)
 	}
 	c.pending.forget(name)
@@ -123,7 +123,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 	}
 	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
 	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))
-	c.pending.set(cache.MetaObjectToName(account), creation{accountUID: account.UID, secret: secret.Name, at: c.Clock.Now()})
+	c.pending.set(cache.MetaObjectToName(account), string(account.UID), creation{secret: secret.Name, at: c.Clock.Now()})
 	return c.reference(ctx, account, secret.Name)
 }
 
@@ -177,9 +177,7 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
 	}
-	c.pending.set(cache.MetaObjectToName(account), creation{
-		accountUID: account.UID, secret: secret, referenced: true, at: c.Clock.Now(),
-	})
+	c.pending.set(cache.MetaObjectToName(account), string(account.UID), creation{secret: secret, referenced: true, at: c.Clock.Now()})
 	return nil
 }
 

@@ -257,7 +257,7 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 			w.Auto = true
 			w.cacheObjects(t, newer, ours)
 			if tc.made {
-				w.pending.set(named("app"), creation{accountUID: testUID, secret: ours.Name, at: w.clock.Now()})
+				w.pending.set(named("app"), testUID, creation{secret: ours.Name, at: w.clock.Now()})
 			}
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})

@@ -89,9 +89,9 @@ type Controller struct {
 	referenceLoop *loop.Loop[referenceKey]
 
 	written  versions
-	waiting  sightings // Secrets
-	emptying sightings // accounts
-	pending  created
+	waiting  sightings        // Secrets
+	emptying sightings        // accounts
+	pending  memory[creation] // accounts, whose versions are their UIDs
 }
 
 // New builds a controller that does not run yet.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/view"
@@ -17,44 +16,63 @@ import (
 // lost at any time: forgetting costs a request that the apiserver refuses. None of it
 // is of use once somebody else has led.
 
-// versions remembers from which version of a Secret a write was made, so that the
-// same version, which is outdated since, does not cause a second one.
-type versions struct {
-	mu     sync.Mutex
-	before map[cache.ObjectName]string
+// memory is what is remembered of one version of each object. It may be used by several
+// goroutines; its zero value is empty.
+type memory[T any] struct {
+	mu  sync.Mutex
+	all map[cache.ObjectName]remembered[T]
 }
 
-func (v *versions) wrote(secret *view.TokenSecret) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.before == nil {
-		v.before = map[cache.ObjectName]string{}
+type remembered[T any] struct {
+	version string
+	what    T
+}
+
+func (m *memory[T]) set(name cache.ObjectName, version string, what T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = map[cache.ObjectName]remembered[T]{}
 	}
-	v.before[nameOf(secret)] = version(secret)
+	m.all[name] = remembered[T]{version, what}
+}
+
+// get forgets what is remembered of another version.
+func (m *memory[T]) get(name cache.ObjectName, version string) (what T, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found, ok := m.all[name]
+	if ok && found.version != version {
+		delete(m.all, name)
+		return what, false
+	}
+	return found.what, ok
+}
+
+func (m *memory[T]) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.all)
+}
+
+func (m *memory[T]) forget(name cache.ObjectName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, name)
+}
+
+// versions remembers from which version of a Secret a write was made, so that the
+// same version, which is outdated since, does not cause a second one.
+type versions struct{ memory[struct{}] }
+
+func (v *versions) wrote(secret *view.TokenSecret) {
+	v.set(nameOf(secret), version(secret), struct{}{})
 }
 
 // outdated tells whether secret is a version that a write was made from.
 func (v *versions) outdated(secret *view.TokenSecret) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before, wrote := v.before[nameOf(secret)]
-	if wrote && before != version(secret) {
-		delete(v.before, nameOf(secret))
-		return false
-	}
+	_, wrote := v.get(nameOf(secret), version(secret))
 	return wrote
-}
-
-func (v *versions) reset() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	clear(v.before)
-}
-
-func (v *versions) forget(name cache.ObjectName) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.before, name)
 }
 
 func version(secret *view.TokenSecret) string {
@@ -63,87 +81,23 @@ func version(secret *view.TokenSecret) string {
 
 // sightings remembers when this process first saw each version of something that waits: of
 // a Secret without an account, and of an account, whose versions are its UIDs, with a
-// Secret that is to be emptied.
-type sightings struct {
-	mu    sync.Mutex
-	first map[cache.ObjectName]sighting
-}
-
-type sighting struct {
-	version string
-	at      time.Time
-}
+// Secret that is to be emptied. One goroutine at a time may ask about an object, as with
+// the workers of a loop.
+type sightings struct{ memory[time.Time] }
 
 // since is when this version was first seen, and whether that is now.
 func (s *sightings) since(name cache.ObjectName, version string, now time.Time) (first time.Time, isNew bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.first == nil {
-		s.first = map[cache.ObjectName]sighting{}
+	if seen, ok := s.get(name, version); ok {
+		return seen, false
 	}
-	if seen, ok := s.first[name]; ok && seen.version == version {
-		return seen.at, false
-	}
-	s.first[name] = sighting{version, now}
+	s.set(name, version, now)
 	return now, true
 }
 
-func (s *sightings) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.first)
-}
-
-func (s *sightings) forget(name cache.ObjectName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.first, name)
-}
-
-// created remembers the Secret that was just created for an account, until the
+// creation is the Secret that was just created for an account. It is remembered until the
 // caches show it and the reference to it.
-type created struct {
-	mu      sync.Mutex
-	secrets map[cache.ObjectName]creation
-}
-
 type creation struct {
-	accountUID types.UID
 	secret     string
 	referenced bool
 	at         time.Time
-}
-
-func (c *created) set(account cache.ObjectName, made creation) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.secrets == nil {
-		c.secrets = map[cache.ObjectName]creation{}
-	}
-	c.secrets[account] = made
-}
-
-// get is what was created for the account with that UID. What was created for an
-// earlier account of the name is forgotten.
-func (c *created) get(account cache.ObjectName, uid types.UID) (creation, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	made, ok := c.secrets[account]
-	if ok && made.accountUID != uid {
-		delete(c.secrets, account)
-		return creation{}, false
-	}
-	return made, ok
-}
-
-func (c *created) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.secrets)
-}
-
-func (c *created) forget(account cache.ObjectName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.secrets, account)
 }

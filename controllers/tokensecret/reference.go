@@ -47,7 +47,7 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		return nil
 	}
 	if !view.References(account, key.Secret.Name) {
-		if made, ok := c.pending.get(name, account.UID); ok && made.secret == key.Secret.Name {
+		if made, ok := c.pending.get(name, string(account.UID)); ok && made.secret == key.Secret.Name {
 			return errAccountBehind
 		}
 		return nil

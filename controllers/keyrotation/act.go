@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecret"
@@ -119,7 +118,7 @@ func predecessorOf(secret *view.TokenSecret) string {
 // reference leads everybody who asks the account for a token to the new Secret. Both
 // references stay: Pods of the old one go on.
 func (c *Controller) reference(ctx context.Context, secret, successor *view.TokenSecret) error {
-	account, err := c.liveAccount(ctx, secret)
+	account, err := view.LiveAccount(ctx, c.Client, secret.Account())
 	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
 		return err
 	}
@@ -187,7 +186,7 @@ func (c *Controller) confirm(ctx context.Context, cached *view.TokenSecret, secr
 	if err != nil {
 		return nil, nil, fmt.Errorf("look it up: %w", err)
 	}
-	account, err := c.liveAccount(ctx, cached)
+	account, err := view.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,7 +206,7 @@ func (c *Controller) confirm(ctx context.Context, cached *view.TokenSecret, secr
 // discard deletes what is left of a re-issue that was cut short, once the apiserver has
 // confirmed that nothing references it and nobody has used it.
 func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secrets []*view.TokenSecret, ring Ring) error {
-	account, err := c.liveAccount(ctx, cached)
+	account, err := view.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil || account == nil || account.UID != cached.AccountUID {
 		return err
 	}
@@ -222,9 +221,7 @@ func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secr
 	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring, c.Auto, c.Clock.Now()) {
 		return nil
 	}
-	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion},
-	})
+	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: live.Preconditions()})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -235,18 +232,4 @@ func (c *Controller) discard(ctx context.Context, cached *view.TokenSecret, secr
 	return nil
 }
 
-// liveAccount asks the apiserver itself; nil means that there is no such account.
-func (c *Controller) liveAccount(ctx context.Context, secret *view.TokenSecret) (*corev1.ServiceAccount, error) {
-	account, err := c.Client.CoreV1().ServiceAccounts(secret.Namespace).Get(ctx, secret.AccountName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up service account %s/%s: %w", secret.Namespace, secret.AccountName, err)
-	}
-	return account, nil
-}
-
-func keyOf(secret *view.TokenSecret) key {
-	return key{reissuing, cache.NewObjectName(secret.Namespace, secret.AccountName)}
-}
+func keyOf(secret *view.TokenSecret) key { return key{reissuing, secret.Account()} }

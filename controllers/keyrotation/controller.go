@@ -206,7 +206,7 @@ func (c *Controller) queueSecret(obj any) {
 	}
 	retired := secret.Token != nil && RingOf(c.State()).Retired(secret.Token.KeyID())
 	if retired || secret.Predecessor != (view.Predecessor{}) {
-		c.queue(cache.NewObjectName(secret.Namespace, secret.AccountName))
+		c.queue(secret.Account())
 		c.loop.AddAfter(key{Work: surveying}, soon)
 	}
 }
@@ -265,7 +265,7 @@ func (c *Controller) survey() {
 			continue
 		}
 		all = append(all, secret)
-		if name := cache.NewObjectName(secret.Namespace, secret.AccountName); isUntouched(c.account(name), secret) {
+		if name := secret.Account(); isUntouched(c.account(name), secret) {
 			c.queue(name) // after a rollback it may be superfluous, and none is a holder
 		}
 		if secret.Token != nil {
@@ -276,7 +276,7 @@ func (c *Controller) survey() {
 		for _, holder := range Holders(all, c.account, ring) {
 			byHolding[holder.Holding]++
 			if holder.Holding.Pending() {
-				c.queue(cache.NewObjectName(holder.Secret.Namespace, holder.Secret.AccountName))
+				c.queue(holder.Secret.Account())
 			}
 		}
 	}

@@ -84,7 +84,7 @@ type Holder struct {
 func Holders(secrets []*view.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring Ring) []Holder {
 	of := map[cache.ObjectName][]*view.TokenSecret{}
 	for _, secret := range secrets {
-		name := cache.NewObjectName(secret.Namespace, secret.AccountName)
+		name := secret.Account()
 		of[name] = append(of[name], secret)
 	}
 	var holders []Holder
@@ -106,7 +106,7 @@ func holdersOf(account *corev1.ServiceAccount, secrets []*view.TokenSecret, ring
 			holders = append(holders, holder)
 		}
 	}
-	slices.SortFunc(holders, func(a, b Holder) int { return oldestFirst(a.Secret, b.Secret) })
+	slices.SortFunc(holders, func(a, b Holder) int { return view.OldestFirst(a.Secret, b.Secret) })
 	return holders
 }
 
@@ -245,12 +245,5 @@ func counts(account *corev1.ServiceAccount, secret, other *view.TokenSecret) boo
 			return a
 		}
 	}
-	return oldestFirst(secret, other) < 0
-}
-
-func oldestFirst(a, b *view.TokenSecret) int {
-	if byAge := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); byAge != 0 {
-		return byAge
-	}
-	return strings.Compare(a.Name, b.Name)
+	return view.OldestFirst(secret, other) < 0
 }

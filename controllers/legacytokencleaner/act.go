@@ -93,9 +93,7 @@ func (c *Controller) remove(ctx context.Context, cached *view.TokenSecret, mount
 		c.tellRemoved(secret)
 		return remove, nil
 	}
-	err = c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
-	})
+	err = c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: secret.Preconditions()})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return keepChanged, nil
 	}
@@ -137,12 +135,9 @@ func (c *Controller) live(ctx context.Context, cached *view.TokenSecret) (*view.
 	if err != nil {
 		return nil, nil, fmt.Errorf("look up token secret %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
-	account, err := c.Client.CoreV1().ServiceAccounts(cached.Namespace).Get(ctx, cached.AccountName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return view.ObserveTokenSecret(secret), nil, nil
-	}
+	account, err := view.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil {
-		return nil, nil, fmt.Errorf("look up service account %s/%s: %w", cached.Namespace, cached.AccountName, err)
+		return nil, nil, err
 	}
 	return view.ObserveTokenSecret(secret), account, nil
 }

@@ -193,7 +193,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 	if len(surplus) == 0 {
 		return nil
 	}
-	live, err := c.liveAccount(ctx, cache.MetaObjectToName(account))
+	live, err := view.LiveAccount(ctx, c.Client, cache.MetaObjectToName(account))
 	if err != nil {
 		return err
 	}

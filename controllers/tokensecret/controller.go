@@ -190,7 +190,7 @@ func (c *Controller) queueSecret(secret *view.TokenSecret) {
 // own, which is nobody's business without Auto.
 func (c *Controller) queueAccountOf(secret *view.TokenSecret) {
 	if c.Auto && secret.AccountName != "" {
-		c.accountLoop.Add(cache.NewObjectName(secret.Namespace, secret.AccountName))
+		c.accountLoop.Add(secret.Account())
 	}
 }
 

@@ -36,7 +36,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *view.TokenSecret) e
 		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
-	live, err := c.liveAccount(ctx, cache.NewObjectName(secret.Namespace, secret.AccountName))
+	live, err := view.LiveAccount(ctx, c.Client, secret.Account())
 	if err != nil {
 		return err
 	}
@@ -75,19 +75,7 @@ func (c *Controller) graceLeft(secret *view.TokenSecret) time.Duration {
 	return c.OrphanGrace - now.Sub(since)
 }
 
-// liveAccount asks the apiserver itself; nil means that there is no such account.
-func (c *Controller) liveAccount(ctx context.Context, name cache.ObjectName) (*corev1.ServiceAccount, error) {
-	account, err := c.Client.CoreV1().ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up service account %s: %w", name, err)
-	}
-	return account, nil
-}
-
-// liveSecret does the same for a Secret.
+// liveSecret asks the apiserver itself; nil means that there is no such Secret.
 func (c *Controller) liveSecret(ctx context.Context, name cache.ObjectName) (*corev1.Secret, error) {
 	secret, err := c.Client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -115,7 +103,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *view.TokenSecret,
 // delete removes the very version of the Secret that was decided on and tells
 // whether it did. One that has changed comes back by the watch.
 func (c *Controller) delete(ctx context.Context, secret *view.TokenSecret, why string) (bool, error) {
-	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, onlyThis(secret))
+	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: secret.Preconditions()})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.lookAgain(secret)
 		return false, nil

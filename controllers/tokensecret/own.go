@@ -77,5 +77,5 @@ func preferred(a, b *view.TokenSecret) bool {
 	if a.AutoCreated() != b.AutoCreated() {
 		return a.AutoCreated()
 	}
-	return oldestFirst(a, b) < 0
+	return view.OldestFirst(a, b) < 0
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/controllers/view"
@@ -102,9 +101,4 @@ func accountPrecondition(account *corev1.ServiceAccount) patchMetadata {
 
 func precondition(secret *view.TokenSecret) patchMetadata {
 	return patchMetadata{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
-}
-
-// onlyThis makes a delete apply to the version of the Secret that was decided on.
-func onlyThis(secret *view.TokenSecret) metav1.DeleteOptions {
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}}
 }

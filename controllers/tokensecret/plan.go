@@ -6,7 +6,6 @@ package tokensecret
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -123,7 +122,7 @@ func planAccount(account *corev1.ServiceAccount, secrets []*view.TokenSecret) ac
 			unreferenced = append(unreferenced, secret)
 		}
 	}
-	slices.SortFunc(unreferenced, oldestFirst)
+	slices.SortFunc(unreferenced, view.OldestFirst)
 	switch {
 	case plan.satisfied:
 		plan.surplus = unreferenced
@@ -139,11 +138,4 @@ func replacesOneOf(secrets []*view.TokenSecret, secret *view.TokenSecret) bool {
 	return slices.ContainsFunc(secrets, func(other *view.TokenSecret) bool {
 		return !other.Terminating() && !other.InvalidSince() && secret.Replaces(other)
 	})
-}
-
-func oldestFirst(a, b *view.TokenSecret) int {
-	if byAge := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); byAge != 0 {
-		return byAge
-	}
-	return strings.Compare(a.Name, b.Name)
 }

@@ -34,7 +34,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 			"the annotation "+corev1.ServiceAccountNameKey+" holds nothing that a ServiceAccount can be called; the Secret is left alone")
 		return nil
 	}
-	account := c.account(cache.NewObjectName(name.Namespace, secret.AccountName))
+	account := c.account(secret.Account())
 	if !secret.BelongsTo(account) {
 		return c.syncOrphan(ctx, secret)
 	}

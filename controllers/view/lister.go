@@ -63,5 +63,5 @@ func indexByAccount(obj any) ([]string, error) {
 	if !ok || secret.AccountName == "" {
 		return nil, nil
 	}
-	return []string{cache.NewObjectName(secret.Namespace, secret.AccountName).String()}, nil
+	return []string{secret.Account().String()}, nil
 }

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/tokens"
 )
@@ -118,6 +120,23 @@ func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != 
 // BelongsTo tells whether the annotations name account, and no other UID than its.
 func (s *TokenSecret) BelongsTo(account *corev1.ServiceAccount) bool {
 	return account != nil && account.Name == s.AccountName && (s.AccountUID == "" || s.AccountUID == account.UID)
+}
+
+// Account is the name of the account that the annotation names.
+func (s *TokenSecret) Account() cache.ObjectName {
+	return cache.NewObjectName(s.Namespace, s.AccountName)
+}
+
+// Preconditions make a delete apply to this very version of the Secret. To any other one
+// kube-apiserver answers 409.
+func (s *TokenSecret) Preconditions() *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}
+}
+
+// OldestFirst orders token Secrets by age and, within the second that times are told in, by
+// name, so that whoever chooses among several chooses the same one each time.
+func OldestFirst(a, b *TokenSecret) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 // Reference identifies the Secret in an Event.

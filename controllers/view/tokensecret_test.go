@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,6 +275,22 @@ func TestKeepAnnotation(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+func TestOldestFirst(t *testing.T) {
+	t.Parallel()
+	at := func(name string, second int64) *TokenSecret {
+		return seen(func(s *TokenSecret) { s.Name, s.CreationTimestamp = name, metav1.Unix(second, 0) })
+	}
+	secrets := []*TokenSecret{at("b", 2), at("c", 1), at("a", 2), at("d", 0)}
+	slices.SortFunc(secrets, OldestFirst)
+	var got []string
+	for _, secret := range secrets {
+		got = append(got, secret.Name)
+	}
+	if diff := cmp.Diff([]string{"d", "c", "a", "b"}, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
 

@@ -121,7 +121,7 @@ func accountOfToken(object any) (cache.ObjectName, bool) {
 	if !ok {
 		return cache.ObjectName{}, false
 	}
-	return cache.NewObjectName(secret.Namespace, secret.AccountName), secret.AccountName != ""
+	return secret.Account(), secret.AccountName != ""
 }
 
 // usableToken tells whether a Pod of account can be given that Secret.

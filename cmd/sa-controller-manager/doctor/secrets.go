@@ -92,7 +92,7 @@ func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted w
 	if secret.AccountName == "" {
 		return nameless
 	}
-	uid, exists := accounts[secret.account()]
+	uid, exists := accounts[secret.Account()]
 	if !exists || secret.AccountUID != "" && secret.AccountUID != uid {
 		return orphan
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/view"
 )
@@ -33,7 +32,3 @@ func observe(secret *corev1.Secret) tokenSecret {
 }
 
 func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }
-
-func (s tokenSecret) account() cache.ObjectName {
-	return cache.NewObjectName(s.Namespace, s.AccountName)
-}

@@ -190,7 +190,7 @@ func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring keyrotation.Rin
 func (c *Cluster) accountsOf(ctx context.Context, secrets []*view.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
 	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
 	for _, secret := range secrets {
-		accounts[cache.NewObjectName(secret.Namespace, secret.AccountName)] = nil
+		accounts[secret.Account()] = nil
 	}
 	options := metav1.ListOptions{Limit: pageSize}
 	for {

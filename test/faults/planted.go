@@ -75,9 +75,8 @@ func Plants() []Plant {
 		{Name: "missing UID precondition", Promise: 1, Shows: regexp.MustCompile(
 			`^token Secret \S+-late-deletion/reused was deleted, and its account lives$`,
 		), Edits: []Edit{{
-			"controllers/tokensecret/patch.go",
-			"return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}}",
-			"return metav1.DeleteOptions{}",
+			"controllers/tokensecret/orphan.go",
+			"metav1.DeleteOptions{Preconditions: secret.Preconditions()}", "metav1.DeleteOptions{}",
 		}}},
 		{Name: "patch that rewrites a list", Promise: 1, Shows: regexp.MustCompile(
 			`^account \S+ was rewritten where it is the user's: it lists \[\] and \["pull"\], want \["first" "second"\] and \["pull"\]$`,

@@ -137,6 +137,54 @@ func TestHoldEnds(t *testing.T) {
 	}
 }
 
+// TestFaultsMeetWholeRequests: what is held can be passed on when its client sends nothing any more.
+func TestFaultsMeetWholeRequests(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	release := make(chan struct{})
+	rule := &Rule{Match: On("create", "secrets"), Fault: Hold(release, Forward)}
+	f.proxy.Use(rule)
+	config := clientConfig(t, f.proxy)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, send := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+"/api/v1/namespaces/a/secrets", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		response, err := client.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		done <- err
+	}()
+	if _, err := send.Write([]byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.proxy.Await(t.Context(), Any, func(come []Request) bool { return len(come) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if hits := rule.Hits(); hits != 0 {
+		t.Errorf("%d faults before the request has come", hits)
+	}
+	_, err = send.Write([]byte("}"))
+	if err := errors.Join(err, send.Close()); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Errorf("after the release: %v", err)
+	}
+	if hits := rule.Hits(); hits != 1 {
+		t.Errorf("%d faults, want 1", hits)
+	}
+	client.CloseIdleConnections()
+}
+
 func TestCutWatches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

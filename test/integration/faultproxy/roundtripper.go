@@ -4,6 +4,10 @@
 package faultproxy
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 )
@@ -26,6 +30,11 @@ func (t *faultRoundTripper) use(rules []*Rule) { t.rules.Store(&rules) }
 // RoundTrip implements http.RoundTripper.
 func (t *faultRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	entry := t.journal.begin(readRequest(r))
+	r, err := whole(r)
+	if err != nil {
+		entry.ended()
+		return nil, err
+	}
 	response, err := t.fault(entry.request)(r, &servedRoundTripper{t.next, entry})
 	if err != nil {
 		entry.ended()
@@ -34,6 +43,21 @@ func (t *faultRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	entry.answered(response.StatusCode)
 	response.Body = entry.track(response.Body)
 	return response, nil
+}
+
+// whole is the request with a body that has come: what a fault keeps can be passed on although
+// its client stands still since.
+func whole(r *http.Request) (*http.Request, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read a request: %w", err)
+	}
+	r = r.WithContext(r.Context()) // a copy: the caller's stays as it is
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return r, nil
 }
 
 func (t *faultRoundTripper) fault(request Request) Fault {

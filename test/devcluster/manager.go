@@ -28,8 +28,8 @@ const (
 	RestLimit = 20 * time.Second
 )
 
-// raceWarning is what the race detector prints, whatever the exit code.
-const raceWarning = "WARNING: DATA RACE"
+// RaceWarning is what the race detector prints, whatever the exit code.
+const RaceWarning = "WARNING: DATA RACE"
 
 // Manager is a running sa-controller-manager, or kube-controller-manager in its
 // place.
@@ -157,11 +157,14 @@ func (m *Manager) leaks() error {
 	defer cancel()
 	once, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if _, err := m.Metrics(once); err != nil {
+	metrics, err := m.Metrics(once)
+	if err != nil || goroutines(metrics) <= m.most {
 		return nil
 	}
 	return m.AwaitRest(ctx)
 }
+
+func goroutines(metrics Metrics) int { return int(metrics.Sum("go_goroutines", nil)) }
 
 // AwaitRest returns once sa-controller-manager has RestGoroutines at most. If ctx ends before,
 // the error says what they are.
@@ -171,7 +174,7 @@ func (m *Manager) AwaitRest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if has := int(metrics.Sum("go_goroutines", nil)); has > m.most {
+		if has := goroutines(metrics); has > m.most {
 			return fmt.Errorf("%s has %d goroutines, want %d at most", m.process.name, has, m.most)
 		}
 		return nil
@@ -195,9 +198,9 @@ func (m *Manager) Kill() (Exit, error) {
 
 // races reports what the race detector printed, from the first warning on.
 func (m *Manager) races() error {
-	_, report, found := strings.Cut(m.Logs(), raceWarning)
+	_, report, found := strings.Cut(m.Logs(), RaceWarning)
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("%s has a data race:\n%s%s", m.process.name, raceWarning, report)
+	return fmt.Errorf("%s has a data race:\n%s%s", m.process.name, RaceWarning, report)
 }

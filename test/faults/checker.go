@@ -5,12 +5,6 @@ package faults
 
 import (
 	"context"
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -121,40 +115,16 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	return outcome, nil
 }
 
-// verifier checks signatures with the standard library alone.
+// verifier is the check of signatures of the scope.
 func (s scope) verifier(w *World) (func(token string) error, error) {
 	if s.ring != nil {
 		return s.ring.verify, nil
 	}
-	return w.verifier()
-}
-
-// verifier checks signatures with the cluster's one key.
-func (w *World) verifier() (func(token string) error, error) {
-	content, err := os.ReadFile(w.cluster.SigningKeyFile())
+	ring, err := w.oneKey()
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return nil, errors.New("the signing key is no PEM")
-	}
-	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("read the signing key: %w", err)
-	}
-	return func(token string) error {
-		signed, signature, _ := cutLast(token, ".")
-		raw, err := base64.RawURLEncoding.DecodeString(signature)
-		if err != nil {
-			return errors.New("its signature is not base64url")
-		}
-		digest := sha256.Sum256([]byte(signed))
-		if rsa.VerifyPKCS1v15(&private.PublicKey, crypto.SHA256, digest[:], raw) != nil {
-			return errors.New("no key of the ring has signed its token")
-		}
-		return nil
-	}, nil
+	return ring.verify, nil
 }
 
 func cutLast(text, separator string) (before, after string, found bool) {

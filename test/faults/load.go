@@ -14,7 +14,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -43,7 +42,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	if err := w.client.createNamespace(ctx, n.Name); err != nil {
 		return Outcome{}, "", errors.Join(err, w.retire())
 	}
-	if err := errors.Join(w.awaitAccount(ctx, n.Name, defaultAccount), w.awaitAdmitted(ctx, n.Name)); err != nil {
+	if err := w.awaitAdmitted(ctx, n.Name); err != nil {
 		return Outcome{}, "", errors.Join(err, w.retire())
 	}
 	address := at("127.0.0.1", port)
@@ -66,17 +65,6 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	return outcome, summary, err
 }
 
-// awaitAccount returns once there is the account: before that kube-apiserver itself would
-// refuse Pods.
-func (w *World) awaitAccount(ctx context.Context, namespace, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, controlPatience)
-	defer cancel()
-	return await.Poll(ctx, func(ctx context.Context) error {
-		_, err := w.client.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-}
-
 // awaitAdmitted returns once a Pod is admitted with all it is owed: kube-apiserver has to know
 // where to ask now. Before that it asks those who are gone.
 func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
@@ -84,10 +72,13 @@ func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
 	defer cancel()
 	return try(ctx, "create a Pod", func(ctx context.Context) error {
 		pod, err := w.client.client.CoreV1().Pods(namespace).Create(ctx, newPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && lacks(pod, defaultAccount) != "" {
-			err = fmt.Errorf("it lacks its %s", lacks(pod, defaultAccount))
+		if err != nil {
+			return err
 		}
-		return err
+		if what := lacks(pod, defaultAccount); what != "" {
+			return fmt.Errorf("it lacks its %s", what)
+		}
+		return nil
 	})
 }
 

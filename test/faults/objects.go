@@ -58,17 +58,19 @@ func claimedUID(token string) types.UID {
 	if len(parts) != 3 {
 		return ""
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
 	var claims struct {
 		UID types.UID `json:"kubernetes.io/serviceaccount/service-account.uid"`
 	}
-	if json.NewDecoder(bytes.NewReader(payload)).Decode(&claims) != nil {
+	if !readSegment(parts[1], &claims) {
 		return ""
 	}
 	return claims.UID
+}
+
+// readSegment reads the header or the payload of a token, and tells whether it is one.
+func readSegment(encoded string, into any) bool {
+	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+	return err == nil && json.NewDecoder(bytes.NewReader(decoded)).Decode(into) == nil
 }
 
 // within is the part of it in namespaces whose names begin with prefix.

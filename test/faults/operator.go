@@ -74,7 +74,7 @@ func (o *operator) keys(ctx context.Context, words ...string) ([]byte, error) {
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	printed, err := command.Output()
-	if strings.Contains(stderr.String(), "DATA RACE") {
+	if strings.Contains(stderr.String(), devcluster.RaceWarning) {
 		o.world.report(violated(7, "keys %s has a data race:\n%s", words[0], stderr.String()))
 	}
 	if err == nil || exitCode(err) == exitFound {

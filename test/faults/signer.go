@@ -52,17 +52,17 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 		return Outcome{}, "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	verify, err := w.verifier()
+	ring, err := w.oneKey()
 	if err != nil {
 		return Outcome{}, "", err
 	}
-	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), verify); err != nil {
+	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), ring.verify); err != nil {
 		return Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
 	}
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	asked := make(chan signatures, 1)
-	go func() { asked <- w.askSigner(asking, conn, verify) }()
+	go func() { asked <- w.askSigner(asking, conn, ring.verify) }()
 	came, leanErr := w.leanOn(ctx, "unix", socket, w.signerBreakers())
 	stopAsking()
 	made := <-asked

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes/fake"
 
-	"sa-controller-manager/controllers/testclock"
+	"sa-controller-manager/internal/testclock"
 )
 
 // TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, be it

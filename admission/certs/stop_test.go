@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission"
-	"sa-controller-manager/controllers/testaway"
+	"sa-controller-manager/internal/testaway"
 )
 
 // TestManagedEndsWhileTheAPIServerIsAway: the process must not go on because client-go

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/admission"
-	"sa-controller-manager/controllers/testaway"
+	"sa-controller-manager/internal/testaway"
 )
 
 // TestEndsWhileTheAPIServerIsAway: neither a term nor the process must go on because

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
-	"sa-controller-manager/controllers/view"
 )
 
 // mark labels the very version of the Secret that was decided on, and says what has
@@ -31,13 +31,13 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	}
 	patch, err := json.Marshal(markPatch{Metadata: markMetadata{
 		UID: secret.UID, ResourceVersion: secret.ResourceVersion,
-		Labels: map[string]string{view.InvalidSinceLabel: when.today()},
+		Labels: map[string]string{informers.InvalidSinceLabel: when.today()},
 	}})
 	if err != nil {
 		return "", err
 	}
 	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: view.FieldManager})
+		metav1.PatchOptions{FieldManager: informers.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return keepChanged, nil
 	}
@@ -64,7 +64,7 @@ type markMetadata struct {
 
 // remove deletes a Secret that is still to be deleted when it and its account are
 // read live.
-func (c *Controller) remove(ctx context.Context, cached *view.TokenSecret, mounted names) (decision, error) {
+func (c *Controller) remove(ctx context.Context, cached *informers.TokenSecret, mounted names) (decision, error) {
 	secret, account, err := c.live(ctx, cached)
 	if err != nil {
 		return "", err
@@ -87,7 +87,7 @@ func (c *Controller) remove(ctx context.Context, cached *view.TokenSecret, mount
 		return again, nil
 	}
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KObj(account),
-		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[view.InvalidSinceLabel])
+		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[informers.InvalidSinceLabel])
 	if c.DryRun {
 		logger.Info("Would delete legacy token, but for the dry run")
 		c.tellRemoved(secret)
@@ -119,7 +119,7 @@ func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decis
 	if err != nil {
 		return "", fmt.Errorf("look up token secret %s/%s: %w", seen.secret.Namespace, seen.successor.Name, err)
 	}
-	if tokensecret.Successor(seen.account, []*view.TokenSecret{view.ObserveTokenSecret(successor)}, seen.secret) == nil {
+	if tokensecret.Successor(seen.account, []*informers.TokenSecret{informers.ObserveTokenSecret(successor)}, seen.secret) == nil {
 		return keepChanged, nil
 	}
 	return remove, nil
@@ -127,7 +127,7 @@ func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decis
 
 // live asks the apiserver itself for the Secret and its account. Either is nil if
 // it does not exist. The token goes no further than this function.
-func (c *Controller) live(ctx context.Context, cached *view.TokenSecret) (*view.TokenSecret, *corev1.ServiceAccount, error) {
+func (c *Controller) live(ctx context.Context, cached *informers.TokenSecret) (*informers.TokenSecret, *corev1.ServiceAccount, error) {
 	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil, nil
@@ -135,9 +135,9 @@ func (c *Controller) live(ctx context.Context, cached *view.TokenSecret) (*view.
 	if err != nil {
 		return nil, nil, fmt.Errorf("look up token secret %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
-	account, err := view.LiveAccount(ctx, c.Client, cached.Account())
+	account, err := informers.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil {
 		return nil, nil, err
 	}
-	return view.ObserveTokenSecret(secret), account, nil
+	return informers.ObserveTokenSecret(secret), account, nil
 }

@@ -39,10 +39,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
 )
 
 const (
@@ -58,10 +58,10 @@ const (
 // Config is what a Controller needs. Clock may be nil.
 type Config struct {
 	Client   kubernetes.Interface
-	View     *view.View
+	View     *informers.View
 	Recorder *events.Recorder
 	Metrics  *Metrics
-	Loops    *loop.Metrics
+	Loops    *reconcile.Metrics
 
 	// Period is how long a token must be unused before it is marked, and how long
 	// it must have been marked before it is deleted. It is greater than zero.
@@ -81,8 +81,8 @@ type Controller struct {
 	Config
 
 	accounts corev1listers.ServiceAccountLister
-	secrets  view.TokenSecretLister
-	loop     *loop.Loop[string]
+	secrets  informers.TokenSecretLister
+	loop     *reconcile.Loop[string]
 
 	// round is what is under way. Only the loop's one worker looks at it.
 	round round
@@ -99,7 +99,7 @@ func New(config Config) *Controller {
 	c := &Controller{Config: config}
 	c.accounts, _ = config.View.Accounts()
 	c.secrets, _ = config.View.TokenSecrets()
-	c.loop = loop.New(loop.Config[string]{
+	c.loop = reconcile.New(reconcile.Config[string]{
 		Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
 	return c
@@ -219,7 +219,7 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 }
 
 // settle tells what was decided on a Secret in this round.
-func (c *Controller) settle(ctx context.Context, secret *view.TokenSecret, outcome decision) {
+func (c *Controller) settle(ctx context.Context, secret *informers.TokenSecret, outcome decision) {
 	c.Metrics.decided(outcome)
 	klog.FromContext(ctx).V(5).Info("Decided on token secret", "secret", klog.KObj(secret), "decision", outcome)
 	if outcome == keepTried {
@@ -237,7 +237,7 @@ func (c *Controller) finish(ctx context.Context) {
 }
 
 // observe puts together what plan decides from.
-func (c *Controller) observe(secret *view.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
+func (c *Controller) observe(secret *informers.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
 	seen := observed{secret: secret, account: account, mounted: mounted.has(secret.Name)}
 	if account == nil {
 		return seen
@@ -253,7 +253,7 @@ func (c *Controller) observe(secret *view.TokenSecret, account *corev1.ServiceAc
 }
 
 // account is the cached account that the Secret names, nil if there is none.
-func (c *Controller) account(secret *view.TokenSecret) *corev1.ServiceAccount {
+func (c *Controller) account(secret *informers.TokenSecret) *corev1.ServiceAccount {
 	account, err := c.accounts.ServiceAccounts(secret.Namespace).Get(secret.AccountName)
 	if err != nil {
 		return nil // a lister's only error is that there is none

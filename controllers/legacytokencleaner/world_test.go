@@ -23,8 +23,8 @@ import (
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
 )
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 	}
 	config := Config{
 		Client:   w.client,
-		View:     view.New(w.client, 0),
+		View:     informers.New(w.client, 0),
 		Recorder: events.NewRecorderTo(w.recorded, w.clock),
 		Metrics:  NewMetrics(w.registry.MustRegister),
 		Period:   testPeriod,
@@ -95,7 +95,7 @@ func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 		case *corev1.ServiceAccount:
 			err = accounts.GetIndexer().Add(object)
 		case *corev1.Secret:
-			err = secrets.GetIndexer().Add(view.ObserveTokenSecret(object))
+			err = secrets.GetIndexer().Add(informers.ObserveTokenSecret(object))
 		default: // not cached
 		}
 		if err != nil {
@@ -240,11 +240,11 @@ func tokenSecret(change ...func(*corev1.Secret)) *corev1.Secret {
 }
 
 func usedOn(date string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[view.LastUsedLabel] = date }
+	return func(secret *corev1.Secret) { secret.Labels[informers.LastUsedLabel] = date }
 }
 
 func invalidSince(date string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[view.InvalidSinceLabel] = date }
+	return func(secret *corev1.Secret) { secret.Labels[informers.InvalidSinceLabel] = date }
 }
 
 func createdAt(moment time.Time) func(*corev1.Secret) {
@@ -255,7 +255,7 @@ func annotated(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
 }
 
-func autoCreated(secret *corev1.Secret) { secret.Labels[view.AutoCreatedLabel] = "true" }
+func autoCreated(secret *corev1.Secret) { secret.Labels[informers.AutoCreatedLabel] = "true" }
 
 // renamed is the same Secret of the same account under another name.
 func renamed(name string) func(*corev1.Secret) {

@@ -6,8 +6,8 @@ package rival
 import (
 	"k8s.io/client-go/tools/cache"
 
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
 )
 
@@ -34,14 +34,14 @@ type sign struct {
 // judge reads a change of a Secret from before to after. It goes by what was seen to
 // happen: what a Secret holds when it is first seen may be from before a takeover, and a
 // Secret that is created with a token may be a user's, or restored.
-func judge(before, after *view.TokenSecret, ca *rootca.Bundle, keys *signing.KeySet) sign {
+func judge(before, after *informers.TokenSecret, ca *rootca.Bundle, keys *signing.KeySet) sign {
 	if before.UID != after.UID {
 		return sign{}
 	}
 	switch {
-	case wasFilled(before, after) && (after.TokenWriter == view.UpstreamFieldManager || isStrange(after, keys)):
+	case wasFilled(before, after) && (after.TokenWriter == informers.UpstreamFieldManager || isStrange(after, keys)):
 		return sign{act: filled, manager: after.TokenWriter}
-	case wasUndone(before, after, ca) && after.CAWriter == view.UpstreamFieldManager:
+	case wasUndone(before, after, ca) && after.CAWriter == informers.UpstreamFieldManager:
 		return sign{act: undone, manager: after.CAWriter}
 	case wasUndone(before, after, ca):
 		return sign{act: undone, manager: after.CAWriter, secret: cache.NewObjectName(after.Namespace, after.Name)}
@@ -50,14 +50,14 @@ func judge(before, after *view.TokenSecret, ca *rootca.Bundle, keys *signing.Key
 }
 
 // wasFilled tells whether a token was put where this process would have put one.
-func wasFilled(before, after *view.TokenSecret) bool {
+func wasFilled(before, after *informers.TokenSecret) bool {
 	owed := before.Token == nil && before.AccountName != "" && !before.Terminating() && !before.InvalidSince() && !before.Immutable
 	return owed && after.Token != nil && after.TokenWriter != ""
 }
 
 // isStrange tells whether the token's key is none of ours. That counts for a write that
 // bears our own name too: another cluster of replicas, with a Lease and a key of its own.
-func isStrange(secret *view.TokenSecret, keys *signing.KeySet) bool {
+func isStrange(secret *informers.TokenSecret, keys *signing.KeySet) bool {
 	id := secret.Token.KeyID()
 	_, known := keys.Lookup(id)
 	return id != "" && !known
@@ -65,7 +65,7 @@ func isStrange(secret *view.TokenSecret, keys *signing.KeySet) bool {
 
 // wasUndone tells whether somebody replaced the root CA in force. Who empties ca.crt
 // wants it written anew.
-func wasUndone(before, after *view.TokenSecret, ca *rootca.Bundle) bool {
+func wasUndone(before, after *informers.TokenSecret, ca *rootca.Bundle) bool {
 	return after.CAWriter != "" && before.HasCA && after.HasCA && !before.Terminating() &&
 		!ca.Owed(true, before.CAHash) && ca.Owed(true, after.CAHash)
 }
@@ -74,7 +74,7 @@ func wasUndone(before, after *view.TokenSecret, ca *rootca.Bundle) bool {
 // known to be one; anybody else may be a user who tries something out, or a replica of
 // ours that has just ceased to lead and whose last writes come late.
 func (s sign) needed() int {
-	if s.manager == view.UpstreamFieldManager {
+	if s.manager == informers.UpstreamFieldManager {
 		return 1
 	}
 	return strangersSigns

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/view"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 
 // Who writes.
 const (
-	us       = view.FieldManager
-	kcm      = view.UpstreamFieldManager
+	us       = informers.FieldManager
+	kcm      = informers.UpstreamFieldManager
 	stranger = "k3s"
 	nobody   = ""
 )
@@ -133,4 +133,4 @@ func (s secret) change(do func(*corev1.Secret)) secret {
 	return secret{s.t, next}
 }
 
-func (s secret) observed() *view.TokenSecret { return view.ObserveTokenSecret(s.Secret) }
+func (s secret) observed() *informers.TokenSecret { return informers.ObserveTokenSecret(s.Secret) }

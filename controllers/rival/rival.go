@@ -29,9 +29,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 )
 
@@ -63,7 +63,7 @@ const Mend = "start kube-controller-manager with an empty --service-account-priv
 
 // Config is what a Detector needs. Clock may be nil.
 type Config struct {
-	View     *view.View
+	View     *informers.View
 	Keys     signing.KeySource
 	RootCA   *rootca.Source
 	Recorder *events.Recorder
@@ -102,7 +102,7 @@ func (d *Detector) Run(ctx context.Context) error {
 	default:
 	}
 	handler, err := d.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		d.observe(ctx, before.(*view.TokenSecret), after.(*view.TokenSecret))
+		d.observe(ctx, before.(*informers.TokenSecret), after.(*informers.TokenSecret))
 	}})
 	if err != nil {
 		return fmt.Errorf("watch token secrets: %w", err)
@@ -133,7 +133,7 @@ func (d *Detector) show(ctx context.Context) {
 // Status says what is believed now, "" if nothing is.
 func (d *Detector) Status() string { return d.evidence.status(d.Clock.Now()) }
 
-func (d *Detector) observe(ctx context.Context, before, after *view.TokenSecret) {
+func (d *Detector) observe(ctx context.Context, before, after *informers.TokenSecret) {
 	s := judge(before, after, d.RootCA.Current(), d.Keys.Keys())
 	if s.act == nothing {
 		return

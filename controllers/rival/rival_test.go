@@ -18,9 +18,9 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 )
 
@@ -51,7 +51,7 @@ func start(t *testing.T) *process {
 	t.Helper()
 	p := &process{world: newWorld(t), sink: &sink{}, t: t, registry: metrics.NewKubeRegistry()}
 	p.Detector = New(Config{
-		View: view.New(fake.NewClientset(), 0), Keys: signing.NewKeyring(p.ours), RootCA: rootca.NewSource(p.ca),
+		View: informers.New(fake.NewClientset(), 0), Keys: signing.NewKeyring(p.ours), RootCA: rootca.NewSource(p.ca),
 		Recorder: events.NewRecorderTo(p.sink, clock.RealClock{}), Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"},
 		Metrics: NewMetrics(p.registry.MustRegister),
 	})

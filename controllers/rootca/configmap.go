@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // action is what a namespace is owed.
@@ -26,7 +26,7 @@ const (
 // namespace is Active, and kept right for as long as it lives: the Pods of a namespace
 // that is going still verify kube-apiserver with it. Upstream leaves another text in
 // the annotation and keys of binaryData alone.
-func planConfigMap(active bool, found *view.RootCA, bundle *Bundle) action {
+func planConfigMap(active bool, found *informers.RootCA, bundle *Bundle) action {
 	switch {
 	case bundle == nil:
 		return none
@@ -42,7 +42,7 @@ func planConfigMap(active bool, found *view.RootCA, bundle *Bundle) action {
 
 // owes leaves what has a bundle alone as a whole while ours is provisional, because an
 // update replaces the bundle too.
-func owes(found *view.RootCA, bundle *Bundle) bool {
+func owes(found *informers.RootCA, bundle *Bundle) bool {
 	if bundle.Owed(found.Has, found.Hash) {
 		return true
 	}
@@ -55,6 +55,6 @@ func render(meta metav1.ObjectMeta, bundle *Bundle) *corev1.ConfigMap {
 	if meta.Annotations = maps.Clone(meta.Annotations); meta.Annotations == nil {
 		meta.Annotations = map[string]string{}
 	}
-	meta.Annotations[view.DescriptionAnnotation] = view.RootCADescription
-	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{view.RootCAKey: string(bundle.PEM())}}
+	meta.Annotations[informers.DescriptionAnnotation] = informers.RootCADescription
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{informers.RootCAKey: string(bundle.PEM())}}
 }

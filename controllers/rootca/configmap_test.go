@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // right is the ConfigMap as it is to be, with changes made to it.
@@ -70,9 +70,9 @@ func TestPlanConfigMap(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var found *view.RootCA
+			var found *informers.RootCA
 			if tc.found != nil {
-				found = view.ObserveRootCA(tc.found)
+				found = informers.ObserveRootCA(tc.found)
 			}
 			check(t, tc.reason, tc.want, planConfigMap(!tc.gone, found, tc.bundle))
 		})

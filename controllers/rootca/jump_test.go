@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/controllers/testclock"
+	"sa-controller-manager/internal/testclock"
 )
 
 // TestOverlapAcrossAJump: the end of an overlap is a time of day, which outlives the

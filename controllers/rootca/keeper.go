@@ -18,9 +18,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/loop"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
 )
 
 const (
@@ -52,7 +52,7 @@ type KeeperConfig struct {
 	Recorder *events.Recorder
 	// Process is what Events are about.
 	Process *corev1.ObjectReference
-	Loops   *loop.Metrics
+	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker
 }
 
@@ -63,7 +63,7 @@ type Keeper struct {
 
 	file  atomic.Pointer[Bundle]
 	leads atomic.Bool
-	loop  *loop.Loop[string]
+	loop  *reconcile.Loop[string]
 
 	// Only the loop's one worker uses what follows.
 	known  state     // what was decided last, or zero
@@ -81,7 +81,7 @@ func NewKeeper(config KeeperConfig) *Keeper {
 	}
 	k := &Keeper{KeeperConfig: config}
 	k.file.Store(config.File)
-	k.loop = loop.New(loop.Config[string]{Name: keeperQueue, Workers: 1, Sync: k.sync, Metrics: config.Loops, Clock: config.Clock})
+	k.loop = reconcile.New(reconcile.Config[string]{Name: keeperQueue, Workers: 1, Sync: k.sync, Metrics: config.Loops, Clock: config.Clock})
 	k.provisionally()
 	return k
 }
@@ -124,7 +124,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { informer.RunWithContext(ctx) })
 	k.loop.Run(ctx)
-	view.AwaitWatches(watching.Wait)
+	informers.AwaitWatches(watching.Wait)
 	return nil
 }
 
@@ -222,9 +222,9 @@ func (k *Keeper) write(ctx context.Context, object *corev1.ConfigMap, wanted sta
 	configMaps := k.Client.CoreV1().ConfigMaps(StateNamespace)
 	var err error
 	if object == nil {
-		_, err = configMaps.Create(ctx, next, metav1.CreateOptions{FieldManager: view.FieldManager})
+		_, err = configMaps.Create(ctx, next, metav1.CreateOptions{FieldManager: informers.FieldManager})
 	} else {
-		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: view.FieldManager})
+		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: informers.FieldManager})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
 		k.loop.AddAfter(StateName, raceDelay)

@@ -23,7 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/internal/events"
 )
 
 // The tests run in synctest bubbles: the clock stands still while anything moves.

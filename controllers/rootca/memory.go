@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 const (
@@ -66,7 +66,7 @@ type pause struct {
 }
 
 // examine remembers what was found and tells how long to wait before acting on it.
-func (m *memory) examine(namespace string, owed action, found *view.RootCA, now time.Time) pause {
+func (m *memory) examine(namespace string, owed action, found *informers.RootCA, now time.Time) pause {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.namespaces == nil {
@@ -103,7 +103,7 @@ func (r *record) outdated(seen string, now time.Time) time.Duration {
 
 // undoneBy tells whether somebody else made found what it is. What we have seen right
 // and is to become something else because of a new bundle is not undone.
-func (r *record) undoneBy(found *view.RootCA) bool {
+func (r *record) undoneBy(found *informers.RootCA) bool {
 	if r.good == ([sha256.Size]byte{}) {
 		return false
 	}
@@ -133,7 +133,7 @@ func repairDelay(n int) time.Duration {
 }
 
 // wrote remembers a write made from the version that was found, nil for none.
-func (m *memory) wrote(namespace string, found *view.RootCA, bundle *Bundle, now time.Time) {
+func (m *memory) wrote(namespace string, found *informers.RootCA, bundle *Bundle, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.namespaces[namespace]; r != nil {
@@ -147,7 +147,7 @@ func (m *memory) forget(namespace string) {
 	delete(m.namespaces, namespace)
 }
 
-func version(found *view.RootCA) string {
+func version(found *informers.RootCA) string {
 	if found == nil {
 		return absent
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 func TestRepairDelay(t *testing.T) {
@@ -40,9 +40,9 @@ func newOpponent(t *testing.T) *opponent {
 }
 
 // seen is a new version of the ConfigMap.
-func (o *opponent) seen(bundle *Bundle) *view.RootCA {
+func (o *opponent) seen(bundle *Bundle) *informers.RootCA {
 	o.version++
-	found := view.ObserveRootCA(right("shop", bundle))
+	found := informers.ObserveRootCA(right("shop", bundle))
 	found.ResourceVersion = fmt.Sprint(o.version)
 	return found
 }

@@ -19,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/loop"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
 )
 
 const (
@@ -42,11 +42,11 @@ const (
 // PublisherConfig is what a Publisher needs. Clock may be nil.
 type PublisherConfig struct {
 	Client   kubernetes.Interface
-	View     *view.View
+	View     *informers.View
 	Source   *Source
 	Recorder *events.Recorder
 	Metrics  *Metrics
-	Loops    *loop.Metrics
+	Loops    *reconcile.Metrics
 	Clock    clock.WithTicker
 }
 
@@ -56,10 +56,10 @@ type Publisher struct {
 	PublisherConfig
 
 	namespaces        corev1listers.NamespaceLister
-	configMaps        view.RootCALister
+	configMaps        informers.RootCALister
 	namespaceInformer cache.SharedIndexInformer
 	configMapInformer cache.SharedIndexInformer
-	loop              *loop.Loop[string]
+	loop              *reconcile.Loop[string]
 	memory            memory
 }
 
@@ -71,7 +71,7 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	p := &Publisher{PublisherConfig: config}
 	p.namespaces, p.namespaceInformer = config.View.Namespaces()
 	p.configMaps, p.configMapInformer = config.View.RootCAs()
-	p.loop = loop.New(loop.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
+	p.loop = reconcile.New(reconcile.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
 	config.Source.OnChange(p.queueAll)
 	return p
 }
@@ -156,8 +156,8 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 // means that the watch is about to bring it, unless it is deleted first; that the namespace
 // is gone or going, that nothing is owed.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
-	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: view.RootCAName}, bundle)
-	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: view.FieldManager})
+	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: informers.RootCAName}, bundle)
+	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: informers.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
@@ -170,15 +170,15 @@ func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	default:
-		return fmt.Errorf("create configmap %s/%s: %w", namespace, view.RootCAName, err)
+		return fmt.Errorf("create configmap %s/%s: %w", namespace, informers.RootCAName, err)
 	}
 }
 
 // update overwrites the version that is cached; a newer one is a conflict, and one that
 // is gone comes through the watch.
-func (p *Publisher) update(ctx context.Context, found *view.RootCA, bundle *Bundle) error {
+func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle *Bundle) error {
 	configMap := render(found.ObjectMeta, bundle)
-	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: view.FieldManager})
+	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: informers.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA again", "configMap", klog.KObj(configMap))
@@ -191,8 +191,8 @@ func (p *Publisher) update(ctx context.Context, found *view.RootCA, bundle *Bund
 	}
 }
 
-func (p *Publisher) warnContested(namespace string, found *view.RootCA) {
-	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: view.RootCAName}
+func (p *Publisher) warnContested(namespace string, found *informers.RootCA) {
+	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: informers.RootCAName}
 	if found != nil {
 		regarding = found.Reference()
 	}

@@ -25,8 +25,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
 )
 
 func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
@@ -37,7 +37,7 @@ func active(name string) *corev1.Namespace { return namespace(name, corev1.Names
 
 // namespaceTerminating is what the NamespaceLifecycle admission plugin answers.
 func namespaceTerminating() error {
-	err := apierrors.NewForbidden(configMaps, view.RootCAName, errors.New("namespace is being terminated"))
+	err := apierrors.NewForbidden(configMaps, informers.RootCAName, errors.New("namespace is being terminated"))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
 	return err
 }
@@ -66,7 +66,7 @@ func newWorld(t *testing.T, bundle string, objects ...runtime.Object) *world {
 func (w *world) begin(bundle *Bundle, objects ...runtime.Object) *world {
 	w.client = fake.NewClientset(objects...)
 	w.client.PrependReactor("*", "configmaps", w.write)
-	seen := view.New(w.client, 0)
+	seen := informers.New(w.client, 0)
 	w.Publisher = NewPublisher(PublisherConfig{
 		Client: w.client, View: seen, Source: NewSource(bundle), Metrics: NewMetrics(w.registry.MustRegister),
 		Recorder: events.NewRecorderTo(w.sink, clock.RealClock{}),
@@ -119,7 +119,7 @@ var configMapResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 func (w *world) get(namespace string) *corev1.ConfigMap {
 	synctest.Wait()
-	object, err := w.client.Tracker().Get(configMapResource, namespace, view.RootCAName)
+	object, err := w.client.Tracker().Get(configMapResource, namespace, informers.RootCAName)
 	if err != nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (w *world) get(namespace string) *corev1.ConfigMap {
 
 // edit changes a ConfigMap by somebody else's hand.
 func (w *world) edit(namespace string, changes ...func(*corev1.ConfigMap)) {
-	object, err := w.client.Tracker().Get(configMapResource, namespace, view.RootCAName)
+	object, err := w.client.Tracker().Get(configMapResource, namespace, informers.RootCAName)
 	if err != nil {
 		return
 	}
@@ -146,7 +146,7 @@ func (w *world) edit(namespace string, changes ...func(*corev1.ConfigMap)) {
 }
 
 func (w *world) remove(namespace string) {
-	if err := w.client.Tracker().Delete(configMapResource, namespace, view.RootCAName); err != nil {
+	if err := w.client.Tracker().Delete(configMapResource, namespace, informers.RootCAName); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -197,7 +197,7 @@ func TestPublish(t *testing.T) {
 	a := newAuthorities(t, "AB")
 	bundle := a.bundle(t, "A")
 	terminatingNamespace := namespace("shop", corev1.NamespaceTerminating)
-	forbidden := apierrors.NewForbidden(configMaps, view.RootCAName, errors.New("no"))
+	forbidden := apierrors.NewForbidden(configMaps, informers.RootCAName, errors.New("no"))
 	shop := func(changes ...func(*corev1.ConfigMap)) []runtime.Object {
 		return []runtime.Object{active("shop"), right("shop", bundle, changes...)}
 	}

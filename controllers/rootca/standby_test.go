@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes/fake"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // TestANewBundleIsForWhoPublishes: every replica is told of a changed file, and must not fill a
@@ -20,7 +20,7 @@ func TestANewBundleIsForWhoPublishes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, client := newAuthorities(t, "AB"), fake.NewClientset()
-		p := NewPublisher(PublisherConfig{Client: client, View: view.New(client, 0), Source: NewSource(a.bundle(t, "A"))})
+		p := NewPublisher(PublisherConfig{Client: client, View: informers.New(client, 0), Source: NewSource(a.bundle(t, "A"))})
 		for _, name := range []string{"one", "two"} {
 			if err := p.namespaceInformer.GetIndexer().Add(active(name)); err != nil {
 				t.Fatal(err)

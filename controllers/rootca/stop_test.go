@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/testaway"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testaway"
 )
 
 // TestKeeperEndsWhileTheAPIServerIsAway: a term must not last longer than its lease because
@@ -35,8 +35,8 @@ func TestKeeperEndsWhileTheAPIServerIsAway(t *testing.T) {
 		if err := k.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if late := time.Since(begin) - term; late > view.StopPatience {
-			t.Errorf("Run ended %v late, want %v at most", late, view.StopPatience)
+		if late := time.Since(begin) - term; late > informers.StopPatience {
+			t.Errorf("Run ended %v late, want %v at most", late, informers.StopPatience)
 		}
 		time.Sleep(time.Minute) // by then the watch has woken up and ended
 	})

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/loop"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/reconcile"
 )
 
 const (
@@ -48,15 +48,15 @@ type Controller struct {
 	accounts          corev1listers.ServiceAccountLister
 	namespaceInformer cache.SharedIndexInformer
 	accountInformer   cache.SharedIndexInformer
-	loop              *loop.Loop[string]
+	loop              *reconcile.Loop[string]
 }
 
 // New builds a controller that ensures the accounts called names.
-func New(client kubernetes.Interface, from *view.View, names []string, metrics *loop.Metrics) *Controller {
+func New(client kubernetes.Interface, from *informers.View, names []string, metrics *reconcile.Metrics) *Controller {
 	c := &Controller{client: client, names: names}
 	c.namespaces, c.namespaceInformer = from.Namespaces()
 	c.accounts, c.accountInformer = from.Accounts()
-	c.loop = loop.New(loop.Config[string]{Name: queueName, Workers: workers, Sync: c.sync, Metrics: metrics})
+	c.loop = reconcile.New(reconcile.Config[string]{Name: queueName, Workers: workers, Sync: c.sync, Metrics: metrics})
 	return c
 }
 
@@ -125,7 +125,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 // owed, and created is false. It may be called on any replica, leader or not.
 func (c *Controller) Ensure(ctx context.Context, namespace, name string) (created bool, _ error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: view.FieldManager})
+	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: informers.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Created service account", "serviceAccount", klog.KRef(namespace, name))

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,7 @@ func namespaceTerminating() error {
 type world struct {
 	client *fake.Clientset
 	*Controller
-	view  *view.View
+	view  *informers.View
 	ended chan error
 	stop  func()
 }
@@ -76,7 +76,7 @@ func newWorld(ctx context.Context, names []string, failures []error, objects ...
 		failures = failures[1:]
 		return err != nil, nil, err
 	})
-	w := &world{client: client, view: view.New(client, 0), ended: make(chan error, 1)}
+	w := &world{client: client, view: informers.New(client, 0), ended: make(chan error, 1)}
 	w.Controller = New(client, w.view, names, nil)
 
 	watching, unwatch := context.WithCancel(ctx)
@@ -322,7 +322,7 @@ func TestEnsure(t *testing.T) {
 				sent = action.(clienttesting.CreateAction).GetObject().(*corev1.ServiceAccount)
 				return tc.answer != nil, nil, tc.answer
 			})
-			c := New(client, view.New(client, 0), nil, nil)
+			c := New(client, informers.New(client, 0), nil, nil)
 			t.Cleanup(func() { c.loop.Run(t.Context()) }) // the context has ended by then, so this ends the queue
 			created, err := c.Ensure(t.Context(), "shop", "default")
 			if created != (tc.answer == nil) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // Which events wake which namespace. What is then done is for TestSync.
@@ -60,7 +60,7 @@ func TestFilters(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
-				c := New(client, view.New(client, 0), []string{"default", "builder"}, nil)
+				c := New(client, informers.New(client, 0), []string{"default", "builder"}, nil)
 				var woken []string
 				c.loop.Workers = 1
 				c.loop.Sync = func(_ context.Context, key string) error {

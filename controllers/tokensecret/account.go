@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 const (
@@ -114,7 +114,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: view.FieldManager})
+	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: informers.FieldManager})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
 		return nil // nothing is owed in a namespace that is going
 	}
@@ -138,7 +138,7 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: account.Namespace,
 			Name:      name,
-			Labels:    map[string]string{view.AutoCreatedLabel: "true"},
+			Labels:    map[string]string{informers.AutoCreatedLabel: "true"},
 			Annotations: map[string]string{
 				corev1.ServiceAccountNameKey: account.Name,
 				corev1.ServiceAccountUIDKey:  string(account.UID),
@@ -183,17 +183,17 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 
 func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAccount, patch ReferencePatch) error {
 	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
-		metav1.PatchOptions{FieldManager: view.FieldManager})
+		metav1.PatchOptions{FieldManager: informers.FieldManager})
 	return err
 }
 
 // prune deletes what a crash between creating and referencing has left behind.
 // The apiserver is asked first, because the cache may lag behind a reference.
-func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*view.TokenSecret) error {
+func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*informers.TokenSecret) error {
 	if len(surplus) == 0 {
 		return nil
 	}
-	live, err := view.LiveAccount(ctx, c.Client, cache.MetaObjectToName(account))
+	live, err := informers.LiveAccount(ctx, c.Client, cache.MetaObjectToName(account))
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 		return nil // orphans now, which the secret keys see to
 	}
 	for _, secret := range surplus {
-		if view.References(live, secret.Name) || c.written.outdated(secret) {
+		if informers.References(live, secret.Name) || c.written.outdated(secret) {
 			continue
 		}
 		deleted, err := c.delete(ctx, secret, deletedSurplus)

@@ -35,10 +35,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -54,13 +54,13 @@ const (
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
 type Config struct {
 	Client   kubernetes.Interface
-	View     *view.View
+	View     *informers.View
 	Issuer   *tokens.Issuer
 	Keys     signing.KeySource
 	RootCA   *rootca.Source
 	Recorder *events.Recorder
 	Metrics  *Metrics
-	Loops    *loop.Metrics
+	Loops    *reconcile.Metrics
 
 	// Auto gives every account one signed, referenced token Secret.
 	Auto bool
@@ -80,13 +80,13 @@ type Controller struct {
 	Config
 
 	accounts        corev1listers.ServiceAccountLister
-	secrets         view.TokenSecretLister
+	secrets         informers.TokenSecretLister
 	accountInformer cache.SharedIndexInformer
 	secretInformer  cache.SharedIndexInformer
 
-	accountLoop   *loop.Loop[cache.ObjectName]
-	secretLoop    *loop.Loop[cache.ObjectName]
-	referenceLoop *loop.Loop[referenceKey]
+	accountLoop   *reconcile.Loop[cache.ObjectName]
+	secretLoop    *reconcile.Loop[cache.ObjectName]
+	referenceLoop *reconcile.Loop[referenceKey]
 
 	written  versions
 	waiting  sightings        // Secrets
@@ -112,8 +112,8 @@ func New(config Config) *Controller {
 	return c
 }
 
-func newLoop[K comparable](config Config, name string, sync func(context.Context, K) error) *loop.Loop[K] {
-	return loop.New(loop.Config[K]{Name: name, Workers: config.Workers, Sync: sync, Metrics: config.Loops, Clock: config.Clock})
+func newLoop[K comparable](config Config, name string, sync func(context.Context, K) error) *reconcile.Loop[K] {
+	return reconcile.New(reconcile.Config[K]{Name: name, Workers: config.Workers, Sync: sync, Metrics: config.Loops, Clock: config.Clock})
 }
 
 // Run works until ctx ends and returns when no sync is under way any more. The
@@ -164,16 +164,16 @@ func (c *Controller) accountHandler() cache.ResourceEventHandler {
 
 func (c *Controller) secretHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { c.queueSecret(obj.(*view.TokenSecret)) },
+		AddFunc: func(obj any) { c.queueSecret(obj.(*informers.TokenSecret)) },
 		UpdateFunc: func(old, obj any) {
-			c.queueSecret(obj.(*view.TokenSecret))
-			c.queueAccountOf(old.(*view.TokenSecret))
+			c.queueSecret(obj.(*informers.TokenSecret))
+			c.queueAccountOf(old.(*informers.TokenSecret))
 		},
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj // the last state that was cached
 			}
-			if secret, ok := obj.(*view.TokenSecret); ok {
+			if secret, ok := obj.(*informers.TokenSecret); ok {
 				c.queueSecret(secret)
 				c.queueReference(secret)
 			}
@@ -181,21 +181,21 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 	}
 }
 
-func (c *Controller) queueSecret(secret *view.TokenSecret) {
+func (c *Controller) queueSecret(secret *informers.TokenSecret) {
 	c.secretLoop.Add(nameOf(secret))
 	c.queueAccountOf(secret)
 }
 
 // queueAccountOf has the account look whether it still has a token Secret of its
 // own, which is nobody's business without Auto.
-func (c *Controller) queueAccountOf(secret *view.TokenSecret) {
+func (c *Controller) queueAccountOf(secret *informers.TokenSecret) {
 	if c.Auto && secret.AccountName != "" {
 		c.accountLoop.Add(secret.Account())
 	}
 }
 
 // queueReference has the reference to a Secret that was seen to be deleted removed.
-func (c *Controller) queueReference(secret *view.TokenSecret) {
+func (c *Controller) queueReference(secret *informers.TokenSecret) {
 	if secret.AccountName == "" {
 		return
 	}
@@ -204,7 +204,7 @@ func (c *Controller) queueReference(secret *view.TokenSecret) {
 	})
 }
 
-func nameOf(secret *view.TokenSecret) cache.ObjectName {
+func nameOf(secret *informers.TokenSecret) cache.ObjectName {
 	return cache.NewObjectName(secret.Namespace, secret.Name)
 }
 

@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sa-controller-manager/controllers/testclock"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/testclock"
 )
 
 // jumping makes the world go by a clock whose time of day can jump.
 func (w *world) jumping() *testclock.Jumping {
 	clock, config := testclock.New(), w.Config
-	config.Clock, config.View = clock, view.New(w.client, 0)
+	config.Clock, config.View = clock, informers.New(w.client, 0)
 	w.Controller = New(config)
 	return clock
 }

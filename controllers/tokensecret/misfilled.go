@@ -17,17 +17,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // mayBeMisfilled tells whether a Secret that bears another UID than the account that lives
 // may be a user's for that very account, filled for the one before it by a token controller
 // whose cache was late.
-func mayBeMisfilled(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
+func mayBeMisfilled(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool {
 	return mayBeEmptied(secret) && younger(secret, account)
 }
 
-func mayBeEmptied(secret *view.TokenSecret) bool {
+func mayBeEmptied(secret *informers.TokenSecret) bool {
 	return !secret.Immutable && !secret.MadeByTokenController()
 }
 
@@ -40,7 +40,7 @@ func mayBeEmptied(secret *view.TokenSecret) bool {
 // for that of the UID, came after all that is known of the account. In kube-apiserver's one
 // etcd that is what the versions of the two say, although nothing promises it: where they
 // are counted apart, what is at stake is a Secret as old as its account, to the second.
-func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
+func younger(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool {
 	if asOld(secret, account) {
 		return lastWritten(secret, account) > 0
 	}
@@ -48,13 +48,13 @@ func younger(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
 }
 
 // asOld tells whether both were made in one second, within which times tell nothing.
-func asOld(secret *view.TokenSecret, account *corev1.ServiceAccount) bool {
+func asOld(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool {
 	return secret.CreationTimestamp.Equal(&account.CreationTimestamp)
 }
 
 // lastWritten is above 0 if the Secret was written after the account, below if before, and 0
 // if it cannot be told.
-func lastWritten(secret *view.TokenSecret, account *corev1.ServiceAccount) int {
+func lastWritten(secret *informers.TokenSecret, account *corev1.ServiceAccount) int {
 	order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, account.ResourceVersion)
 	if err != nil {
 		return 0
@@ -65,7 +65,7 @@ func lastWritten(secret *view.TokenSecret, account *corev1.ServiceAccount) int {
 // thereWhenFilled asks kube-apiserver for what was there at the version of a Secret of the
 // account's second, because whoever changed the account since has raised the account's own.
 // History that is compacted says nothing.
-func (c *Controller) thereWhenFilled(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount) (bool, error) {
+func (c *Controller) thereWhenFilled(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount) (bool, error) {
 	if !asOld(secret, account) || lastWritten(secret, account) >= 0 {
 		return false, nil
 	}
@@ -89,9 +89,9 @@ func (c *Controller) thereWhenFilled(ctx context.Context, secret *view.TokenSecr
 // depends on history, which may be compacted. The time begins when this process first sees
 // that: the account's own age is told by the clock of kube-apiserver, of which ours may be
 // ahead.
-func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*view.TokenSecret) bool {
+func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*informers.TokenSecret) bool {
 	name := cache.MetaObjectToName(account)
-	if !slices.ContainsFunc(secrets, func(secret *view.TokenSecret) bool {
+	if !slices.ContainsFunc(secrets, func(secret *informers.TokenSecret) bool {
 		return asOld(secret, account) && (c.written.outdated(secret) || !secret.BelongsTo(account) && mayBeMisfilled(secret, account))
 	}) {
 		c.emptying.forget(name)
@@ -103,7 +103,7 @@ func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*v
 }
 
 // misfilled makes sure of it. The cache does not know who has written the annotation.
-func (c *Controller) misfilled(ctx context.Context, secret *view.TokenSecret, live *corev1.ServiceAccount) (bool, error) {
+func (c *Controller) misfilled(ctx context.Context, secret *informers.TokenSecret, live *corev1.ServiceAccount) (bool, error) {
 	if live == nil || !mayBeEmptied(secret) {
 		return false, nil
 	}
@@ -120,19 +120,19 @@ func (c *Controller) misfilled(ctx context.Context, secret *view.TokenSecret, li
 	if err != nil || now == nil {
 		return false, err // a delete will find that it is gone
 	}
-	return view.FilledByTokenController(now), nil
+	return informers.FilledByTokenController(now), nil
 }
 
 // unfill takes UID and token away again, so that the Secret is as its user made it, and is
 // filled for the account that lives. The token that goes was of use to nobody: its account
 // was dead when it was signed.
-func (c *Controller) unfill(ctx context.Context, secret *view.TokenSecret) error {
+func (c *Controller) unfill(ctx context.Context, secret *informers.TokenSecret) error {
 	patch, err := unfillPatch(secret)
 	if err != nil {
 		return err
 	}
 	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: view.FieldManager})
+		metav1.PatchOptions{FieldManager: informers.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.lookAgain(secret)
 		return nil
@@ -148,7 +148,7 @@ func (c *Controller) unfill(ctx context.Context, secret *view.TokenSecret) error
 	return nil
 }
 
-func unfillPatch(secret *view.TokenSecret) ([]byte, error) {
+func unfillPatch(secret *informers.TokenSecret) ([]byte, error) {
 	patch := secretPatch{Metadata: precondition(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
 	patch.Metadata.Annotations = map[string]*string{corev1.ServiceAccountUIDKey: nil}
 	return patch.encode()

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 func TestSecretOfAnEarlierAccount(t *testing.T) {
 	t.Parallel()
 	const accountMade = 100
-	byUs := []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(view.FieldManager, fillFields)}
+	byUs := []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(informers.FieldManager, fillFields)}
 	tests := map[string]struct {
 		reason string
 		age    int64 // of the account, when the Secret was made
@@ -62,12 +62,12 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"FilledByKCM": {
 			reason: "its cache is late as well", age: 1,
-			secret: []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(view.UpstreamFieldManager, fillFields)},
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(informers.UpstreamFieldManager, fillFields)},
 			want:   []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
 		},
 		"FilledWithoutToken": {
 			reason: "one that is marked invalid gets none", age: 1,
-			secret: append([]func(*corev1.Secret){withData(corev1.ServiceAccountTokenKey, ""), writtenBy(view.FieldManager, uidFields)}, writtenBy("kubectl-create", createFields)),
+			secret: append([]func(*corev1.Secret){withData(corev1.ServiceAccountTokenKey, ""), writtenBy(informers.FieldManager, uidFields)}, writtenBy("kubectl-create", createFields)),
 			want:   []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
 		},
 		"Older": {reason: "it belonged to the former account", age: -1, secret: byUs, want: []string{asksAccount, deletesIt}},
@@ -101,7 +101,7 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		"SameSecondOursAccountChanged": {
 			reason: "the account that lives gets its own", filled: "11", cached: "12", changed: "12",
 			history: []corev1.ServiceAccount{*account(recreated)},
-			secret:  []func(*corev1.Secret){autoCreated, writtenBy(view.FieldManager, fillFields)},
+			secret:  []func(*corev1.Secret){autoCreated, writtenBy(informers.FieldManager, fillFields)},
 			want:    []string{asksAccount, deletesIt},
 		},
 		"SameSecondOddVersions": {
@@ -110,7 +110,7 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"UIDOfItsUser": {
 			reason: "its user asked for that account and for no other", age: 1,
-			secret: []func(*corev1.Secret){writtenBy("kubectl-create", boundFields), writtenBy(view.FieldManager, tokenFields)},
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", boundFields), writtenBy(informers.FieldManager, tokenFields)},
 			want:   []string{asksAccount, asksSecret, deletesIt},
 		},
 		"UIDOfItsUserToo": {
@@ -120,18 +120,18 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"TokenOfItsUser": {
 			reason: "a copy of an old Secret; what is in it is not ours to take out", age: 1,
-			secret: []func(*corev1.Secret){writtenBy("kubectl-create", tokenFields), writtenBy(view.FieldManager, uidFields)},
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", tokenFields), writtenBy(informers.FieldManager, uidFields)},
 			want:   []string{asksAccount, asksSecret, deletesIt},
 		},
 		"NobodyKnows": {reason: "managedFields may be dropped", age: 1, want: []string{asksAccount, asksSecret, deletesIt}},
 		"Ours": {
 			reason: "the account that lives gets its own", age: 1,
-			secret: []func(*corev1.Secret){autoCreated, writtenBy(view.FieldManager, fillFields)},
+			secret: []func(*corev1.Secret){autoCreated, writtenBy(informers.FieldManager, fillFields)},
 			want:   []string{asksAccount, deletesIt},
 		},
 		"OfATokenController": {
 			reason: "nobody asked for it", age: 1,
-			secret: []func(*corev1.Secret){writtenBy(view.UpstreamFieldManager, boundFields), writtenBy(view.UpstreamFieldManager, fillFields)},
+			secret: []func(*corev1.Secret){writtenBy(informers.UpstreamFieldManager, boundFields), writtenBy(informers.UpstreamFieldManager, fillFields)},
 			want:   []string{asksAccount, deletesIt},
 		},
 		"Immutable": {
@@ -222,7 +222,7 @@ func TestFilledForADeadAccount(t *testing.T) {
 	shows("22")
 	sync("it is filled as any other", "patch secrets token [uid-token 22] for app/uid-2: token")
 	got := live()
-	if observed := view.ObserveTokenSecret(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
+	if observed := informers.ObserveTokenSecret(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
 		t.Errorf("the Secret is for UID %q (%s), want %q", observed.AccountUID, observed.Finding, otherUID)
 	}
 	if string(got.Data["extra"]) != "mine" {
@@ -238,7 +238,7 @@ func TestAutoAwaitsTheEmptying(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"SameTime": 0, "AheadOfTheAPIServer": time.Hour, "BehindTheAPIServer": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(informers.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			secret.ResourceVersion = "21"
 			empty := tokenSecret("token", createdAt(100))
 			successor := account(recreated, madeAt(100))
@@ -246,7 +246,7 @@ func TestAutoAwaitsTheEmptying(t *testing.T) {
 			w.Auto = true
 			w.clock.SetTime(successor.CreationTimestamp.Add(ahead))
 			w.cacheObjects(t, empty, successor)
-			w.written.wrote(view.ObserveTokenSecret(empty))
+			w.written.wrote(informers.ObserveTokenSecret(empty))
 			w.syncsAccount(t, "the Secret is filled, and the cache does not show for whom")
 			w.cacheObjects(t, secret)
 			w.syncsAccount(t, "the Secret is to be emptied")
@@ -282,7 +282,7 @@ func TestHistoryDoesNotTell(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(informers.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			secret.ResourceVersion = "11"
 			successor := account(recreated, madeAt(100))
 			successor.ResourceVersion = "12"
@@ -320,7 +320,7 @@ func TestEmptyingIsRefused(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(view.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(informers.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			successor := account(recreated, madeAt(100))
 			w := newWorld(t, secret, successor)
 			w.cacheObjects(t, secret, successor)

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // patchMetadata carries the preconditions: kube-apiserver answers 409 to a patch
@@ -99,6 +99,6 @@ func accountPrecondition(account *corev1.ServiceAccount) patchMetadata {
 	return patchMetadata{UID: account.UID, ResourceVersion: account.ResourceVersion}
 }
 
-func precondition(secret *view.TokenSecret) patchMetadata {
+func precondition(secret *informers.TokenSecret) patchMetadata {
 	return patchMetadata{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
 }

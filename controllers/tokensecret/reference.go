@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/loop"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/reconcile"
 )
 
 // referenceKey is an entry of an account's secrets list that may have to go.
@@ -34,7 +34,7 @@ type referenceKey struct {
 
 // errAccountBehind: the reference was written so recently that the cached account
 // does not show it yet.
-var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", loop.ErrBehind)
+var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", reconcile.ErrBehind)
 
 // syncReference removes the reference if the Secret is gone and the entry is there.
 func (c *Controller) syncReference(ctx context.Context, key referenceKey) error {
@@ -46,7 +46,7 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 	if account == nil || (key.AccountUID != "" && key.AccountUID != account.UID) {
 		return nil
 	}
-	if !view.References(account, key.Secret.Name) {
+	if !informers.References(account, key.Secret.Name) {
 		if made, ok := c.pending.get(name, string(account.UID)); ok && made.secret == key.Secret.Name {
 			return errAccountBehind
 		}
@@ -130,7 +130,7 @@ func isTokenReference(account *corev1.ServiceAccount, secret string) bool {
 		return false
 	}
 	suffix, named := strings.CutPrefix(secret, ownPrefix(account.Name))
-	return named && ownSuffix.MatchString(suffix) || view.ReferenceWrittenByTokenController(account, secret)
+	return named && ownSuffix.MatchString(suffix) || informers.ReferenceWrittenByTokenController(account, secret)
 }
 
 func referenceTo(account *corev1.ServiceAccount) *corev1.ObjectReference {

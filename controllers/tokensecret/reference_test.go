@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 func TestSyncReference(t *testing.T) {
@@ -210,7 +210,7 @@ func TestSecretHandlerOnTombstone(t *testing.T) {
 	w := newWorld(t, account())
 	w.cacheObjects(t, account(referencing("token")))
 	last := tokenSecret("token", filled(t))
-	observed := view.ObserveTokenSecret(last)
+	observed := informers.ObserveTokenSecret(last)
 	w.secretHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: named("token").String(), Obj: observed})
 
 	ctx := t.Context()

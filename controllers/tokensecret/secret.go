@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/tokens"
 )
 
@@ -43,7 +43,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 }
 
 // fill writes what the Secret lacks, with one request and none before it.
-func (c *Controller) fill(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount) error {
+func (c *Controller) fill(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount) error {
 	plan := planSecret(secret, account, c.RootCA.Current(), c.Keys.Keys())
 	if plan.warning.reason != "" {
 		c.Recorder.Warn(secret.Reference(), plan.warning.reason, "Fill", plan.warning.note)
@@ -56,7 +56,7 @@ func (c *Controller) fill(ctx context.Context, secret *view.TokenSecret, account
 		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: view.FieldManager})
+		metav1.PatchOptions{FieldManager: informers.FieldManager})
 	logger := klog.FromContext(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
@@ -76,7 +76,7 @@ func (c *Controller) fill(ctx context.Context, secret *view.TokenSecret, account
 
 // fillPatch renders plan as a JSON merge patch (RFC 7386) that applies only to the
 // version of the Secret that plan was made from.
-func (c *Controller) fillPatch(ctx context.Context, secret *view.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
+func (c *Controller) fillPatch(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
 	patch := secretPatch{Metadata: precondition(secret)}
 	// Both annotations are written whenever anything is: together they say whose
 	// token this is.

@@ -26,9 +26,9 @@ import (
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"sa-controller-manager/controllers/events"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -73,7 +73,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 	}
 	w.Controller = New(Config{
 		Client:      w.client,
-		View:        view.New(w.client, 0),
+		View:        informers.New(w.client, 0),
 		Issuer:      tokens.NewIssuer(w.ring, tokens.CompatClaims),
 		Keys:        w.ring,
 		RootCA:      rootca.NewSource(testBundle(t)),
@@ -96,7 +96,7 @@ func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 		case *corev1.ServiceAccount:
 			err = w.accountInformer.GetIndexer().Add(object)
 		case *corev1.Secret:
-			err = w.secretInformer.GetIndexer().Add(view.ObserveTokenSecret(object))
+			err = w.secretInformer.GetIndexer().Add(informers.ObserveTokenSecret(object))
 		default:
 			t.Fatalf("no cache for %T", object)
 		}
@@ -287,11 +287,11 @@ func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 func immutable(secret *corev1.Secret) { secret.Immutable = new(true) }
 
 func autoCreated(secret *corev1.Secret) {
-	metav1.SetMetaDataLabel(&secret.ObjectMeta, view.AutoCreatedLabel, "true")
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, informers.AutoCreatedLabel, "true")
 }
 
 func invalidSince(secret *corev1.Secret) {
-	metav1.SetMetaDataLabel(&secret.ObjectMeta, view.InvalidSinceLabel, "2026-01-01")
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, informers.InvalidSinceLabel, "2026-01-01")
 }
 
 func terminatingSecret(secret *corev1.Secret) {

@@ -56,7 +56,7 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 }
 
 // TestStaleWatchFailsReadiness takes four minutes, because a watch may be silent for
-// three. What decides is tested in controllers/freshness.
+// three. What decides is tested in internal/watchhealth.
 func TestStaleWatchFailsReadiness(t *testing.T) {
 	await.Long(t)
 	c := ownControlPlane(t, devcluster.Options{})

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"

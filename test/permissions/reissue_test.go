@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/signing/testkeys"
 
 	"sa-controller-manager/test/await"

@@ -2,13 +2,14 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Imports flow one way: cmd -> controllers, admission; controllers -> tokens ->
-# signing. Checked over everything a package imports, directly or not, because a
-# detour through a helper package would break the rule just as well.
+# Imports flow one way: cmd -> controllers, admission -> tokens -> signing. All of them may
+# import internal, which imports none of them. Checked over everything a package imports,
+# directly or not, because a detour through a helper package would break the rule as well.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # Packages, and a regular expression of what they must not depend on.
 rules=(
+	'./internal/...    ^sa-controller-manager/(signing|tokens|controllers|admission|cmd|manifests)/?'
 	'./signing/...     ^k8s.io/client-go/|^sa-controller-manager/(tokens|controllers|admission|cmd)/?'
 	'./tokens/...      ^k8s.io/client-go/|^sa-controller-manager/(controllers|admission|cmd)/?'
 	'./controllers/... ^sa-controller-manager/(admission|cmd)/?'

@@ -13,14 +13,14 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/freshness"
-	"sa-controller-manager/controllers/keyactivation"
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokensecret"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/tokens"
 )
 
@@ -30,7 +30,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 		return nil, err
 	}
 	m := &manager{options: o, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)}
-	m.freshness = freshness.New(clock.RealClock{}, freshness.Limit)
+	m.freshness = watchhealth.New(clock.RealClock{}, watchhealth.Limit)
 	config.Wrap(m.freshness.Wrap)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} })
 	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
@@ -49,7 +49,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 		return nil, err
 	}
 	m.rootCA = rootca.NewSource(bundle)
-	m.view = view.New(m.clients.main, o.Generic.resync())
+	m.view = informers.New(m.clients.main, o.Generic.resync())
 	m.recorder = events.NewRecorder(m.clients.main, programName)
 	m.files.recorder, m.files.process = m.recorder, o.LeaderElection.process()
 	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
@@ -86,7 +86,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	if elsewhere := set.NotRun(); len(elsewhere) > 0 {
 		logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
 	}
-	loops := loop.NewMetrics(legacyregistry.MustRegister)
+	loops := reconcile.NewMetrics(legacyregistry.MustRegister)
 	if set.Enabled(ServiceAccountController) {
 		m.accounts = serviceaccount.New(m.clients.of(ServiceAccountController), m.view, m.options.Tokens.ServiceAccounts, loops)
 		m.controllers = append(m.controllers, controller{ServiceAccountController, m.accounts.Run})
@@ -115,7 +115,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 func (m *manager) buildRing() {
 	o := m.options
 	m.ring = m.files.newRing()
-	m.activator = keyactivation.New(keyactivation.Config{
+	m.activator = keyprobe.New(keyprobe.Config{
 		Client:    m.clients.main,
 		View:      m.view,
 		Ring:      m.ring,
@@ -124,11 +124,11 @@ func (m *manager) buildRing() {
 		Kept:      m.keptForSigner(),
 		Recorder:  m.recorder,
 		Process:   o.LeaderElection.process(),
-		Metrics:   keyactivation.NewMetrics(legacyregistry.MustRegister),
+		Metrics:   keyprobe.NewMetrics(legacyregistry.MustRegister),
 	})
 }
 
-func (m *manager) buildTokenController(logger klog.Logger, loops *loop.Metrics) {
+func (m *manager) buildTokenController(logger klog.Logger, loops *reconcile.Metrics) {
 	o := m.options
 	auto := o.Tokens.TokenSecrets == TokenSecretsAuto
 	if auto {

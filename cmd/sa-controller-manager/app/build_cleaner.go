@@ -8,12 +8,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/legacytokencleaner"
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/internal/reconcile"
 )
 
 // buildTokenCleaner goes by the flag --token-secrets alone, and not by whether the
 // token controller runs here: it may run in another process.
-func (m *manager) buildTokenCleaner(logger klog.Logger, loops *loop.Metrics) {
+func (m *manager) buildTokenCleaner(logger klog.Logger, loops *reconcile.Metrics) {
 	o := m.options
 	if o.Cleaner.DryRun {
 		logger.Info("The legacy token cleaner only tells what it would do, because of --legacy-token-clean-up-dry-run")

@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/keyrotation"
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/tokens"
 )
@@ -18,7 +18,7 @@ const tokenReissue = "token-reissue"
 
 // buildKeyRotation builds what follows from a rotation. Only a key directory knows
 // which keys are retired: a single key file has nothing to tell.
-func (m *manager) buildKeyRotation(logger klog.Logger, loops *loop.Metrics) {
+func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics) {
 	if m.files.keysDir == nil {
 		return
 	}
@@ -28,15 +28,15 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *loop.Metrics) {
 		logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
 	}
 	state := func() rotation.State { return m.files.keysDir.Get().State }
-	metrics := keyrotation.NewMetrics(legacyregistry.MustRegister)
-	m.agreement = keyrotation.NewAgreement(keyrotation.AgreementConfig{
+	metrics := tokenreissue.NewMetrics(legacyregistry.MustRegister)
+	m.agreement = tokenreissue.NewAgreement(tokenreissue.AgreementConfig{
 		View:     m.view,
 		State:    state,
 		Recorder: m.recorder,
 		Process:  o.LeaderElection.process(),
 		Metrics:  metrics,
 	})
-	m.reissuer = keyrotation.New(keyrotation.Config{
+	m.reissuer = tokenreissue.New(tokenreissue.Config{
 		Client:    m.clients.main,
 		View:      m.view,
 		State:     state,

@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/loop"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/reconcile"
 )
 
 // rootCAOverlap is what the leader runs besides the controllers of KCM wherever a root
@@ -17,7 +17,7 @@ const rootCAOverlap = "root-ca-overlap"
 
 // buildRootCA builds the publisher of kube-root-ca.crt, and what decides which bundle
 // it and the token controller publish.
-func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *loop.Metrics) {
+func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *reconcile.Metrics) {
 	publishes := set.Enabled(RootCACertificatePublisher)
 	bundle := m.rootCA.Current()
 	if bundle == nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/doctor"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"

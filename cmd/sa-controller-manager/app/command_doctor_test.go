@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/doctor"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/signing/testkeys"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
 )
 
@@ -127,9 +127,9 @@ func (o *jwksOptions) run(ctx context.Context, client clientFunc, stdout, stderr
 	}
 	var document []byte
 	if o.discovery {
-		document, err = signing.MarshalDiscovery(o.issuer, o.uri, keyview.Public(ring))
+		document, err = signing.MarshalDiscovery(o.issuer, o.uri, jwks.Public(ring))
 	} else {
-		document, err = signing.MarshalJWKS(keyview.Public(ring))
+		document, err = signing.MarshalJWKS(jwks.Public(ring))
 	}
 	if err != nil {
 		return err
@@ -138,18 +138,18 @@ func (o *jwksOptions) run(ctx context.Context, client clientFunc, stdout, stderr
 	return err
 }
 
-func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []keyview.Key, stdout, stderr io.Writer) error {
+func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []jwks.Key, stdout, stderr io.Writer) error {
 	ctx, cancel := answerWithin(ctx, o.timeout)
 	defer cancel()
 	published, err := readPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
 		return err
 	}
-	lines := keyview.Compare(ring, published)
-	if err := keyview.Print(stdout, lines, o.output.format); err != nil {
+	lines := jwks.Compare(ring, published)
+	if err := jwks.Print(stdout, lines, o.output.format); err != nil {
 		return err
 	}
-	if keyview.Drifted(lines) {
+	if jwks.Drifted(lines) {
 		fmt.Fprintln(stderr, "What is published is not what the keys are.")
 		return errFindings
 	}
@@ -168,11 +168,11 @@ func readPublished(ctx context.Context, client clientFunc, connection *Connectio
 		if err != nil {
 			return nil, err
 		}
-		return keyview.OfCluster(ctx, getter(connected))
+		return jwks.OfCluster(ctx, getter(connected))
 	}
 	roots, err := readRoots("ca-file", caFile)
 	if err != nil {
 		return nil, err
 	}
-	return keyview.Read(ctx, place, roots)
+	return jwks.Read(ctx, place, roots)
 }

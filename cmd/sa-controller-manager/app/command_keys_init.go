@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keys"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 )

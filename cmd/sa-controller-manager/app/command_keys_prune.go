@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keys"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 )
 
 func newKeysRollbackCommand(client clientFunc) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/kubeadm/identity"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
 const kubeadmDescription = `Put this program into a control plane of kubeadm or kind, on the node itself, and take it

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sa-controller-manager/admission"
-	"sa-controller-manager/admission/missed"
+	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/serviceaccount"
 )
 
@@ -115,7 +115,7 @@ func (o *missedOptions) run(ctx context.Context, client clientFunc, stdout, stde
 	if err != nil {
 		return err
 	}
-	finder := missed.Finder{Client: connected, Config: config}
+	finder := podscan.Finder{Client: connected, Config: config}
 	found, err := finder.Find(ctx, o.namespace)
 	if err != nil {
 		return fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
@@ -139,11 +139,11 @@ func (o *missedOptions) run(ctx context.Context, client clientFunc, stdout, stde
 }
 
 // recreateAll puts into report what becomes of each Pod.
-func (o *missedOptions) recreateAll(ctx context.Context, finder missed.Finder, pods []missed.Pod, report *missedReport, stderr io.Writer) error {
-	recreator := missed.Recreator{Finder: finder, Patience: o.wait, DryRun: o.dryRun}
+func (o *missedOptions) recreateAll(ctx context.Context, finder podscan.Finder, pods []podscan.Pod, report *missedReport, stderr io.Writer) error {
+	recreator := podscan.Recreator{Finder: finder, Patience: o.wait, DryRun: o.dryRun}
 	if terminalWidth(stderr) > 0 {
 		last := ""
-		recreator.Progress = func(pod *missed.Pod, what string) {
+		recreator.Progress = func(pod *podscan.Pod, what string) {
 			if line := fmt.Sprintf("%s %s", pod, what); line != last {
 				last = line
 				fmt.Fprintln(stderr, line)
@@ -151,7 +151,7 @@ func (o *missedOptions) recreateAll(ctx context.Context, finder missed.Finder, p
 		}
 	}
 	done := 0
-	return recreator.Run(ctx, pods, func(_ *missed.Pod, result missed.Result) {
+	return recreator.Run(ctx, pods, func(_ *podscan.Pod, result podscan.Result) {
 		report.Missed[done].Result = &result
 		done++
 	})

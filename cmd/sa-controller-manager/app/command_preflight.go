@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
 // preflightTimeout bounds the whole command.

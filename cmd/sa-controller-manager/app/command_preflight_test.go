@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
 func TestPrintPermissions(t *testing.T) {

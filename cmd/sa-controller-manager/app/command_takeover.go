@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/kubeadm"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 )
 
 // requestTimeout bounds one request, because kube-apiserver goes away in between.

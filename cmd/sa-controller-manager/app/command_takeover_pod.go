@@ -14,7 +14,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/kubeadm"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 	"sa-controller-manager/manifests"
 )
 

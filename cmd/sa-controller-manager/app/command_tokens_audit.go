@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/cmd/sa-controller-manager/audit"
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/audit"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/signing"
 )
@@ -219,13 +219,13 @@ func (o *auditOptions) auditor(ctx context.Context, client clientFunc, stderr io
 }
 
 // judgingKeys are those of the flags or else kube-apiserver's. It need not publish them.
-func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []keyview.Key, stderr io.Writer) (*audit.Keys, error) {
+func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (*audit.Keys, error) {
 	if len(ring) > 0 {
 		return audit.NewKeys(ring), nil
 	}
-	published, err := keyview.OfCluster(ctx, getter(client))
+	published, err := jwks.OfCluster(ctx, getter(client))
 	if err == nil {
-		return audit.NewKeys(keyview.Usable(published, signing.JWKSPath)), nil
+		return audit.NewKeys(jwks.Usable(published, signing.JWKSPath)), nil
 	}
 	asked := append(slices.Clone(o.failOn), o.findings...)
 	if slices.Contains(asked, string(audit.UnknownKey)) || slices.Contains(asked, string(audit.RetiredKey)) || !answered(err) {

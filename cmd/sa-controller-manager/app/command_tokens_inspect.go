@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/cmd/sa-controller-manager/inspect"
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/tokeninspect"
 	"sa-controller-manager/signing"
 )
 
@@ -122,7 +122,7 @@ func (o *inspectOptions) run(ctx context.Context, client clientFunc, token strin
 	if err != nil {
 		return err
 	}
-	report := inspect.Judge(token, known)
+	report := tokeninspect.Judge(token, known)
 	if o.showSignature {
 		report.ShowSignature()
 	}
@@ -130,9 +130,9 @@ func (o *inspectOptions) run(ctx context.Context, client clientFunc, token strin
 		return err
 	}
 	switch report.Verdict {
-	case inspect.Valid:
+	case tokeninspect.Valid:
 		return nil
-	case inspect.Invalid:
+	case tokeninspect.Invalid:
 		return errFindings
 	default:
 		return errReported
@@ -140,8 +140,8 @@ func (o *inspectOptions) run(ctx context.Context, client clientFunc, token strin
 }
 
 // known gathers what the flags know of.
-func (o *inspectOptions) known(ctx context.Context, client clientFunc, token string) (inspect.Known, error) {
-	known := inspect.Known{Now: time.Now(), Issuers: o.issuers}
+func (o *inspectOptions) known(ctx context.Context, client clientFunc, token string) (tokeninspect.Known, error) {
+	known := tokeninspect.Known{Now: time.Now(), Issuers: o.issuers}
 	var err error
 	if known.Keys, err = o.keys.ring(); err != nil {
 		return known, err
@@ -151,7 +151,7 @@ func (o *inspectOptions) known(ctx context.Context, client clientFunc, token str
 		if err != nil {
 			return known, err
 		}
-		known.Keys = append(known.Keys, keyview.Usable(published, "--jwks="+withoutQuery(o.jwks))...)
+		known.Keys = append(known.Keys, jwks.Usable(published, "--jwks="+withoutQuery(o.jwks))...)
 	}
 	if !o.cluster {
 		return known, nil
@@ -170,13 +170,13 @@ func withoutQuery(place string) string {
 }
 
 // askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as it reviews the token.
-func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *inspect.Known) error {
+func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *tokeninspect.Known) error {
 	var err error
-	if known.Review, err = inspect.Ask(ctx, client, token); err != nil {
+	if known.Review, err = tokeninspect.Ask(ctx, client, token); err != nil {
 		return err
 	}
-	if published, err := keyview.OfCluster(ctx, getter(client)); err == nil {
-		known.Keys = append(known.Keys, keyview.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
+	if published, err := jwks.OfCluster(ctx, getter(client)); err == nil {
+		known.Keys = append(known.Keys, jwks.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {
 		return nil
@@ -185,7 +185,7 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if err != nil {
 		return nil //nolint:nilerr // then the issuer is not compared
 	}
-	if issuer, err := inspect.ParseIssuer(document); err == nil {
+	if issuer, err := tokeninspect.ParseIssuer(document); err == nil {
 		known.Issuers = []string{issuer}
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/internal/reconcile"
 )
 
 var errLeaseLost = errors.New("the lease is lost, another process may lead now")
@@ -38,7 +38,7 @@ func (o *LeaderElectionOptions) process() *corev1.ObjectReference {
 // or work has failed, and work has returned.
 //
 // Without an end of ctx, the lease can be lost: it could not be renewed for the renew
-// deadline. Then work is told to stop at once (loop.ErrAtOnce), and the wait for the lease
+// deadline. Then work is told to stop at once (reconcile.ErrAtOnce), and the wait for the lease
 // begins anew. kube-controller-manager ends the process instead. This one has admission to
 // serve, and what it has under way is stopped by its context.
 func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
@@ -83,7 +83,7 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 				watchdog.SetLeaderElection(elector)
 				defer watchdog.SetLeaderElection(nil) // who waits cannot be late
 				defer context.AfterFunc(ctx, func() { stop(nil) })()
-				defer lock.fence(func() { lost.Store(true); stop(loop.ErrAtOnce) })()
+				defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()
 				worked <- work(fenced(working, lock.overdue))
 				giveUp()
 			},

@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection"
 
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/internal/reconcile"
 )
 
 func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
@@ -152,8 +152,8 @@ func TestALostLease(t *testing.T) {
 				client, diary := newLeases(), newDiary()
 				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
 					<-ctx.Done()
-					if cause := context.Cause(ctx); !errors.Is(cause, loop.ErrAtOnce) && time.Since(diary.began) < time.Minute {
-						t.Errorf("the work is told to end with cause %v, want %v", cause, loop.ErrAtOnce)
+					if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.began) < time.Minute {
+						t.Errorf("the work is told to end with cause %v, want %v", cause, reconcile.ErrAtOnce)
 					}
 					return nil
 				})

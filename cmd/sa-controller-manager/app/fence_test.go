@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"sa-controller-manager/controllers/testclock"
+	"sa-controller-manager/internal/testclock"
 )
 
 // recordingLock takes every write but those that come while it is broken.

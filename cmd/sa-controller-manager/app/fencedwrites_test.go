@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"sa-controller-manager/controllers/testclock"
+	"sa-controller-manager/internal/testclock"
 )
 
 // roundTripper counts.
@@ -50,7 +50,7 @@ func TestFencedWrites(t *testing.T) {
 		"OverdueCreates": {method: http.MethodPost, with: always(true), refused: true},
 		"OverdueReads":   {reason: "harms nobody", method: http.MethodGet, with: always(true)},
 		"WithoutCancel": {
-			reason: "as controllers/loop makes the context of a sync", method: http.MethodDelete, refused: true,
+			reason: "as internal/reconcile makes the context of a sync", method: http.MethodDelete, refused: true,
 			with: func(ctx context.Context) context.Context { return context.WithoutCancel(always(true)(ctx)) },
 		},
 	}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/events"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/testkeys"

@@ -6,7 +6,7 @@ package app
 import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"sa-controller-manager/admission/missed"
+	"sa-controller-manager/admission/podscan"
 )
 
 // missedPods is what the leader runs to find Pods that the webhook was not called for.
@@ -14,15 +14,15 @@ const missedPods = "webhook-missed-pods"
 
 // newMissedScanner is nil unless this process both gives Pods their accounts and
 // registers the webhook: it would not know otherwise when to look, nor what for.
-func (m *manager) newMissedScanner() *missed.Scanner {
+func (m *manager) newMissedScanner() *podscan.Scanner {
 	if m.podConfig == nil || m.options.Webhook.Registration == RegistrationNone {
 		return nil
 	}
-	return missed.NewScanner(missed.ScannerConfig{
-		Finder:  missed.Finder{Client: m.clients.main, Config: *m.podConfig},
+	return podscan.NewScanner(podscan.ScannerConfig{
+		Finder:  podscan.Finder{Client: m.clients.main, Config: *m.podConfig},
 		Process: m.options.LeaderElection.process(),
 		Warn:    m.recorder.Warn,
-		Metrics: missed.NewMetrics(legacyregistry.MustRegister),
+		Metrics: podscan.NewMetrics(legacyregistry.MustRegister),
 	})
 }
 

@@ -12,27 +12,27 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"sa-controller-manager/admission/missed"
-	"sa-controller-manager/cmd/sa-controller-manager/printing"
+	"sa-controller-manager/admission/podscan"
+	"sa-controller-manager/internal/printers"
 )
 
 // missedReport is what "webhook missed" prints.
 type missedReport struct {
-	Missed    []missedPod  `json:"missed"`
-	Uncertain []missed.Pod `json:"uncertain"`
+	Missed    []missedPod   `json:"missed"`
+	Uncertain []podscan.Pod `json:"uncertain"`
 
 	looked int
 }
 
 type missedPod struct {
-	missed.Pod
+	podscan.Pod
 
 	// Result is there with --recreate, unless that ended before this Pod.
-	Result *missed.Result `json:"result,omitempty"`
+	Result *podscan.Result `json:"result,omitempty"`
 }
 
-func newMissedReport(found missed.Found) *missedReport {
-	report := &missedReport{Missed: []missedPod{}, Uncertain: append([]missed.Pod{}, found.Uncertain...), looked: found.Looked}
+func newMissedReport(found podscan.Found) *missedReport {
+	report := &missedReport{Missed: []missedPod{}, Uncertain: append([]podscan.Pod{}, found.Uncertain...), looked: found.Looked}
 	for _, pod := range found.Missed {
 		report.Missed = append(report.Missed, missedPod{Pod: pod})
 	}
@@ -40,7 +40,7 @@ func newMissedReport(found missed.Found) *missedReport {
 }
 
 func (r *missedReport) print(w io.Writer, output string, now time.Time) error {
-	return printing.Document(w, output, "the Pods", r, func() string { return r.table(now) })
+	return printers.Document(w, output, "the Pods", r, func() string { return r.table(now) })
 }
 
 // table is empty without Pods, as that of kubectl.
@@ -49,7 +49,7 @@ func (r *missedReport) table(now time.Time) string {
 		return ""
 	}
 	var b strings.Builder
-	table := printing.Table(&b)
+	table := printers.Table(&b)
 	recreated := len(r.Missed) > 0 && r.Missed[0].Result != nil
 	header := "NAMESPACE\tPOD\tOWNER\tNODE\tAGE\tMISSING"
 	if recreated {
@@ -70,7 +70,7 @@ func (r *missedReport) table(now time.Time) string {
 	return b.String()
 }
 
-func missedRow(pod *missed.Pod, now time.Time) string {
+func missedRow(pod *podscan.Pod, now time.Time) string {
 	owner := "<none>"
 	if pod.Owner != nil {
 		owner = pod.Owner.String()

@@ -11,20 +11,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/admission/missed"
+	"sa-controller-manager/admission/podscan"
 )
 
 func TestMissedReport(t *testing.T) {
 	t.Parallel()
 	created := metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	report := newMissedReport(missed.Found{
-		Missed: []missed.Pod{{Namespace: "bank", Name: "bare", UID: "1", Node: "node-1", Created: created, Missing: []missed.Part{missed.Account}}},
-		Uncertain: []missed.Pod{{
-			Namespace: "shop", Name: "unsure", UID: "2", Created: created, Missing: []missed.Part{missed.Token}, Uncertain: true,
-			Owner: &missed.Owner{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "3"},
+	report := newMissedReport(podscan.Found{
+		Missed: []podscan.Pod{{Namespace: "bank", Name: "bare", UID: "1", Node: "node-1", Created: created, Missing: []podscan.Part{podscan.Account}}},
+		Uncertain: []podscan.Pod{{
+			Namespace: "shop", Name: "unsure", UID: "2", Created: created, Missing: []podscan.Part{podscan.Token}, Uncertain: true,
+			Owner: &podscan.Owner{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "3"},
 		}},
 	})
-	report.Missed[0].Result = &missed.Result{State: missed.Left, Detail: "no controller owns it"}
+	report.Missed[0].Result = &podscan.Result{State: podscan.Left, Detail: "no controller owns it"}
 	cases := map[string]string{
 		"table": `NAMESPACE   POD      OWNER            NODE     AGE   MISSING   RESULT
 bank        bare     <none>           node-1   90m   account   left: no controller owns it

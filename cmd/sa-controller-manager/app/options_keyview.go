@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/cmd/sa-controller-manager/keyview"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 )
@@ -38,23 +38,23 @@ func addRingFlags(cmd *cobra.Command, o *KeyOptions) {
 
 // ring are the keys of the flags. With no private key among them nobody can tell which
 // one signs.
-func (o *KeyOptions) ring() ([]keyview.Key, error) {
-	var keys []keyview.Key
-	verifying := keyview.Known
+func (o *KeyOptions) ring() ([]jwks.Key, error) {
+	var keys []jwks.Key
+	verifying := jwks.Known
 	if o.PrivateKeyFile != "" {
 		key, err := readOnce("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey)
 		if err != nil {
 			return nil, err
 		}
-		verifying = keyview.Retired
-		keys = append(keys, keyview.Key{PublicKey: key.Public(), State: keyview.Active, Origin: "--service-account-private-key-file"})
+		verifying = jwks.Retired
+		keys = append(keys, jwks.Key{PublicKey: key.Public(), State: jwks.Active, Origin: "--service-account-private-key-file"})
 	}
 	if o.Dir != "" {
 		ring, err := keydir.At(o.Dir).Read()
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", keysDirFlag, err)
 		}
-		verifying = keyview.Retired
+		verifying = jwks.Retired
 		keys = append(keys, ringOf(ring)...)
 	}
 	for _, path := range o.VerifyKeyFiles {
@@ -63,21 +63,21 @@ func (o *KeyOptions) ring() ([]keyview.Key, error) {
 			return nil, err
 		}
 		for _, key := range further {
-			keys = append(keys, keyview.Key{PublicKey: key, State: verifying, Origin: "--service-account-key-file=" + path})
+			keys = append(keys, jwks.Key{PublicKey: key, State: verifying, Origin: "--service-account-key-file=" + path})
 		}
 	}
 	return keys, nil
 }
 
-func ringOf(ring *keydir.Snapshot) []keyview.Key {
-	var keys []keyview.Key
+func ringOf(ring *keydir.Snapshot) []jwks.Key {
+	var keys []jwks.Key
 	for _, public := range ring.PublicKeys() {
-		key := keyview.Key{PublicKey: public, State: keyview.Retired, Origin: "--" + keysDirFlag}
+		key := jwks.Key{PublicKey: public, State: jwks.Retired, Origin: "--" + keysDirFlag}
 		switch {
 		case public.ID == ring.Active.ID():
-			key.State = keyview.Active
+			key.State = jwks.Active
 		case ring.Next != nil && public.ID == ring.Next.ID():
-			key.State = keyview.Next
+			key.State = jwks.Next
 		}
 		keys = append(keys, key)
 	}

@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/informers"
 )
 
 // volumeSuffixLength is how many random characters end the name of a token volume.
@@ -117,7 +117,7 @@ func (o *AdmissionOptions) serviceAccountConfig(configuration io.Reader) (servic
 }
 
 func accountOfToken(object any) (cache.ObjectName, bool) {
-	secret, ok := object.(*view.TokenSecret)
+	secret, ok := object.(*informers.TokenSecret)
 	if !ok {
 		return cache.ObjectName{}, false
 	}
@@ -125,7 +125,7 @@ func accountOfToken(object any) (cache.ObjectName, bool) {
 }
 
 // usableToken tells whether a Pod of account can be given that Secret.
-func usableToken(secrets view.TokenSecretLister) func(*corev1.ServiceAccount, string) bool {
+func usableToken(secrets informers.TokenSecretLister) func(*corev1.ServiceAccount, string) bool {
 	return func(account *corev1.ServiceAccount, name string) bool {
 		secret := secrets.Get(cache.NewObjectName(account.Namespace, name))
 		return secret != nil && secret.Token != nil && !secret.Terminating() && !secret.InvalidSince() &&

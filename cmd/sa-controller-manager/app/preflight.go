@@ -10,7 +10,7 @@ import (
 
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
 // needs tells which permissions the flags come to. It looks at options and files only.

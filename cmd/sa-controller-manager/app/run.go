@@ -15,16 +15,16 @@ import (
 	"k8s.io/klog/v2"
 
 	podadmission "sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/preflight"
-	"sa-controller-manager/controllers/events"
-	"sa-controller-manager/controllers/freshness"
-	"sa-controller-manager/controllers/keyactivation"
-	"sa-controller-manager/controllers/keyrotation"
-	"sa-controller-manager/controllers/loop"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rival"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
-	"sa-controller-manager/controllers/view"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 )
@@ -49,23 +49,23 @@ func Run(ctx context.Context, o *Options) error {
 type manager struct {
 	options      *Options
 	clients      clients
-	view         *view.View
+	view         *informers.View
 	recorder     *events.Recorder
 	files        *files
 	ring         *signing.Keyring // nil without a signing key
 	rootCA       *rootca.Source
 	rootCAKeeper *rootca.Keeper             // nil if no root CA is published
-	activator    *keyactivation.Activator   // nil without a signing key
+	activator    *keyprobe.Activator        // nil without a signing key
 	rival        *rival.Detector            // nil without a signing key
-	agreement    *keyrotation.Agreement     // nil without a key directory
-	reissuer     *keyrotation.Controller    // likewise
+	agreement    *tokenreissue.Agreement    // nil without a key directory
+	reissuer     *tokenreissue.Controller   // likewise
 	accounts     *serviceaccount.Controller // nil if it is not enabled
 	webhook      *webhook                   // nil if it is turned off
 	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
 	preflight    *preflight.Watcher
 	controllers  []controller
 	watchdog     *leaderelection.HealthzAdaptor
-	freshness    *freshness.Tracker
+	freshness    *watchhealth.Tracker
 	server       *Server
 	signer       *external.Server // nil if it is turned off
 }
@@ -181,7 +181,7 @@ func (m *manager) runControllers(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	running.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, loop.ErrAtOnce) {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, reconcile.ErrAtOnce) {
 		return cause
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 
-	"sa-controller-manager/cmd/sa-controller-manager/printing"
+	"sa-controller-manager/internal/printers"
 )
 
 // unstampedVersion begins the version of a build that no linker flag stamped.
@@ -69,7 +69,7 @@ func newVersionCommand() *cobra.Command {
 }
 
 func printVersion(w io.Writer, output string, info apimachineryversion.Info) error {
-	return printing.Document(w, output, "version", info, func() string {
+	return printers.Document(w, output, "version", info, func() string {
 		return fmt.Sprintf("%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
 			programName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)
 	})

@@ -20,7 +20,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
-	"sa-controller-manager/admission/missed"
+	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
 )
 
@@ -34,7 +34,7 @@ type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
 	registrar *registration.Registrar
-	scanner   *missed.Scanner // nil if nobody registers what it would look for
+	scanner   *podscan.Scanner // nil if nobody registers what it would look for
 	// followers keep certificates right, until their context ends.
 	followers []func(context.Context) error
 }

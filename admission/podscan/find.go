@@ -1,0 +1,101 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podscan
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+const (
+	// pageSize bounds what is in memory at a time.
+	pageSize = 500
+
+	// stillRunning leaves out the Pods that have ended.
+	stillRunning = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
+)
+
+// Finder finds the Pods that were missed. It may be used by several goroutines.
+type Finder struct {
+	Client kubernetes.Interface
+	// Config is that of the plugin.
+	Config serviceaccount.Config
+}
+
+// Found is what a Finder has found, in the order of namespaces and names.
+type Found struct {
+	Missed    []Pod
+	Uncertain []Pod
+	Looked    int // how many Pods
+}
+
+// Find looks at the Pods of a namespace, or at all if it is empty. All pages are of one
+// resourceVersion. Besides lists of Pods it sends one GET for each account, and perhaps
+// for each namespace, of Pods that look like misses.
+func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
+	var found Found
+	seen, err := look(ctx, f.Client)
+	if err != nil {
+		return found, err
+	}
+	err = f.eachPod(ctx, namespace, stillRunning, func(pod *corev1.Pod) error {
+		found.Looked++
+		missing, uncertain, err := f.examine(ctx, seen, pod)
+		switch {
+		case err != nil:
+			return err
+		case len(missing) == 0:
+		case uncertain:
+			found.Uncertain = append(found.Uncertain, describe(pod, missing, true))
+		default:
+			found.Missed = append(found.Missed, describe(pod, missing, false))
+		}
+		return nil
+	})
+	return found, err
+}
+
+// examine judges a Pod, and asks for no more than it takes to.
+func (f Finder) examine(ctx context.Context, seen *surroundings, pod *corev1.Pod) (missing []Part, uncertain bool, _ error) {
+	if !suspect(f.Config, pod) {
+		return nil, false, nil
+	}
+	covered, err := seen.covered(ctx, pod.Namespace)
+	if err != nil || !covered {
+		return nil, false, err
+	}
+	account, err := seen.account(ctx, pod.Namespace, serviceaccount.AccountOf(pod))
+	if err != nil {
+		return nil, false, err
+	}
+	missing, uncertain = judge(f.Config, pod, account)
+	return missing, uncertain, nil
+}
+
+// eachPod calls visit with every Pod that the field selector selects. Visit keeps none
+// of it.
+func (f Finder) eachPod(ctx context.Context, namespace, selector string, visit func(*corev1.Pod) error) error {
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: selector}
+	for {
+		page, err := f.Client.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list Pods: %w", err)
+		}
+		for i := range page.Items {
+			if err := visit(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if page.Continue == "" {
+			return nil
+		}
+		options.Continue = page.Continue
+	}
+}

@@ -1,0 +1,74 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podscan
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+// suspect tells whether the Pod is a miss if its account wants a token mounted. It is
+// what can be decided without knowing the account.
+func suspect(config serviceaccount.Config, pod *corev1.Pod) bool {
+	missing, _ := judge(config, pod, &corev1.ServiceAccount{})
+	return len(missing) > 0
+}
+
+// judge says what the Pod lacks, nothing if it is no miss; see the package comment. The
+// account is nil if it does not exist.
+func judge(config serviceaccount.Config, pod *corev1.Pod, account *corev1.ServiceAccount) (missing []Part, uncertain bool) {
+	if hasEnded(pod) || pod.DeletionTimestamp != nil {
+		return nil, false
+	}
+	owed := config.Owed(pod, account)
+	if owed.Account {
+		// That the plugin did not see this Pod makes all the rest certain.
+		missing = append(missing, Account)
+		if owed.Token {
+			missing = append(missing, Token)
+		}
+		return missing, false
+	}
+	if !owed.Token || owed.Served {
+		return nil, false
+	}
+	insists := pod.Spec.AutomountServiceAccountToken != nil
+	return []Part{Token}, !insists && changedSince(account, pod.CreationTimestamp)
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// changedSince tells whether the account may have wanted something else at that time. An
+// account that did not exist yet wanted nothing: the plugin would have refused the Pod.
+// Times in the API are whole seconds. What happens within one, as when both are applied
+// together, counts as no change.
+func changedSince(account *corev1.ServiceAccount, then metav1.Time) bool {
+	if then.Before(&account.CreationTimestamp) {
+		return false
+	}
+	for _, entry := range account.ManagedFields {
+		if entry.Time != nil && then.Before(entry.Time) && !onlyReferences(entry) {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyReferences tells whether an entry owns the account's lists of Secrets and nothing
+// else. Controllers add to them whenever they please.
+func onlyReferences(entry metav1.ManagedFieldsEntry) bool {
+	var owned map[string]json.RawMessage
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+		return false
+	}
+	delete(owned, "f:secrets")
+	delete(owned, "f:imagePullSecrets")
+	return len(owned) == 0
+}

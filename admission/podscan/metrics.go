@@ -1,0 +1,42 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podscan
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics are the series of the scan. A nil Metrics counts nothing.
+type Metrics struct {
+	pods *metrics.Gauge
+	when *metrics.Gauge
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{
+		pods: metrics.NewGauge(&metrics.GaugeOpts{
+			Name:           "sacm_webhook_missed_pods",
+			Help:           "Pods that the last scan found to have been admitted without their account or token.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+		when: metrics.NewGauge(&metrics.GaugeOpts{
+			Name:           "sacm_webhook_missed_scan_timestamp_seconds",
+			Help:           "When this process has last completed a scan for Pods that were admitted without the webhook, 0 for never.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	mustRegister(m.pods, m.when)
+	return m
+}
+
+func (m *Metrics) scanned(missed int, now time.Time) {
+	if m == nil {
+		return
+	}
+	m.pods.Set(float64(missed))
+	m.when.Set(float64(now.UnixNano()) / float64(time.Second))
+}

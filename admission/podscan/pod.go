@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podscan
+
+import (
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Part is one thing that a Pod lacks.
+type Part string
+
+// The parts.
+const (
+	Account Part = "account"
+	Token   Part = "token"
+)
+
+// Pod is what is to be known about one that was missed. Its JSON form is that of the
+// command's output.
+type Pod struct {
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	UID       types.UID   `json:"uid"`
+	Node      string      `json:"node,omitempty"`
+	Created   metav1.Time `json:"created"`
+	// Owner is the controller that the Pod belongs to, nil if there is none.
+	Owner *Owner `json:"owner,omitempty"`
+	// Missing is not empty.
+	Missing []Part `json:"missing"`
+	// Uncertain: the account may have refused the token when the Pod was created.
+	Uncertain bool `json:"uncertain,omitempty"`
+
+	ready bool
+	// indexFailures is how often the Pod's index of an indexed Job has failed.
+	indexFailures int
+}
+
+// Owner is the controller of a Pod.
+type Owner struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+}
+
+// String is how people write it.
+func (o *Owner) String() string { return o.Kind + "/" + o.Name }
+
+func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Lacks lists what is missing in words.
+func (p *Pod) Lacks() string {
+	words := make([]string, len(p.Missing))
+	for i, part := range p.Missing {
+		words[i] = string(part)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (p *Pod) reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+}
+
+// describe keeps of a Pod what is told about it.
+func describe(pod *corev1.Pod, missing []Part, uncertain bool) Pod {
+	described := Pod{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
+		Created: pod.CreationTimestamp, Missing: missing, Uncertain: uncertain, ready: isReady(pod),
+	}
+	if c := metav1.GetControllerOf(pod); c != nil {
+		described.Owner = &Owner{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
+	}
+	// Only Jobs that count failures by index write it; without it there were none.
+	described.indexFailures, _ = strconv.Atoi(pod.Annotations[batchv1.JobIndexFailureCountAnnotation])
+	return described
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podscan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+// world is an apiserver that pages lists of Pods, admits Pods as it is told and writes
+// requests down.
+type world struct {
+	*fake.Clientset
+
+	pageSize int
+	// admits is what becomes of a Pod that is created.
+	admits func(*corev1.Pod) error
+
+	mu       sync.Mutex
+	requests []string
+	warnings []string
+	down     error // what lists of Pods fail with
+}
+
+func newWorld(objects ...runtime.Object) *world {
+	w := &world{Clientset: fake.NewClientset(objects...), pageSize: pageSize, admits: func(*corev1.Pod) error { return nil }}
+	w.PrependReactor("list", "pods", w.page)
+	w.PrependReactor("create", "pods", w.admit)
+	w.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		what := action.GetVerb() + " " + action.GetResource().Resource
+		if action.GetSubresource() != "" {
+			what += "/" + action.GetSubresource()
+		}
+		w.requests = append(w.requests, what)
+		return false, nil, nil
+	})
+	return w
+}
+
+func (w *world) finder() Finder { return Finder{Client: w, Config: serviceaccount.DefaultConfig()} }
+
+// page answers a list with limit and continue.
+func (w *world) page(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down != nil {
+		return true, nil, w.down
+	}
+	list := action.(clienttesting.ListActionImpl)
+	all, err := w.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), list.Namespace)
+	if err != nil {
+		return true, nil, err
+	}
+	pods := all.(*corev1.PodList)
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	if list.ListOptions.Limit == 0 {
+		return true, pods, nil
+	}
+	from, _ := strconv.Atoi(list.ListOptions.Continue)
+	to := min(from+w.pageSize, len(pods.Items))
+	if to < len(pods.Items) {
+		pods.Continue = strconv.Itoa(to)
+	}
+	pods.Items = pods.Items[from:to]
+	return true, pods, nil
+}
+
+func (w *world) admit(action clienttesting.Action) (bool, runtime.Object, error) {
+	create := action.(clienttesting.CreateActionImpl)
+	if create.Subresource != "" {
+		return false, nil, nil
+	}
+	pod := create.Object.(*corev1.Pod).DeepCopy()
+	if err := w.admits(pod); err != nil {
+		return true, nil, err
+	}
+	if len(create.CreateOptions.DryRun) > 0 {
+		return true, pod, nil
+	}
+	return true, pod, w.Tracker().Create(create.Resource, pod, create.Namespace)
+}
+
+func (w *world) warn(regarding *corev1.ObjectReference, reason, _, note string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.warnings = append(w.warnings, fmt.Sprintf("%s %s/%s: %s", reason, regarding.Kind, regarding.Name, note))
+}
+
+// asked are the requests since it was called last.
+func (w *world) asked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked := w.requests
+	w.requests = nil
+	return asked
+}
+
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := w.warnings
+	w.warnings = nil
+	return told
+}
+
+func (w *world) breaks(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = err
+}
+
+// named gives a Pod a name, and its UID with that.
+func named(namespace, name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Namespace, pod.Name, pod.UID = namespace, name, types.UID(name)
+	}
+}
+
+func accountNamed(namespace, name string, changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	account := newAccount(changes...)
+	account.Namespace, account.Name = namespace, name
+	return account
+}
+
+// excluding is a registration that leaves out namespaces.
+func excluding(t *testing.T, namespaces ...string) runtime.Object {
+	t.Helper()
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: registration.Name},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "mutate.sa-controller-manager.webhook",
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces,
+			}}},
+		}},
+	}
+}
+
+func namespaceNamed(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+}
+
+func names(pods []Pod) []string {
+	all := make([]string, 0, len(pods))
+	for i := range pods {
+		all = append(all, pods[i].String())
+	}
+	return all
+}

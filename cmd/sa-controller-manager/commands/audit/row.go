@@ -1,0 +1,165 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/controllers/informers"
+)
+
+// Row is what is said of one token Secret. Its JSON form is that of the command's output.
+type Row struct {
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	Account   string      `json:"account"`
+	Created   metav1.Time `json:"created"`
+
+	KeyID string `json:"keyID,omitempty"`
+	State State  `json:"keyState"`
+
+	// LastUsed and InvalidSince are days.
+	LastUsed     string `json:"lastUsed,omitempty"`
+	InvalidSince string `json:"invalidSince,omitempty"`
+	Referenced   bool   `json:"referenced"`
+
+	// Pods are the first few that use the Secret, PodCount is how many do.
+	Pods     []string `json:"pods,omitempty"`
+	PodCount int      `json:"podCount"`
+
+	// Reach is how far the account reaches, "" if that was not asked; ReachBy is what gives it that.
+	Reach   Reach  `json:"reach,omitempty"`
+	ReachBy string `json:"reachBy,omitempty"`
+
+	Findings []Finding `json:"findings,omitempty"`
+	// Problem says more about an orphan or a bad token.
+	Problem string `json:"problem,omitempty"`
+
+	// idle is since when nobody has used the token; zero if that cannot be told.
+	idle time.Time
+}
+
+// has tells whether the row has one of the findings.
+func (r *Row) has(findings []Finding) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return slices.Contains(findings, f) })
+}
+
+// account is what is kept of a ServiceAccount.
+type account struct {
+	uid     types.UID
+	secrets map[string]struct{} // that it references
+}
+
+// observed is what a row is made of.
+type observed struct {
+	secret token
+	// account is the one of that name, nil if there is none.
+	account *account
+	pods    users
+	reach   reach
+}
+
+// Rules are what rows are judged by.
+type Rules struct {
+	Now time.Time
+	// UnusedFor is how long nobody must have used a token for it to be unused.
+	UnusedFor time.Duration
+	// TrackedSince is since when kube-apiserver notes the use of tokens. Untracked: it does not.
+	TrackedSince time.Time
+	Untracked    bool
+}
+
+func (r Rules) row(o observed) Row {
+	secret := o.secret.view
+	row := Row{
+		Namespace: secret.Namespace, Name: secret.Name, Account: o.secret.account, Created: secret.CreationTimestamp,
+		KeyID: o.secret.keyID, State: o.secret.state, Problem: o.secret.problem,
+		LastUsed: secret.Labels[informers.LastUsedLabel], InvalidSince: secret.Labels[informers.InvalidSinceLabel],
+		Pods: o.pods.first, PodCount: o.pods.count, Reach: o.reach.reach, ReachBy: o.reach.by, idle: r.idleSince(secret),
+	}
+	orphan := orphanage(&o.secret, o.account)
+	if orphan == "" {
+		_, row.Referenced = o.account.secrets[secret.Name]
+	} else {
+		// Its token opens nothing, however far another account of the name reaches.
+		row.Problem, row.Reach, row.ReachBy = orphan, "", ""
+	}
+	for _, finding := range []struct {
+		name Finding
+		is   bool
+	}{
+		{ClusterAdmin, row.Reach == Everything},
+		{SecretsReader, row.Reach == AllSecrets},
+		{BadToken, o.secret.problem != ""},
+		{UnknownKey, row.State == StateUnknown},
+		{RetiredKey, row.State == StateRetired},
+		{Orphan, orphan != ""},
+		{Invalidated, secret.InvalidSince()},
+		{Unused, row.State != StateEmpty && r.unused(row.idle, r.UnusedFor)},
+		{Unmounted, row.PodCount == 0},
+		{Unreferenced, !row.Referenced},
+	} {
+		if finding.is {
+			row.Findings = append(row.Findings, finding.name)
+		}
+	}
+	return row
+}
+
+// orphanage says why kube-apiserver refuses the token of a Secret for its account, "" if it does not. An account without a UID is
+// any of that name.
+func orphanage(secret *token, account *account) string {
+	switch {
+	case secret.account == "":
+		return "it names no account that could exist"
+	case account == nil:
+		return "the account does not exist"
+	case secret.uid != "" && secret.uid != account.uid && secret.view.AccountUID != account.uid:
+		return "the account was deleted, and another one has its name"
+	case secret.view.Token != nil && secret.view.Token.AccountUID != "" && secret.view.Token.AccountUID != account.uid:
+		return "the token is of another account that had the name"
+	}
+	return ""
+}
+
+// day is the format of the labels.
+const day = "2006-01-02"
+
+// idleSince is the end of the last day of use. Without use it is when the Secret was made, or the end of the day on which
+// kube-apiserver began to note it, if that is later.
+func (r Rules) idleSince(secret *informers.TokenSecret) time.Time {
+	if r.Untracked {
+		return time.Time{}
+	}
+	if label, used := secret.Labels[informers.LastUsedLabel]; used {
+		last, err := time.Parse(day, label)
+		if err != nil {
+			return time.Time{}
+		}
+		return last.AddDate(0, 0, 1)
+	}
+	if begun := r.TrackedSince; begun.After(secret.CreationTimestamp.Time) {
+		return begun
+	}
+	return secret.CreationTimestamp.Time
+}
+
+func (r Rules) unused(idle time.Time, period time.Duration) bool {
+	return !idle.IsZero() && r.Now.Sub(idle) >= period
+}
+
+// ParseTracking reads since when use is noted, out of the ConfigMap in which kube-apiserver says so. Of that day nobody knows the
+// hour, so it counts from its end.
+func ParseTracking(tracking *corev1.ConfigMap) (since time.Time, ok bool) {
+	begun, err := time.Parse(day, tracking.Data["since"])
+	if err != nil {
+		return time.Time{}, false
+	}
+	return begun.AddDate(0, 0, 1), true
+}

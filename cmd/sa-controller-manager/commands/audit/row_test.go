@@ -1,0 +1,287 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// year is the period of tests.
+const year = 365 * 24 * time.Hour
+
+func labelled(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Labels[name] = value }
+}
+
+func aged(days int) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(now.AddDate(0, 0, -days)) }
+}
+
+func holding(token string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Data["token"] = []byte(token) }
+}
+
+func annotated(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
+}
+
+// tampered replaces the signature of its token.
+func tampered(secret *corev1.Secret) {
+	token := string(secret.Data["token"])
+	secret.Data["token"] = []byte(token[:strings.LastIndex(token, ".")+1] + strings.Repeat("A", 86))
+}
+
+// respell sets a bit behind the last one of the signature. go-jose, and so kube-apiserver, does not look at it.
+func respell(secret *corev1.Secret) {
+	token := secret.Data["token"]
+	token[len(token)-1]++ // of 86 digits the last one is A, Q, g or w
+}
+
+// space does likewise with white space.
+func space(secret *corev1.Secret) {
+	token := string(secret.Data["token"])
+	secret.Data["token"] = []byte(token[:3] + "\t" + token[3:] + "\n")
+}
+
+func TestRow(t *testing.T) {
+	t.Parallel()
+	robot := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}
+	used := users{first: []string{"user"}, count: 1}
+	secret := func(key []byte, changes ...func(*corev1.Secret)) *corev1.Secret {
+		return tokenSecret(t, "a", key, changes...)
+	}
+	cases := map[string]struct {
+		reason  string
+		secret  *corev1.Secret
+		account *account
+		pods    users
+		reach   Reach
+		state   State
+		problem string
+		want    []Finding
+	}{
+		"fine":              {"", secret(testkeys.P256()), robot, used, Less, StateActive, "", nil},
+		"retired key":       {"to be made anew", secret(testkeys.P384()), robot, used, Less, StateRetired, "", []Finding{RetiredKey}},
+		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, StateUnknown, "", []Finding{UnknownKey}},
+		"admin":             {"", secret(testkeys.P256()), robot, used, Everything, StateActive, "", []Finding{ClusterAdmin}},
+		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, StateActive, "", []Finding{SecretsReader}},
+		"no Pod":            {"", secret(testkeys.P256()), robot, users{}, Less, StateActive, "", []Finding{Unmounted}},
+		"made by a user":    {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, StateActive, "", []Finding{Unreferenced}},
+		"marked":            {"", secret(testkeys.P256(), labelled(informers.InvalidSinceLabel, "2026-01-01")), robot, used, Less, StateActive, "", []Finding{Invalidated}},
+		"tampered":          {"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, StateActive, "data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken}},
+		"of another Secret": {"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less, StateActive, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`, []Finding{BadToken}},
+		"no token":          {"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
+		"respelled":         {"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, StateActive, "data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken}},
+		"only blanks":       {"", secret(testkeys.P256(), holding(" \n")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
+		"empty":             {"nobody has filled it", secret(testkeys.P256(), holding(""), aged(900)), robot, used, Less, StateEmpty, "", nil},
+		"no account":        {"", secret(testkeys.P256()), nil, used, "", StateActive, "the account does not exist", []Finding{Orphan, Unreferenced}},
+		"other account":     {"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, StateActive, "the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced}},
+		"former account":    {"somebody changed the annotation", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), &account{uid: "uid-2"}, used, "", StateActive, "the token is of another account that had the name", []Finding{Orphan, Unreferenced}},
+		"nameless":          {"kube-apiserver reads no annotation: it opens what it did", secret(testkeys.P256(), annotated(corev1.ServiceAccountNameKey, "Not a name")), robot, used, Everything, StateActive, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`, []Finding{ClusterAdmin, BadToken}},
+		"nameless, empty":   {"", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountNameKey, "Not a name")), nil, used, "", StateEmpty, "it names no account that could exist", []Finding{Orphan, Unreferenced}},
+		"another UID":       {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, StateActive, "", []Finding{ClusterAdmin}},
+		"no UID":            {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, StateActive, "", []Finding{ClusterAdmin}},
+		"no UID, empty":     {"whoever makes a Secret by hand gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less, StateEmpty, "", nil},
+		"no UID, forged":    {"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", StateActive, "the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced}},
+		"never used":        {"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, StateActive, "", []Finding{Unused}},
+		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "2025-11-20")), robot, used, Less, StateActive, "", []Finding{Unused}},
+		"used a year ago":   {"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "2025-11-21")), robot, used, Less, StateActive, "", nil},
+		"used today":        {"", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "2026-11-21")), robot, used, Less, StateActive, "", nil},
+		"strange label":     {"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "yesterday")), robot, used, Less, StateActive, "", nil},
+		"all at once":       {"the worst first", secret(testkeys.P384(), aged(900), labelled(informers.InvalidSinceLabel, "2026-01-01")), &account{uid: "uid-robot"}, users{}, Everything, StateRetired, "", []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced}},
+	}
+	rules := Rules{Now: now, UnusedFor: year}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := testKeys(t).observe(tc.secret)
+			row := rules.row(observed{secret: seen, account: tc.account, pods: tc.pods, reach: reach{tc.reach, "a role"}})
+			if row.State != tc.state || row.Problem != tc.problem {
+				t.Errorf("%s: state %s, problem %q; want %s, %q", tc.reason, row.State, row.Problem, tc.state, tc.problem)
+			}
+			if diff := cmp.Diff(tc.want, row.Findings); diff != "" {
+				t.Errorf("%s: findings (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestIdleSince(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time {
+		parsed, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	cases := map[string]struct {
+		reason  string
+		rules   Rules
+		changes []func(*corev1.Secret)
+		want    time.Time
+	}{
+		"never used":         {"since it is there", Rules{}, nil, now.AddDate(0, 0, -10)},
+		"tracked since then": {"nobody noted it before", Rules{TrackedSince: at("2026-11-15T00:00:00Z")}, nil, at("2026-11-15T00:00:00Z")},
+		"tracked before":     {"", Rules{TrackedSince: at("2026-01-01T00:00:00Z")}, nil, now.AddDate(0, 0, -10)},
+		"used":               {"until the day's end", Rules{}, []func(*corev1.Secret){labelled(informers.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z")},
+		"untracked":          {"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(informers.LastUsedLabel, "2026-11-18")}, time.Time{}},
+	}
+	for name, tc := range cases {
+		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
+		if !got.Equal(tc.want) {
+			t.Errorf("%s (%s): %s, want %s", name, tc.reason, got, tc.want)
+		}
+	}
+	since, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "2026-11-14"}})
+	if !ok || !since.Equal(at("2026-11-15T00:00:00Z")) {
+		t.Errorf("tracked since %s, %t", since, ok)
+	}
+	if _, ok := ParseTracking(&corev1.ConfigMap{Data: map[string]string{"since": "then"}}); ok {
+		t.Error("a word is taken for a day")
+	}
+}
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	secret := tokenSecret(t, "a", testkeys.P384(), aged(100), labelled(informers.LastUsedLabel, "2026-11-01"))
+	id := signer(t, testkeys.P384()).ID()
+	cases := map[string]struct {
+		filter Filter
+		want   bool
+	}{
+		"none":             {Filter{}, true},
+		"old enough":       {Filter{OlderThan: 100 * 24 * time.Hour}, true},
+		"too young":        {Filter{OlderThan: 101 * 24 * time.Hour}, false},
+		"unused enough":    {Filter{UnusedFor: 19 * 24 * time.Hour}, true},
+		"used meanwhile":   {Filter{UnusedFor: 20 * 24 * time.Hour}, false},
+		"key":              {Filter{KeyID: id}, true},
+		"beginning of key": {Filter{KeyID: id[:6]}, true},
+		"other key":        {Filter{KeyID: id[1:6]}, false},
+		"state":            {Filter{States: []State{StateActive, StateRetired}}, true},
+		"other state":      {Filter{States: []State{StateActive}}, false},
+		"finding":          {Filter{Findings: []Finding{Unmounted, RetiredKey}}, true},
+		"other finding":    {Filter{Findings: []Finding{ClusterAdmin}}, false},
+	}
+	rules := Rules{Now: now, UnusedFor: year}
+	seen := testKeys(t).observe(secret)
+	row := rules.row(observed{secret: seen, account: &account{uid: "uid-robot"}, pods: users{count: 1}})
+	for name, tc := range cases {
+		if got := tc.filter.wantsToken(seen, rules) && tc.filter.wantsRow(&row); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// rowsToSort are a to d, in the order of their names.
+func rowsToSort() []Row {
+	row := func(name, account string, created, idle int, key string, state State, findings ...Finding) Row {
+		return Row{
+			Namespace: "shop", Name: name, Account: account, Created: metav1.NewTime(now.AddDate(0, 0, -created)),
+			idle: now.AddDate(0, 0, -idle), KeyID: key, State: state, Findings: findings,
+		}
+	}
+	return []Row{
+		row("a", "z", 1, 4, "k2", StateRetired, Unmounted), row("b", "y", 2, 3, "k1", StateActive),
+		row("c", "y", 3, 2, "k1", StateRetired, SecretsReader, Unmounted), row("d", "x", 2, 3, "k3", StateActive, SecretsReader, Unused, Unmounted),
+	}
+}
+
+func TestSort(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{"namespace": "abcd", "account": "dbca", "age": "cbda", "last-used": "abdc", "key": "bdca", "findings": "dcab"}
+	for _, by := range Orders() {
+		rows := rowsToSort()
+		Sort(rows, by)
+		got := ""
+		for _, row := range rows {
+			got += row.Name
+		}
+		if got != want[by] {
+			t.Errorf("by %s: %s, want %s", by, got, want[by])
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	var got bytes.Buffer
+	printer := NewPrinter(&got, "table", now)
+	rows := rowsToSort()
+	rows[0].KeyID, rows[0].LastUsed, rows[0].PodCount = "0123456789", "2026-11-20", 12
+	rows[1].Account = "evil\x1b[2J"
+	rows[3].Name = "a-much-longer-name"
+	for _, page := range [][]Row{rows[:2], rows[2:]} {
+		if err := printer.Rows(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `NAMESPACE   NAME   ACCOUNT         AGE   KEY        STATE     LAST-USED    PODS   FINDINGS
+shop        a      z               24h   01234567   retired   2026-11-20   12     unmounted
+shop        b      evil\u001b[2J   2d    k1         active    never        0      <none>
+shop        c                    y               3d    k1         retired   never        0      secrets-reader,unmounted
+shop        a-much-longer-name   x               2d    k3         active    never        0      secrets-reader,unused,unmounted
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	got.Reset()
+	wide := NewPrinter(&got, "wide", now)
+	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p", "q"}, AllSecrets, "a role", "odd", "2026-11-19", true
+	if err := wide.Rows(rows[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, line, _ := strings.Cut(got.String(), "\n"); !strings.HasSuffix(line, "2026-11-19      yes          p,q and 10 more   all-secrets   odd; a role\n") {
+		t.Errorf("wide line %q", line)
+	}
+}
+
+// TestDocuments come in parts and are one in the end.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	type document struct {
+		Tokens  []Row   `json:"tokens"`
+		Summary Summary `json:"summary"`
+	}
+	read := map[string]func([]byte, *document) error{
+		"json": func(text []byte, into *document) error { return json.Unmarshal(text, into) },
+		"yaml": func(text []byte, into *document) error { return yaml.UnmarshalStrict(text, into) },
+	}
+	for output, unmarshal := range read {
+		for _, pages := range [][]Row{rowsToSort(), nil} {
+			var text bytes.Buffer
+			printer := NewPrinter(&text, output, now)
+			for i := range pages {
+				if err := printer.Rows(pages[i : i+1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if output == "json" && json.Valid(text.Bytes()) {
+				t.Errorf("%s: a part looks like all: %s", output, text.String())
+			}
+			if err := printer.End(Summary{Looked: 7, Findings: map[Finding]int{Unused: 1}}); err != nil {
+				t.Fatal(err)
+			}
+			var got document
+			if err := unmarshal(text.Bytes(), &got); err != nil {
+				t.Fatalf("%s: %v:\n%s", output, err, text.String())
+			}
+			if got.Tokens == nil || len(got.Tokens) != len(pages) || got.Summary.Looked != 7 || got.Summary.Findings[Unused] != 1 {
+				t.Errorf("%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+// State is that of the key that signed a token, or why there is none to tell.
+type State string
+
+// The states of keys, and three of our own.
+const (
+	StateActive    = State(jwks.Active)
+	StateNext      = State(jwks.Next)
+	StateRetired   = State(jwks.Retired)
+	StateKnown     = State(jwks.Known)
+	StatePublished = State(jwks.Published)
+	StateUnknown   = State(jwks.Unknown)
+	// StateUntold: no keys are known at all.
+	StateUntold State = "untold"
+	// StateMalformed: it is no token.
+	StateMalformed State = "malformed"
+	// StateEmpty: nobody has filled the Secret.
+	StateEmpty State = "empty"
+)
+
+// States are all of them.
+func States() []string {
+	var names []string
+	for _, state := range jwks.States() {
+		names = append(names, string(state))
+	}
+	return append(names, string(StateUntold), string(StateMalformed), string(StateEmpty))
+}
+
+// token is what is kept of a token Secret: nothing of the token itself.
+type token struct {
+	view *informers.TokenSecret
+	// account and uid are those of the ServiceAccount that the token opens things for. Without a token that could open
+	// anything they are what the annotations say, "" if these say nothing.
+	account string
+	uid     types.UID
+
+	keyID   string
+	state   State
+	problem string
+}
+
+// Keys are what tokens are verified with. The nil ones tell nothing.
+type Keys struct {
+	keys   []jwks.Key
+	public []signing.PublicKey
+}
+
+// NewKeys takes keys with their states.
+func NewKeys(keys []jwks.Key) *Keys {
+	k := &Keys{keys: keys}
+	for _, key := range keys {
+		k.public = append(k.public, key.PublicKey)
+	}
+	return k
+}
+
+// observe reduces a Secret.
+func (k *Keys) observe(secret *corev1.Secret) token {
+	seen := token{view: informers.ObserveTokenSecret(secret)}
+	seen.account, seen.uid = seen.view.AccountName, seen.view.AccountUID
+	if seen.view.Token == nil {
+		seen.state = StateEmpty
+		return seen
+	}
+	seen.problem, seen.keyID = seen.view.Finding, seen.view.Token.KeyID()
+	data := tokens.Canonical(string(secret.Data[corev1.ServiceAccountTokenKey])) // or an edit would have it called dead
+	var forged bool
+	if seen.state, forged = k.judge(data, seen.keyID); forged {
+		seen.problem = "data.token has a wrong signature: the key that it names has not made it"
+		return seen
+	}
+	seen.readOwner(data)
+	return seen
+}
+
+// judge is the state of the key that signed a token, and whether it is known that the key it names has not.
+func (k *Keys) judge(data, keyID string) (state State, forged bool) {
+	if k == nil {
+		return StateUntold, false
+	}
+	index, err := tokens.SignedWith(data, k.public)
+	switch {
+	case err == nil:
+		return State(k.keys[index].State), false
+	case errors.Is(err, tokens.ErrMalformed):
+		return StateMalformed, false
+	case errors.Is(err, tokens.ErrBadSignature) && keyID != "":
+		return k.named(keyID), true
+	default:
+		return StateUnknown, false
+	}
+}
+
+// readOwner takes the account from the claims of a token for this very Secret, because kube-apiserver does so and looks at no
+// annotation (pkg/serviceaccount/legacy.go): who edits annotations must not be able to hide a token that it accepts. It may have
+// keys that nobody has told us of, so a token that cannot be verified counts as well.
+func (t *token) readOwner(data string) {
+	claims, err := tokens.Inspect(data)
+	if err != nil || claims.AccountUID == "" || len(validation.IsDNS1123Subdomain(claims.AccountName)) > 0 {
+		return
+	}
+	owner := tokens.Account{Namespace: t.view.Namespace, Name: claims.AccountName, UID: claims.AccountUID}
+	if claims.Mismatch(owner, t.view.Name) == "" {
+		t.account, t.uid = claims.AccountName, t.view.Token.AccountUID
+	}
+}
+
+// named is the state of a key that is there.
+func (k *Keys) named(id string) State {
+	for _, key := range k.keys {
+		if key.ID == id {
+			return State(key.State)
+		}
+	}
+	return StateUnknown
+}

@@ -1,0 +1,112 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"sa-controller-manager/internal/printers"
+)
+
+// shownObjects is how many objects of a finding people are shown.
+const shownObjects = 5
+
+// Report is what Run returned, to be printed.
+type Report []Result
+
+// Findings are those of all checks.
+func (r Report) Findings() []Finding {
+	findings := []Finding{}
+	for _, result := range r {
+		findings = append(findings, result.Findings...)
+	}
+	return findings
+}
+
+// Unknown are the names of the checks that could not tell.
+func (r Report) Unknown() []string {
+	var names []string
+	for _, result := range r {
+		if result.Err != nil {
+			names = append(names, result.Name)
+		}
+	}
+	return names
+}
+
+// Print writes the report as "table", "json" or "yaml".
+func (r Report) Print(w io.Writer, output string) error {
+	return printers.Document(w, output, "the findings", r.document(), r.table)
+}
+
+// document is the report for programs.
+type document struct {
+	Findings []Finding      `json:"findings"`
+	Checks   []documentLine `json:"checks"`
+}
+
+type documentLine struct {
+	Name string `json:"name"`
+	// Result is "ok", "findings" or "unknown".
+	Result string `json:"result"`
+	Note   string `json:"note,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (r Report) document() document {
+	doc := document{Findings: r.Findings(), Checks: []documentLine{}}
+	for _, result := range r {
+		line := documentLine{Name: result.Name, Result: result.word(), Note: result.Note}
+		if result.Err != nil {
+			line.Error = result.Err.Error()
+		}
+		doc.Checks = append(doc.Checks, line)
+	}
+	return doc
+}
+
+// word is the result in documents. Findings win: they are certain, whatever else could
+// not be told.
+func (r Result) word() string {
+	switch {
+	case len(r.Findings) > 0:
+		return "findings"
+	case r.Err != nil:
+		return "unknown"
+	}
+	return "ok"
+}
+
+// table has a line for each check and below it a paragraph for each finding, because a
+// mend is a sentence or a command that must not be cut.
+func (r Report) table() string {
+	var b strings.Builder
+	table := printers.Table(&b)
+	fmt.Fprintln(table, "CHECK\tRESULT\tDETAIL")
+	for _, result := range r {
+		detail := result.Note
+		if result.Err != nil {
+			detail = result.Err.Error()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Name, result.word(), strings.ReplaceAll(detail, "\n", " "))
+	}
+	table.Flush()
+	for i, finding := range r.Findings() {
+		fmt.Fprintf(&b, "\n%d. %s: %s\n", i+1, finding.Check, finding.Problem)
+		if len(finding.Objects) > 0 {
+			fmt.Fprintf(&b, "   where: %s\n", shorten(finding.Objects))
+		}
+		fmt.Fprintf(&b, "   mend:  %s\n", finding.Mend)
+	}
+	return b.String()
+}
+
+func shorten(names []string) string {
+	if more := len(names) - shownObjects; more > 0 {
+		return fmt.Sprintf("%s and %d more (-o json has all)", strings.Join(names[:shownObjects], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

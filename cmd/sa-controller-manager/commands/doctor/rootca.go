@@ -1,0 +1,116 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/rootca"
+)
+
+// wantedRootCA is what is compared with. Whatever has all of least and nothing beyond
+// most fits: while a root CA changes, both the former and the new one are published.
+type wantedRootCA struct {
+	least, most bundle
+	source      string
+}
+
+func (w wantedRootCA) fits(b bundle) bool { return w.least.within(b) && b.within(w.most) }
+
+// rootCAs are the published ones by namespace, and what they have to be.
+type rootCAs struct {
+	published map[string]bundle
+	wanted    wantedRootCA
+}
+
+func (c *Cluster) rootCAs(ctx context.Context) (*rootCAs, error) {
+	if c.read.rootCAs != nil {
+		return c.read.rootCAs, nil
+	}
+	published, err := c.publishedRootCAs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := c.wantedRootCA(ctx, published)
+	if err != nil {
+		return nil, err
+	}
+	c.read.rootCAs = &rootCAs{published, wanted}
+	return c.read.rootCAs, nil
+}
+
+func (c *Cluster) publishedRootCAs(ctx context.Context) (map[string]bundle, error) {
+	published := map[string]bundle{}
+	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, options)
+	}
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + informers.RootCAName}
+	err := each(ctx, list, options, func(configMap *corev1.ConfigMap) {
+		if configMap.Name == informers.RootCAName {
+			published[configMap.Namespace] = parseBundle(configMap.Data[informers.RootCAKey])
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list ConfigMaps %s: %w", informers.RootCAName, err)
+	}
+	return published, nil
+}
+
+func (c *Cluster) wantedRootCA(ctx context.Context, published map[string]bundle) (wantedRootCA, error) {
+	if c.RootCA == nil {
+		common := mostCommon(published)
+		return wantedRootCA{common, common, "that of most namespaces"}, nil
+	}
+	overlap, err := c.overlap(ctx)
+	if err != nil {
+		return wantedRootCA{}, err
+	}
+	file := parseBundle(string(c.RootCA.PEM()))
+	return wantedRootCA{file, file.and(overlap), "--root-ca-file"}, nil
+}
+
+// overlap are the certificates that the root CA publisher has noted.
+func (c *Cluster) overlap(ctx context.Context) (bundle, error) {
+	state, err := c.Client.CoreV1().ConfigMaps(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the ConfigMap %s/%s: %w", rootca.StateNamespace, rootca.StateName, err)
+	}
+	var all bundle
+	for key, text := range state.Data {
+		if strings.HasSuffix(key, ".crt") {
+			all = all.and(parseBundle(text))
+		}
+	}
+	return all, nil
+}
+
+// mostCommon is the bundle of the most namespaces; of several such, that of kube-system.
+func mostCommon(published map[string]bundle) bundle {
+	count := map[bundle]int{}
+	for _, b := range published {
+		if b != "" {
+			count[b]++
+		}
+	}
+	best := published[metav1.NamespaceSystem]
+	for _, namespace := range slices.Sorted(maps.Keys(published)) {
+		if b := published[namespace]; count[b] > count[best] {
+			best = b
+		}
+	}
+	return best
+}

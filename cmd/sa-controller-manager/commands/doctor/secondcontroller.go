@@ -1,0 +1,51 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/rival"
+)
+
+const kcm = informers.UpstreamFieldManager
+
+// checkSecondController finds Secrets that kube-controller-manager has filled since our
+// leader took the Lease. That is a heuristic: it sees work and not processes, so one
+// that has had nothing to do is not found.
+func checkSecondController(ctx context.Context, c *Cluster) (Answer, error) {
+	lease, err := c.lease(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	if !isHeld(lease, c.Clock.Now()) || lease.Spec.AcquireTime == nil {
+		return Answer{Note: "nothing to compare: nobody of us holds the Lease"}, nil
+	}
+	secrets, err := c.tokenSecrets(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	since := lease.Spec.AcquireTime.Time
+	note := fmt.Sprintf("looked for Secrets that were filled since %s has led", ptr.Deref(lease.Spec.HolderIdentity, ""))
+	return Answer{Findings: filledBySecond(secrets, since), Note: note}, nil
+}
+
+func filledBySecond(secrets []tokenSecret, since time.Time) []Finding {
+	var names []string
+	for _, secret := range secrets {
+		// Times in managedFields are whole seconds.
+		if secret.filledBy == kcm && secret.filledAt.After(since) {
+			names = append(names, secret.name())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []Finding{found(fmt.Sprintf("a second token controller works beside this one: %s has filled %s since our leader leads", kcm, count(len(names), "token Secret", "token Secrets")), rival.Mend, names...)}
+}

@@ -1,0 +1,143 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package jwks_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func key(t *testing.T, data []byte, state jwks.State) jwks.Key {
+	t.Helper()
+	private, err := signing.ParsePrivateKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jwks.Key{PublicKey: private.Public(), State: state, Origin: "a test"}
+}
+
+// published is the key as it should be.
+func published(key jwks.Key, changes ...func(*signing.PublishedKey)) signing.PublishedKey {
+	p := signing.PublishedKey{ID: key.ID, Algorithm: key.Algorithm, Key: key.Key}
+	for _, change := range changes {
+		change(&p)
+	}
+	return p
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	active, retired := key(t, testkeys.RSA2048(), jwks.Active), key(t, testkeys.P256(), jwks.Retired)
+	stranger := key(t, testkeys.P384(), "")
+	same := func(key jwks.Key) jwks.Line {
+		return jwks.Line{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Result: jwks.Same}
+	}
+	line := func(key jwks.Key, result jwks.Result, detail string) jwks.Line {
+		l := same(key)
+		l.Result, l.Detail = result, detail
+		return l
+	}
+	otherID := func(p *signing.PublishedKey) { p.ID = "mine" }
+	noID := func(p *signing.PublishedKey) { p.ID = "" }
+	noAlgorithm := func(p *signing.PublishedKey) { p.Algorithm = "" }
+	otherAlgorithm := func(p *signing.PublishedKey) { p.Algorithm = "PS256" }
+	otherKey := func(p *signing.PublishedKey) { p.Key = stranger.Key }
+	unreadable := func(p *signing.PublishedKey) { p.Key, p.Problem = nil, "broken" }
+	leaked := func(p *signing.PublishedKey) { p.Private = true }
+	const gone = "it is not published"
+	const leak = "the private key is in the document: whoever has read it can make tokens. Rotate at once"
+	cases := map[string]struct {
+		reason    string
+		published []signing.PublishedKey
+		want      []jwks.Line
+	}{
+		"same":            {"in any order", []signing.PublishedKey{published(retired), published(active)}, []jwks.Line{same(active), same(retired)}},
+		"no algorithm":    {"RFC 7517 does not demand it", []signing.PublishedKey{published(retired), published(active, noAlgorithm)}, []jwks.Line{same(active), same(retired)}},
+		"missing":         {"its tokens are refused", []signing.PublishedKey{published(active)}, []jwks.Line{same(active), line(retired, jwks.Missing, gone)}},
+		"nothing":         {"", nil, []jwks.Line{line(active, jwks.Missing, gone), line(retired, jwks.Missing, gone)}},
+		"extra":           {"tokens of a stranger are accepted", []signing.PublishedKey{published(stranger), published(active), published(retired)}, []jwks.Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: jwks.Extra, Detail: "it is no key of the ring"}}},
+		"unreadable one":  {"nobody can verify with it", []signing.PublishedKey{{ID: "x", Problem: "broken"}, published(active), published(retired)}, []jwks.Line{same(active), same(retired), {ID: "x", Result: jwks.Extra, Detail: "it is no key of the ring, and cannot be read: broken"}}},
+		"other key":       {"worse than none", []signing.PublishedKey{published(active, otherKey), published(retired)}, []jwks.Line{line(active, jwks.Differs, "another key is published under its ID"), same(retired)}},
+		"both":            {"which one counts depends on the reader", []signing.PublishedKey{published(active, otherKey), published(active), published(retired)}, []jwks.Line{line(active, jwks.Differs, "another key is published under its ID"), same(retired)}},
+		"both, reversed":  {"", []signing.PublishedKey{published(active), published(active, otherKey), published(retired)}, []jwks.Line{line(active, jwks.Differs, "another key is published under its ID"), same(retired)}},
+		"other ID":        {"found by no token", []signing.PublishedKey{published(active, otherID), published(retired)}, []jwks.Line{line(active, jwks.Differs, `it is published with the key ID "mine", which its tokens do not bear`), same(retired)}},
+		"no ID":           {"", []signing.PublishedKey{published(active, noID), published(retired)}, []jwks.Line{line(active, jwks.Differs, "it is published without a key ID"), same(retired)}},
+		"other algorithm": {"the token's would be refused", []signing.PublishedKey{published(active, otherAlgorithm), published(retired)}, []jwks.Line{line(active, jwks.Differs, `it is published with the algorithm "PS256"`), same(retired)}},
+		"cannot be read":  {"", []signing.PublishedKey{published(active, unreadable), published(retired)}, []jwks.Line{line(active, jwks.Differs, "what is published under its ID cannot be read: broken"), same(retired)}},
+		"leaked":          {"somebody exported the wrong half", []signing.PublishedKey{published(active), published(active, leaked), published(retired)}, []jwks.Line{line(active, jwks.Leaked, leak), same(retired)}},
+		"a leaked one":    {"of somebody else", []signing.PublishedKey{published(active), published(retired), published(stranger, leaked)}, []jwks.Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: jwks.Leaked, Detail: leak}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// A key may be in two files.
+			got := jwks.Compare([]jwks.Key{active, retired, active}, tc.published)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			}
+			drifted := !strings.HasPrefix(name, "same") && name != "no algorithm"
+			if jwks.Drifted(got) != drifted {
+				t.Errorf("%s: drifted is %t, want %t", tc.reason, !drifted, drifted)
+			}
+		})
+	}
+}
+
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	lines := []jwks.Line{
+		{ID: "a", Algorithm: "ES256", State: jwks.Active, Result: jwks.Same},
+		{ID: "evil\x1b[2J\n\u202e", Result: jwks.Extra, Detail: "why"},
+	}
+	cases := map[string]string{
+		"table": "KEY-ID                      ALGORITHM   STATE    RESULT   DETAIL\n" +
+			"a                           ES256       active   same     \n" +
+			"evil\\u001b[2J\\u000a\\u202e   <none>      <none>   extra    why\n",
+		"json": `{
+  "keys": [
+    {
+      "keyID": "a",
+      "algorithm": "ES256",
+      "state": "active",
+      "result": "same"
+    },
+    {
+      "keyID": "evil\u001b[2J\n` + "\u202e" + `",
+      "result": "extra",
+      "detail": "why"
+    }
+  ]
+}
+`,
+	}
+	for output, want := range cases {
+		var got bytes.Buffer
+		if err := jwks.Print(&got, lines, output); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.String()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", output, diff)
+		}
+	}
+}
+
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	active := key(t, testkeys.RSA2048(), jwks.Active)
+	got := jwks.Usable([]signing.PublishedKey{
+		{ID: "broken", Problem: "x"}, published(active, func(p *signing.PublishedKey) { p.ID, p.Algorithm = "theirs", "" }),
+	}, "somewhere")
+	want := active
+	want.ID, want.State, want.Origin = "theirs", jwks.Published, "somewhere"
+	if diff := cmp.Diff([]jwks.Key{want}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

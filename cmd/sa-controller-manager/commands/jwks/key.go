@@ -1,0 +1,60 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package jwks
+
+import "sa-controller-manager/signing"
+
+// State is what a key is to whoever says which keys there are.
+type State string
+
+const (
+	// Next is published and does not sign yet.
+	Next State = "next"
+	// Active signs.
+	Active State = "active"
+	// Retired verifies, and signs no more.
+	Retired State = "retired"
+	// Known verifies; which key signs is not known.
+	Known State = "known"
+	// Published is in kube-apiserver's JWKS, or in another one.
+	Published State = "published"
+	// Unknown is no key of theirs.
+	Unknown State = "unknown"
+)
+
+// States are all of them.
+func States() []State { return []State{Next, Active, Retired, Known, Published, Unknown} }
+
+// Key is a verification key with its state.
+type Key struct {
+	signing.PublicKey
+
+	State State
+	// Origin says where it was found, for people.
+	Origin string
+}
+
+// Public are the keys alone, each once.
+func Public(keys []Key) []signing.PublicKey {
+	all := make([]signing.PublicKey, 0, len(keys))
+	for _, key := range keys {
+		all = append(all, key.PublicKey)
+	}
+	return signing.NewKeySet(all...).All()
+}
+
+// Usable are those of published keys that tokens can be verified with, under the IDs that they are published with.
+func Usable(published []signing.PublishedKey, origin string) []Key {
+	var keys []Key
+	for _, key := range published {
+		if key.Key == nil {
+			continue
+		}
+		if public, err := signing.NewPublicKey(key.Key); err == nil {
+			public.ID = key.ID
+			keys = append(keys, Key{PublicKey: public, State: Published, Origin: origin})
+		}
+	}
+	return keys
+}

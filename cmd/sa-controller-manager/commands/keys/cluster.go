@@ -1,0 +1,239 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// pageSize bounds what is in memory at a time, whatever the number of Secrets.
+	pageSize = 500
+	// probeSeconds is the least that kube-apiserver issues a token for.
+	probeSeconds = 600
+	// maxNames is how many Secrets of a key are remembered by name; all are counted.
+	maxNames = 1000
+)
+
+// Cluster is asked about the keys that it accepts and uses.
+type Cluster struct {
+	Client kubernetes.Interface
+	// Issuer is the apiserver's --service-account-issuer, "" to have it looked up.
+	Issuer string
+	// Others are further kube-apiservers of the cluster, each of which has to accept a key too.
+	Others []APIServer
+	// Namespace and Account name a ServiceAccount to try tokens with.
+	Namespace, Account string
+}
+
+// APIServer is one of several.
+type APIServer struct {
+	URL    string
+	Client kubernetes.Interface
+}
+
+// Prove is nil once every kube-apiserver has accepted a short token that is signed with key (package keyactivation).
+func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
+	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
+	}
+	if err := keyprobe.Prove(ctx, c.Client, c.Issuer, account, key); err != nil {
+		return err
+	}
+	for _, other := range c.Others {
+		if err := keyprobe.Prove(ctx, other.Client, c.Issuer, account, key); err != nil {
+			return fmt.Errorf("%s: %w", other.URL, err)
+		}
+	}
+	return nil
+}
+
+// SigningKeyIDs are the IDs of the keys that the kube-apiservers sign bound tokens with.
+func (c *Cluster) SigningKeyIDs(ctx context.Context) ([]string, error) {
+	id, err := c.signingKeyID(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{id}
+	for _, other := range c.Others {
+		if id, err = c.signingKeyID(ctx, other.Client); err != nil {
+			return nil, fmt.Errorf("%s: %w", other.URL, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface) (string, error) {
+	answer, err := client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request a token of service account %s/%s, to see which key kube-apiserver signs with: %w", c.Namespace, c.Account, err)
+	}
+	token, err := tokens.Inspect(answer.Status.Token)
+	if err != nil {
+		return "", fmt.Errorf("look at a token of service account %s/%s: %w", c.Namespace, c.Account, err)
+	}
+	return token.KeyID, nil
+}
+
+// Uses are the token Secrets of each key. The key "" stands for that of tokens which name none and which no key of the ring has
+// signed.
+type Uses struct {
+	counts map[string]int
+	names  map[string][]string
+	// involved are those in a re-issue: they bear a retired key, or replace one that does.
+	involved []*informers.TokenSecret
+}
+
+// Count is how many token Secrets bear a key ID.
+func (u *Uses) Count(id string) int { return u.counts[id] }
+
+// Names are those Secrets as namespace/name, a thousand at most.
+func (u *Uses) Names(id string) []string { return u.names[id] }
+
+// Others are the keys among them that a ring does not have, the one with most Secrets first.
+func (u *Uses) Others(ring rotation.State) []OtherKey {
+	var others []OtherKey
+	for id, secrets := range u.counts {
+		if _, known := ring.Key(id); known {
+			continue
+		}
+		other := OtherKey{ID: id, Secrets: secrets}
+		for _, name := range u.names[id] {
+			other.Holders = append(other.Holders, Holder{name, UnknownKey})
+		}
+		others = append(others, other)
+	}
+	slices.SortFunc(others, func(a, b OtherKey) int { return cmp.Or(cmp.Compare(b.Secrets, a.Secrets), strings.Compare(a.ID, b.ID)) })
+	return others
+}
+
+// Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key ID counts for the key that
+// made its signature.
+func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error) {
+	keys, roles := ring.PublicKeys(), tokenreissue.RingOf(ring.State)
+	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
+	options := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
+		Limit:         pageSize,
+	}
+	for {
+		page, err := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list token secrets, to see which keys they need: %w", err)
+		}
+		for i := range page.Items {
+			uses.add(&page.Items[i], keys, roles)
+		}
+		if page.Continue == "" {
+			return uses, nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles tokenreissue.Ring) {
+	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
+	observed := informers.ObserveTokenSecret(secret)
+	if roles.Retired(id) || observed.Predecessor != (informers.Predecessor{}) {
+		u.involved = append(u.involved, observed)
+	}
+	if !ok {
+		return
+	}
+	u.counts[id]++
+	if len(u.names[id]) < maxNames {
+		u.names[id] = append(u.names[id], secret.Namespace+"/"+secret.Name)
+	}
+}
+
+// Holdings say how it stands with the Secrets that bear a retired key of the ring, by namespace/name.
+func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring tokenreissue.Ring) (map[string]tokenreissue.Holding, error) {
+	if len(uses.involved) == 0 {
+		return nil, nil
+	}
+	accounts, err := c.accountsOf(ctx, uses.involved)
+	if err != nil {
+		return nil, err
+	}
+	holdings := map[string]tokenreissue.Holding{}
+	for _, holder := range tokenreissue.Holders(uses.involved, func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }, ring) {
+		holdings[holder.Secret.Namespace+"/"+holder.Secret.Name] = holder.Holding
+	}
+	return holdings, nil
+}
+
+// accountsOf looks the accounts of Secrets up, a page of all accounts at a time.
+func (c *Cluster) accountsOf(ctx context.Context, secrets []*informers.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
+	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
+	for _, secret := range secrets {
+		accounts[secret.Account()] = nil
+	}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list service accounts, to see whose token secrets hold a retired key: %w", err)
+		}
+		for i := range page.Items {
+			if name := cache.MetaObjectToName(&page.Items[i]); has(accounts, name) {
+				accounts[name] = &page.Items[i]
+			}
+		}
+		if page.Continue == "" {
+			return accounts, nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+func has[K comparable, V any](m map[K]V, key K) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that kube-apiserver could take.
+func keyIDOf(token string, ring []signing.PublicKey) (id string, ok bool) {
+	token = tokens.Canonical(token)
+	decoded, err := tokens.Inspect(token)
+	if err != nil {
+		return "", false
+	}
+	if decoded.KeyID != "" {
+		return decoded.KeyID, true
+	}
+	for _, key := range ring {
+		if _, err := tokens.VerifyLegacy(token, source{signing.NewKeySet(key)}); err == nil {
+			return key.ID, true
+		}
+	}
+	return "", true
+}
+
+// source is a key set that does not change.
+type source struct{ keys *signing.KeySet }
+
+func (s source) Keys() *signing.KeySet { return s.keys }

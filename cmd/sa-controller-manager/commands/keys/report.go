@@ -1,0 +1,188 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+)
+
+// Report is what a key ring looks like, for people and programs.
+type Report struct {
+	Directory  string             `json:"directory"`
+	ReadOnly   bool               `json:"readOnly"`
+	Generation int64              `json:"generation"`
+	Phase      string             `json:"phase"`
+	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
+	Keys       []KeyReport        `json:"keys"`
+	// OtherKeys are those that token Secrets bear and the ring does not have, if the cluster was asked.
+	OtherKeys []OtherKey `json:"otherKeys,omitempty"`
+	// NextStep is what may be done next, and when.
+	NextStep string `json:"nextStep"`
+	// Findings are what is wrong, each with what mends it.
+	Findings []string `json:"findings"`
+	// Pruned is the outcome of a prune.
+	Pruned []Pruned `json:"pruned,omitempty"`
+}
+
+// KeyReport is one key of the ring.
+type KeyReport struct {
+	rotation.Key
+
+	// Accepted tells whether kube-apiserver accepts the key, if it was asked: "yes", "no" or "unknown".
+	Accepted string `json:"accepted,omitempty"`
+	// Secrets is the number of token Secrets that bear the key ID, if the cluster was asked.
+	Secrets *int `json:"secrets,omitempty"`
+	// Holders are those Secrets, a thousand at most, of a retired key only.
+	Holders []Holder `json:"holders,omitempty"`
+	// PrunableAt is the earliest time at which a retired key may be pruned.
+	PrunableAt time.Time `json:"prunableAt,omitzero"`
+}
+
+// Holder is a token Secret that bears a retired key.
+type Holder struct {
+	Secret string `json:"secret"` // namespace/name
+	// Holding says what is to come, or why nothing is; it is empty if the token does not name its key.
+	Holding tokenreissue.Holding `json:"holding,omitempty"`
+}
+
+// UnknownKey says of a token Secret that the ring does not have the key of its token. It is never re-issued. kube-apiserver may
+// know the key by a --service-account-key-file of its own; if nobody does, the token is dead.
+const UnknownKey tokenreissue.Holding = "unknown-key"
+
+// OtherKey is a key that token Secrets bear and the ring does not have.
+type OtherKey struct {
+	ID      string `json:"id"` // as the tokens say, "" for those that name none
+	Secrets int    `json:"secrets"`
+	// Holders are those Secrets, a thousand at most.
+	Holders []Holder `json:"holders"`
+}
+
+// Report looks at the ring, and at the cluster if there is one.
+func (o *Operator) Report(ctx context.Context) (*Report, error) {
+	snapshot, err := o.Dir.Read()
+	if err != nil {
+		return nil, err
+	}
+	state := snapshot.State
+	report := &Report{
+		Directory: o.Dir.Path(), ReadOnly: o.Dir.Writable() != nil, Generation: state.Generation,
+		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Findings: []string{},
+	}
+	for _, key := range state.Keys {
+		line := KeyReport{Key: key}
+		if key.Role == rotation.Retired {
+			line.PrunableAt = o.Policy.PrunableAt(key)
+		}
+		report.Keys = append(report.Keys, line)
+		report.Findings = append(report.Findings, o.looseMode(key)...)
+	}
+	if o.Cluster != nil {
+		if err := o.ask(ctx, snapshot, report); err != nil {
+			return nil, err
+		}
+	}
+	report.NextStep = o.nextStep(state)
+	return report, nil
+}
+
+func phaseWord(phase rotation.Phase) string {
+	if phase == rotation.Idle {
+		return "never rotated"
+	}
+	return string(phase)
+}
+
+// ask adds what the cluster knows.
+func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *Report) error {
+	uses, err := o.Cluster.Uses(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	holdings, err := o.Cluster.Holdings(ctx, uses, tokenreissue.RingOf(snapshot.State))
+	if err != nil {
+		return err
+	}
+	report.OtherKeys = uses.Others(snapshot.State)
+	for i := range report.Keys {
+		key := &report.Keys[i]
+		key.Secrets = new(uses.Count(key.ID))
+		private := snapshot.Active
+		switch key.Role {
+		case rotation.Retired:
+			for _, name := range uses.Names(key.ID) {
+				key.Holders = append(key.Holders, Holder{name, holdings[name]})
+			}
+			continue
+		case rotation.Next:
+			private = snapshot.Next
+		case rotation.Active:
+		}
+		err := o.Cluster.Prove(ctx, private)
+		key.Accepted = acceptedWord(err)
+		if err != nil {
+			report.Findings = append(report.Findings, (&notAcceptedError{id: key.ID, err: err}).Error())
+		}
+	}
+	return nil
+}
+
+func acceptedWord(err error) string {
+	switch {
+	case err == nil:
+		return "yes"
+	case keyprobe.IsRefusal(err):
+		return "no"
+	}
+	return "unknown"
+}
+
+// looseMode finds private keys that others may read. In a mounted Secret they say nothing: who may look into the volume is
+// decided elsewhere.
+func (o *Operator) looseMode(key rotation.Key) []string {
+	if key.VerifyOnly || o.Dir.Writable() != nil {
+		return nil
+	}
+	path := filepath.Join(o.Dir.Path(), key.File)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s, a private key, has mode %#o and others may read it: chmod 600 %s", path, info.Mode().Perm(), path)}
+}
+
+func (o *Operator) nextStep(state rotation.State) string {
+	if o.Dir.Writable() != nil {
+		return "the directory is read-only here; rotate in the one that it is a copy of"
+	}
+	switch state.Phase() {
+	case rotation.Published:
+		if wait := state.Rotation.ActivateNotBefore; o.Clock.Now().Before(wait) {
+			return fmt.Sprintf("the next key may sign from %s on: keys rotate activate", wait.Format(time.RFC3339))
+		}
+		return "the next key may sign: keys rotate activate"
+	case rotation.Activated:
+		return "see that new tokens work and that every process follows, then: keys rotate complete (or back: keys rollback)"
+	case rotation.Idle, rotation.Completed, rotation.RolledBack:
+	}
+	retired := state.Retired()
+	for _, key := range retired {
+		if !o.Clock.Now().Before(o.Policy.PrunableAt(key)) {
+			return "retired keys that nothing needs may go: keys prune"
+		}
+	}
+	if len(retired) > 0 {
+		first := o.Policy.PrunableAt(retired[len(retired)-1])
+		return fmt.Sprintf("nothing before %s, when the first retired key may be pruned", first.Format(time.RFC3339))
+	}
+	return "nothing; keys rotate start begins a rotation"
+}

@@ -1,0 +1,97 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/rotation"
+)
+
+// Rollback has the former key sign again, or withdraws a next key that does not sign yet. Unless it is forced, kube-apiserver is
+// asked first: the former key may have been taken from it since, and it may sign with the next key already.
+func (o *Operator) Rollback(ctx context.Context, force bool) error {
+	snapshot, err := o.read()
+	if err != nil {
+		return err
+	}
+	rollback := func(state rotation.State) (rotation.State, error) {
+		return rotation.Rollback(state, o.Clock.Now(), o.Policy)
+	}
+	if _, err := rollback(snapshot.State); err != nil {
+		return err
+	}
+	if !force {
+		ask := o.acceptsFormer
+		if snapshot.State.Phase() == rotation.Published {
+			ask = o.nobodySignsWithNext
+		}
+		if err := ask(ctx, snapshot); err != nil {
+			return err
+		}
+	}
+	// The generation keeps what was answered from being said of another key.
+	_, err = o.Dir.Update(snapshot.State.Generation, rollback)
+	return err
+}
+
+// acceptsFormer refuses to go back to a key whose tokens would be dead.
+func (o *Operator) acceptsFormer(ctx context.Context, snapshot *keydir.Snapshot) error {
+	const breaks = "every new token is refused by each kube-apiserver that does not know the former key any more"
+	id := snapshot.State.Rotation.From
+	if o.Cluster == nil {
+		return unasked("whether kube-apiserver still accepts key "+id, breaks)
+	}
+	former, _ := snapshot.State.Key(id) // or the transition would have been refused
+	private, err := o.Dir.PrivateKey(former)
+	if err != nil {
+		return err
+	}
+	err = o.Cluster.Prove(ctx, private)
+	switch {
+	case err == nil:
+		return nil
+	case keyprobe.IsRefusal(err):
+		return &rotation.Refusal{
+			Reason: fmt.Sprintf("key %s, which signed before, cannot sign again yet: %v", id, err),
+			Remedy: "give every kube-apiserver its public half again with one more --service-account-key-file ('keys list -o pem' prints it) and restart it",
+			Breaks: breaks,
+		}
+	}
+	return unanswered("whether key "+id+" is accepted", err, breaks)
+}
+
+// nobodySignsWithNext refuses to take a key away that somebody signs with.
+func (o *Operator) nobodySignsWithNext(ctx context.Context, snapshot *keydir.Snapshot) error {
+	const breaks = "every token that a kube-apiserver has signed with the next key is refused by whoever verifies with the key ring"
+	id := snapshot.State.Rotation.To
+	question := "whether kube-apiserver signs with key " + id + " already"
+	if o.Cluster == nil {
+		return unasked(question, breaks)
+	}
+	signers, err := o.Cluster.SigningKeyIDs(ctx)
+	if err != nil {
+		return unanswered(question, err, breaks)
+	}
+	if !slices.Contains(signers, id) {
+		return nil
+	}
+	return &rotation.Refusal{
+		Reason: fmt.Sprintf("kube-apiserver signs bound tokens with key %s already, which is to be withdrawn", id),
+		Remedy: "activate it first (keys rotate activate), so that a rollback retires it and its tokens live on",
+		Breaks: breaks,
+	}
+}
+
+func unasked(what, breaks string) error {
+	return &rotation.Refusal{Reason: "it is not known " + what, Remedy: errNoCluster.Error(), Breaks: breaks}
+}
+
+func unanswered(what string, err error, breaks string) error {
+	return &rotation.Refusal{Reason: fmt.Sprintf("it is not known %s: %v", what, err), Remedy: "try again when it answers", Breaks: breaks}
+}

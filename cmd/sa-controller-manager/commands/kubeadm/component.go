@@ -1,0 +1,124 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// The components whose manifests are edited, by the names of their Pods and files.
+const (
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+)
+
+const (
+	controllersFlag = "controllers"
+	keyFlag         = "service-account-private-key-file"
+	disableFlag     = "disable-admission-plugins"
+	enableFlag      = "enable-admission-plugins"
+	// admissionControlFlag is the one that disableFlag and enableFlag have replaced.
+	admissionControlFlag = "admission-control"
+
+	pluginName = "ServiceAccount"
+)
+
+// component is one of the two.
+type component struct {
+	name string
+	// lines are what the command ends with after a takeover.
+	lines []string
+	// out is the edit that turns what we replace off, empty if it is off already.
+	out func(*staticpod.Manifest) (staticpod.Edit, error)
+	// in is the edit that turns it on again. keyFile is what signs tokens if the
+	// manifest does not say.
+	in func(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error)
+}
+
+func theAPIServer() component {
+	return component{
+		name:  apiServer,
+		lines: []string{assign(disableFlag, pluginName)},
+		out:   pluginOut,
+		in:    func(m *staticpod.Manifest, _ string) (staticpod.Edit, error) { return pluginIn(m) },
+	}
+}
+
+func theControllerManager() component {
+	return component{
+		name:  controllerManager,
+		lines: []string{assign(controllersFlag, controllersOff), assign(keyFlag, "")},
+		out:   controllersOut,
+		in:    controllersIn,
+	}
+}
+
+func assign(flag, value string) string { return "--" + flag + "=" + value }
+
+// pluginOut disables the ServiceAccount plugin of kube-apiserver.
+func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
+	legacy, err := m.Flag(admissionControlFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	if len(legacy) > 0 {
+		return staticpod.Edit{}, fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; say the same with --%s and --%s first",
+			admissionControlFlag, disableFlag, enableFlag, disableFlag)
+	}
+	enabled, err := m.Flag(enableFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	if slices.Contains(staticpod.List(enabled), pluginName) {
+		return staticpod.Edit{}, fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a plugin that is disabled; take it out there first, and out of apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default",
+			enableFlag, pluginName)
+	}
+	disabled, err := m.Flag(disableFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	for _, webhooks := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
+		if slices.Contains(staticpod.List(disabled), webhooks) {
+			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and without that no webhook is called", disableFlag, webhooks)
+		}
+	}
+	if slices.Contains(staticpod.List(disabled), pluginName) {
+		return staticpod.Edit{}, nil
+	}
+	return staticpod.Edit{Append: theAPIServer().lines}, nil
+}
+
+// pluginIn takes the plugin out of every list that disables it.
+func pluginIn(m *staticpod.Manifest) (staticpod.Edit, error) {
+	disabled, err := m.Flag(disableFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	return without(disableFlag, disabled, func(name string) bool { return name == pluginName }), nil
+}
+
+// without takes elements out of every value of a list flag, and flags that have nothing
+// left out of the command.
+func without(flag string, values []staticpod.Value, unwanted func(string) bool) staticpod.Edit {
+	var edit staticpod.Edit
+	for _, value := range values {
+		before := staticpod.Split(value.Text)
+		after := slices.DeleteFunc(slices.Clone(before), unwanted)
+		switch {
+		case len(after) == len(before):
+		case len(after) == 0:
+			edit.Remove = append(edit.Remove, value.Item)
+		default:
+			if edit.Replace == nil {
+				edit.Replace = map[int]string{}
+			}
+			edit.Replace[value.Item] = assign(flag, strings.Join(after, ","))
+		}
+	}
+	return edit
+}

@@ -1,0 +1,276 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// The corpus: what kubeadm has written over the years, what kind makes of it, and what a
+// person makes of it.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	for _, c := range []component{theAPIServer(), theControllerManager()} {
+		for _, path := range corpus(t, c) {
+			t.Run(path, func(t *testing.T) {
+				t.Parallel()
+				before := parse(t, c, read(t, path))
+				out := apply(t, before, c.out)
+				if bytes.Equal(out.Bytes(), before.Bytes()) {
+					t.Fatal("nothing was changed")
+				}
+				if added := removedLines(out.Bytes(), c.lines); len(c.lines) != len(lines(out.Bytes()))-len(added) {
+					t.Errorf("more than %q was added:\n%s", c.lines, out.Bytes())
+				}
+				again := apply(t, out, c.out)
+				if diff := cmp.Diff(string(out.Bytes()), string(again.Bytes())); diff != "" {
+					t.Errorf("a second time changes something (-first +second):\n%s", diff)
+				}
+				back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, "") })
+				if diff := cmp.Diff(string(before.Bytes()), string(back.Bytes())); diff != "" {
+					t.Errorf("not the same after the way back (-before +after):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestEdits(t *testing.T) {
+	t.Parallel()
+	kcm, api := theControllerManager(), theAPIServer()
+	off := assign(controllersFlag, controllersOff)
+	cases := map[string]struct {
+		reason    string
+		component component
+		command   []string
+		out       []string // after a takeover; nil if it is refused
+		refused   string   // a part of the refusal
+		back      []string // after the handback of command, with the key sa.key
+	}{
+		"Stock": {
+			component: kcm,
+			command:   []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
+			out:       []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k", off, "--service-account-private-key-file="},
+			back:      []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
+		},
+		"NoControllersFlag": {
+			reason:    "a flag that is given replaces the default",
+			component: kcm,
+			command:   []string{"--service-account-private-key-file=k"},
+			out:       []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
+			back:      []string{"--service-account-private-key-file=k"},
+		},
+		"TheDefaultWrittenByATakeover": {
+			component: kcm,
+			command:   []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
+			out:       []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
+			back:      []string{"--service-account-private-key-file=k"},
+		},
+		"BornWithUs": {
+			reason:    "a kind cluster has it in its kubeadm configuration, so there is no line of its own",
+			component: kcm,
+			command:   []string{"--controllers=*,bootstrapsigner," + controllersOff, "--service-account-private-key-file=", "--v=2"},
+			out:       []string{"--controllers=*,bootstrapsigner," + controllersOff, "--service-account-private-key-file=", "--v=2"},
+			back:      []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=sa.key", "--v=2"},
+		},
+		"Aliases": {
+			component: kcm,
+			command:   []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k"},
+			out:       []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k", "--service-account-private-key-file="},
+			back:      []string{"--service_account_private_key_file=k"},
+		},
+		"OneOfThreeIsOff": {
+			component: kcm,
+			command:   []string{"--controllers=*,-serviceaccount-controller"},
+			out:       []string{"--controllers=*,-serviceaccount-controller", off},
+			back:      []string{"--service-account-private-key-file=sa.key"},
+		},
+		"NoStar": {
+			reason:    "nothing is on by default then",
+			component: kcm,
+			command:   []string{"--controllers=deployment,replicaset"},
+			out:       []string{"--controllers=deployment,replicaset"},
+			back:      []string{"--controllers=deployment,replicaset", "--service-account-private-key-file=sa.key"},
+		},
+		"NamedController": {
+			reason:    "the first mention counts, so a line at the end would not do",
+			component: kcm,
+			command:   []string{"--controllers=*,serviceaccount"},
+			refused:   "names serviceaccount-controller",
+			back:      []string{"--controllers=*,serviceaccount", "--service-account-private-key-file=sa.key"},
+		},
+		"FilledIn": {
+			component: kcm,
+			command:   []string{"--controllers=$(LIST)"},
+			refused:   "the kubelet fills something in",
+		},
+		"NoValue": {
+			component: kcm,
+			command:   []string{"--controllers"},
+			refused:   `without "="`,
+		},
+		"Plugin": {
+			component: api,
+			command:   []string{"--enable-admission-plugins=NodeRestriction"},
+			out:       []string{"--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount"},
+			back:      []string{"--enable-admission-plugins=NodeRestriction"},
+		},
+		"PluginOffAlready": {
+			component: api,
+			command:   []string{"--disable-admission-plugins=PodSecurity,ServiceAccount"},
+			out:       []string{"--disable-admission-plugins=PodSecurity,ServiceAccount"},
+			back:      []string{"--disable-admission-plugins=PodSecurity"},
+		},
+		"PluginOffTwice": {
+			reason:    "so it is after kubeadm upgrade with a patch and an extraArg",
+			component: api,
+			command:   []string{"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount"},
+			out:       []string{"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount"},
+			back:      []string{},
+		},
+		"PluginEnabled": {
+			reason:    "kube-apiserver does not start with a plugin in both lists",
+			component: api,
+			command:   []string{"--enable-admission-plugins=ServiceAccount"},
+			refused:   "--enable-admission-plugins names ServiceAccount",
+			back:      []string{"--enable-admission-plugins=ServiceAccount"},
+		},
+		"AdmissionControl": {
+			component: api,
+			command:   []string{"--admission-control=ServiceAccount"},
+			refused:   "--admission-control is in use",
+			back:      []string{"--admission-control=ServiceAccount"},
+		},
+		"NoWebhooks": {
+			component: api,
+			command:   []string{"--disable-admission-plugins=MutatingAdmissionWebhook"},
+			refused:   "no webhook is called",
+			back:      []string{"--disable-admission-plugins=MutatingAdmissionWebhook"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := parse(t, tc.component, pod(append([]string{tc.component.name}, tc.command...)))
+			edit, err := tc.component.out(m)
+			if tc.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("%s\nerror %v, want one with %q", tc.reason, err, tc.refused)
+				}
+			} else if diff := cmp.Diff(tc.out, commandOf(t, m, edit, err)); diff != "" {
+				t.Errorf("%s\nthe way in (-want +got):\n%s", tc.reason, diff)
+			}
+			if tc.back == nil {
+				return
+			}
+			edit, err = tc.component.in(m, "sa.key")
+			if diff := cmp.Diff(tc.back, commandOf(t, m, edit, err)); diff != "" {
+				t.Errorf("%s\nthe way back (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestNoKeyToGiveBack(t *testing.T) {
+	t.Parallel()
+	m := parse(t, theControllerManager(), pod([]string{controllerManager, "--service-account-private-key-file="}))
+	if _, err := controllersIn(m, ""); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
+		t.Errorf("error %v, want one that names --signing-key-file", err)
+	}
+}
+
+func TestOldImage(t *testing.T) {
+	t.Parallel()
+	for image, ok := range map[string]bool{
+		"registry.k8s.io/kube-controller-manager:v1.27.16":          false,
+		"registry.k8s.io/kube-controller-manager:v1.28.0":           true,
+		"localhost:5000/kube-controller-manager:v1.36.3@sha256:abc": true,
+		"example.org:5000/kcm":                                      true,
+		"kcm:v2.0.0":                                                true,
+	} {
+		if err := knowsNames(image); (err == nil) != ok {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
+}
+
+func corpus(t *testing.T, c component) []string {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/manifests/*/" + c.name + ".yaml")
+	if err != nil || len(paths) < 6 {
+		t.Fatalf("%d manifests, %v", len(paths), err)
+	}
+	return paths
+}
+
+func commandOf(t *testing.T, m *staticpod.Manifest, edit staticpod.Edit, err error) []string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited, err := m.Apply(edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return edited.Command()[1:]
+}
+
+func apply(t *testing.T, m *staticpod.Manifest, decide func(*staticpod.Manifest) (staticpod.Edit, error)) *staticpod.Manifest {
+	t.Helper()
+	edit, err := decide(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited, err := m.Apply(edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return edited
+}
+
+func parse(t *testing.T, c component, data []byte) *staticpod.Manifest {
+	t.Helper()
+	m, err := staticpod.Parse(data, c.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// pod is a manifest with a command.
+func pod(command []string) []byte {
+	text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n"
+	for _, one := range command {
+		text += "    - " + one + "\n"
+	}
+	return []byte(text + "    name: x\n")
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func lines(data []byte) []string { return slices.Collect(strings.Lines(string(data))) }
+
+// removedLines is data without the lines that hold one of the strings of a command.
+func removedLines(data []byte, items []string) []string {
+	return slices.DeleteFunc(lines(data), func(line string) bool {
+		_, item, _ := strings.Cut(strings.TrimSpace(line), "- ")
+		return slices.Contains(items, strings.TrimSpace(item))
+	})
+}

@@ -1,0 +1,160 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// controllersOff turns three of the four controllers off. The fourth, the token
+// controller, is built before --controllers is looked at (kube-controller-manager v1.36,
+// cmd/kube-controller-manager/app/controllermanager.go) and runs whenever there is a key.
+const controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
+
+// allControllers is the default of --controllers. A flag that is given replaces it.
+const allControllers = "*"
+
+// replacedController is a controller of kube-controller-manager under both its names.
+type replacedController struct{ name, alias string }
+
+// replacedControllers are those that --controllers decides on. Since v1.28
+// kube-controller-manager has the names; the aliases are older.
+func replacedControllers() []replacedController {
+	return []replacedController{
+		{"serviceaccount-controller", "serviceaccount"},
+		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher"},
+		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"},
+	}
+}
+
+// controllersOut turns off the controllers that we replace.
+func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
+	if err := knowsNames(m.Image()); err != nil {
+		return staticpod.Edit{}, err
+	}
+	controllers, err := m.Flag(controllersFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	key, err := m.Flag(keyFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	var edit staticpod.Edit
+	list := staticpod.List(controllers)
+	running := 0
+	for _, replaced := range replacedControllers() {
+		on, named := decided(list, replaced)
+		if on && named {
+			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and the first mention of a controller counts; take it out there first, and out of controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config",
+				controllersFlag, replaced.name)
+		}
+		if on || len(controllers) == 0 {
+			running++
+		}
+	}
+	switch {
+	case running == 0:
+	case len(controllers) == 0:
+		edit.Append = append(edit.Append, assign(controllersFlag, allControllers+","+controllersOff))
+	default:
+		edit.Append = append(edit.Append, assign(controllersFlag, controllersOff))
+	}
+	if staticpod.Last(key) != "" {
+		edit.Append = append(edit.Append, assign(keyFlag, ""))
+	}
+	return edit, nil
+}
+
+// decided tells what a list says about a controller that is on by default, as
+// IsControllerEnabled does (k8s.io/controller-manager/app/helper.go): the first mention
+// counts, and without one "*" does.
+func decided(list []string, c replacedController) (on, named bool) {
+	for _, one := range list {
+		switch one {
+		case c.name, c.alias:
+			return true, true
+		case "-" + c.name, "-" + c.alias:
+			return false, true
+		}
+	}
+	return slices.Contains(list, allControllers), false
+}
+
+// controllersIn turns them on again.
+func controllersIn(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error) {
+	controllers, err := m.Flag(controllersFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	key, err := m.Flag(keyFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	edit := without(controllersFlag, controllers, turnsOff)
+	// What a takeover adds where there was no flag is the default and nothing else.
+	for item, text := range edit.Replace {
+		if text == assign(controllersFlag, allControllers) && len(controllers) == 1 {
+			delete(edit.Replace, item)
+			edit.Remove = append(edit.Remove, item)
+		}
+	}
+	return restoreKey(edit, key, keyFile)
+}
+
+func turnsOff(element string) bool {
+	return slices.ContainsFunc(replacedControllers(), func(c replacedController) bool {
+		return element == "-"+c.name || element == "-"+c.alias
+	})
+}
+
+// restoreKey removes empty values from the end on, so that the last one that is left
+// counts again. If none is left, keyFile takes the place of the first.
+func restoreKey(edit staticpod.Edit, key []staticpod.Value, keyFile string) (staticpod.Edit, error) {
+	end := len(key)
+	for end > 0 && key[end-1].Text == "" {
+		end--
+	}
+	empty := key[end:]
+	if end == 0 {
+		if keyFile == "" {
+			return staticpod.Edit{}, fmt.Errorf("--%s has no value and had none before; say with --signing-key-file which key signs tokens", keyFlag)
+		}
+		text := assign(keyFlag, keyFile)
+		if len(empty) == 0 {
+			edit.Append = append(edit.Append, text)
+			return edit, nil
+		}
+		if edit.Replace == nil {
+			edit.Replace = map[int]string{}
+		}
+		edit.Replace[empty[0].Item] = text
+		empty = empty[1:]
+	}
+	for _, value := range empty {
+		edit.Remove = append(edit.Remove, value.Item)
+	}
+	return edit, nil
+}
+
+// knowsNames refuses a kube-controller-manager that ends at the names of controllersOff.
+// An image without a version in its tag is believed to be new.
+func knowsNames(image string) error {
+	if major, minor, ok := version(image); ok && major == 1 && minor < 28 {
+		return fmt.Errorf("its image is %s, and v1.28 is the oldest that is supported", image)
+	}
+	return nil
+}
+
+// version is that in the tag of an image, if there is one.
+func version(image string) (major, minor int, ok bool) {
+	name, _, _ := strings.Cut(image, "@")
+	tag := name[strings.LastIndex(name, ":")+1:]
+	_, err := fmt.Sscanf(tag, "v%d.%d.", &major, &minor)
+	return major, minor, err == nil
+}

@@ -1,0 +1,105 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// defaultPort is where our process serves health, unless its manifest says otherwise.
+const defaultPort = 10261
+
+// observed is the node as it is: what the files hold, nil for those that are not there.
+type observed struct {
+	manager  []byte
+	edited   map[string][]byte // manifests, by component
+	backups  map[string][]byte
+	patches  map[string][]byte
+	rendered []byte // our manifest as it should be, in a takeover
+}
+
+func (c *Config) observe() (*observed, error) {
+	o := &observed{edited: map[string][]byte{}, backups: map[string][]byte{}, patches: map[string][]byte{}}
+	var err error
+	if o.manager, err = readIfThere(c.manifest(manager)); err != nil {
+		return nil, err
+	}
+	for _, one := range components() {
+		if o.edited[one.name], err = os.ReadFile(c.manifest(one.name)); err != nil {
+			return nil, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", one.name, err)
+		}
+		if o.backups[one.name], err = readIfThere(c.backup(one.name)); err != nil {
+			return nil, err
+		}
+		if o.patches[one.name], err = readIfThere(c.patch(one.name)); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func components() []component { return []component{theControllerManager(), theAPIServer()} }
+
+func readIfThere(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// parsed is the manifest of a component.
+func (o *observed) parsed(one component) (*staticpod.Manifest, error) {
+	m, err := staticpod.Parse(o.edited[one.name], one.name)
+	if err != nil {
+		return nil, fmt.Errorf("the manifest of %s: %w", one.name, err)
+	}
+	return m, nil
+}
+
+// ownFlag is the last value of a flag in our own manifest, "" if that does not say.
+func ownFlag(manifest []byte, name string) string {
+	values := ownFlags(manifest, name)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// ownFlags are all values of a flag in our own manifest.
+func ownFlags(manifest []byte, name string) []string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return nil
+	}
+	var values []string
+	for _, container := range pod.Spec.Containers {
+		for _, arg := range slices.Concat(container.Command, container.Args) {
+			if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+				values = append(values, value)
+			}
+		}
+	}
+	return values
+}
+
+// ownPort is where our process serves health.
+func ownPort(manifest []byte) int {
+	port, err := strconv.Atoi(ownFlag(manifest, "secure-port"))
+	if err != nil {
+		return defaultPort
+	}
+	return port
+}

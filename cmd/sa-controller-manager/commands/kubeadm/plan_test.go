@@ -1,0 +1,390 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// controlPlane is a node's files without a node.
+type controlPlane struct {
+	dir    string
+	config Config
+	out    bytes.Buffer
+}
+
+func newControlPlane(t *testing.T, sample string) *controlPlane {
+	t.Helper()
+	p := &controlPlane{dir: t.TempDir()}
+	p.config = Config{
+		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
+		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
+		Render: func(image string, _ *Signer) ([]byte, error) {
+			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
+		},
+	}
+	for _, one := range components() {
+		p.write(t, "manifests/"+one.name+".yaml", read(t, "testdata/manifests/"+sample+"/"+one.name+".yaml"))
+	}
+	return p
+}
+
+func (p *controlPlane) write(t *testing.T, name string, data []byte) {
+	t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plan is what would be written, as "step: +file -file ~file".
+func (p *controlPlane) plan(t *testing.T, d direction) []string {
+	t.Helper()
+	var plan []string
+	for _, s := range p.steps(t, d) {
+		line := s.name + ":"
+		for _, w := range s.writes {
+			sign := " ~"
+			if w.before == nil {
+				sign = " +"
+			} else if w.after == nil {
+				sign = " -"
+			}
+			line += sign + strings.TrimPrefix(w.path, p.dir+"/")
+		}
+		plan = append(plan, line)
+	}
+	return plan
+}
+
+func (p *controlPlane) steps(t *testing.T, d direction) []step {
+	t.Helper()
+	o, err := p.config.observe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.config.render(o); err != nil {
+		t.Fatal(err)
+	}
+	plan := p.config.planTakeover
+	if d == handback {
+		plan = p.config.planHandback
+	}
+	steps, err := plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
+
+// does does the first n steps of a direction, as far as files go.
+func (p *controlPlane) does(t *testing.T, d direction, n int) {
+	t.Helper()
+	for _, s := range p.steps(t, d)[:n] {
+		for _, w := range s.writes {
+			if err := w.do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// all is every file of a control plane.
+func (p *controlPlane) all(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(p.dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files[strings.TrimPrefix(path, p.dir+"/")] = string(read(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+const (
+	apiServerFile = "manifests/kube-apiserver.yaml"
+	apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
+	kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +patches/kube-controller-manager-sa-controller-manager+json.yaml ~manifests/kube-controller-manager.yaml"
+	apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml"
+	kcmBack       = "kube-controller-manager: ~manifests/kube-controller-manager.yaml -patches/kube-controller-manager-sa-controller-manager+json.yaml"
+)
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		sample    string
+		prepare   func(*testing.T, *controlPlane)
+		direction direction
+		want      []string
+	}{
+		"Stock": {
+			want: []string{"manager: +manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
+		},
+		"AfterTheFirstStep": {
+			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 1) },
+			want:    []string{"manager:", kcmAway, apiServerAway},
+		},
+		"AfterTheSecondStep": {
+			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 2) },
+			want:    []string{"manager:", "kube-controller-manager:", apiServerAway},
+		},
+		"Done": {
+			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 3) },
+			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver:"},
+		},
+		"OurManifestIsAnother": {
+			reason: "somebody has written it, or an older version of this",
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: Pod\n"))
+			},
+			want: []string{"manager:", kcmAway, apiServerAway},
+		},
+		"OurManifestIsToBeAnother": {
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: Pod\n"))
+				p.config.Rewrite = true
+			},
+			want: []string{"manager: ~manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
+		},
+		"SomeSteps": {
+			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} },
+			want:    []string{"manager: +manifests/sa-controller-manager.yaml"},
+		},
+		"KubeadmUpgradeWithoutPatches": {
+			reason: "the backup is that of the manifest which is replaced",
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.does(t, takeover, 3)
+				p.write(t, apiServerFile, read(t, "testdata/manifests/v1.34/kube-apiserver.yaml"))
+			},
+			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + apiServerFile},
+		},
+		"ThePatchIsGone": {
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.does(t, takeover, 3)
+				if err := os.Remove(p.config.patch(apiServer)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +patches/kube-apiserver-sa-controller-manager+json.yaml"},
+		},
+		"HandbackOfNothing": {
+			direction: handback,
+			want:      []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager:"},
+		},
+		"Handback": {
+			prepare:   func(t *testing.T, p *controlPlane) { p.does(t, takeover, 3) },
+			direction: handback,
+			want:      []string{apiServerBack, kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+		},
+		"HandbackAfterHalfAHandback": {
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.does(t, takeover, 3)
+				p.does(t, handback, 2)
+			},
+			direction: handback,
+			want:      []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+		},
+		"HandbackAfterHalfATakeover": {
+			prepare:   func(t *testing.T, p *controlPlane) { p.does(t, takeover, 2) },
+			direction: handback,
+			want:      []string{"kube-apiserver:", kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, "v1.36")
+			if tc.prepare != nil {
+				tc.prepare(t, p)
+			}
+			if diff := cmp.Diff(tc.want, p.plan(t, tc.direction)); diff != "" {
+				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// What a backup restores that a reverse edit could not.
+func TestHandbackRestoresTheBackup(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "by-hand")
+	// One of the three controllers was off before, in the operator's own line.
+	kcm := bytes.Replace(read(t, p.config.manifest(controllerManager)), []byte("'--controllers=*'"), []byte("'--controllers=*,-serviceaccount'"), 1)
+	p.write(t, "manifests/kube-controller-manager.yaml", kcm)
+	before := p.all(t)
+	p.does(t, takeover, 3)
+	p.does(t, handback, 4)
+	after := p.all(t)
+	for name, data := range before {
+		if diff := cmp.Diff(data, after[name]); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", name, diff)
+		}
+	}
+	for name := range after {
+		if _, was := before[name]; !was && !strings.HasPrefix(name, "backup/") {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// Somebody has edited the manifest since: only our edits go.
+func TestHandbackAfterAnotherEdit(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	before := read(t, p.config.manifest(apiServer))
+	p.does(t, takeover, 3)
+	edit := func(data []byte) []byte {
+		return bytes.Replace(data, []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4 # mine\n"), 1)
+	}
+	p.write(t, apiServerFile, edit(read(t, p.config.manifest(apiServer))))
+	p.does(t, handback, 4)
+	if diff := cmp.Diff(string(edit(before)), string(read(t, p.config.manifest(apiServer)))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A cluster whose kubeadm configuration has put us in has no backup; our own manifest
+// says which key signs.
+func TestHandbackTakesTheKeyFromOurManifest(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	kcm := read(t, p.config.manifest(controllerManager))
+	kcm = bytes.Replace(kcm, []byte("--controllers=*,bootstrapsigner,tokencleaner"), []byte("--controllers=*,bootstrapsigner,tokencleaner,"+controllersOff), 1)
+	kcm = bytes.Replace(kcm, []byte("--service-account-private-key-file=/etc/kubernetes/pki/sa.key"), []byte("--service-account-private-key-file="), 1)
+	p.write(t, "manifests/kube-controller-manager.yaml", kcm)
+	p.does(t, takeover, 3)
+	p.does(t, handback, 4)
+	want := strings.Replace(string(read(t, "testdata/manifests/v1.36/kube-controller-manager.yaml")), "sa.key", "ours.key", 1)
+	if diff := cmp.Diff(want, string(read(t, p.config.manifest(controllerManager)))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Nothing is changed if a later step could not be done.
+func TestRefusedBeforeTheFirstStep(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	p.config.DryRun = false
+	p.write(t, apiServerFile, bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("NodeRestriction"), []byte("NodeRestriction,ServiceAccount"), 1))
+	before := p.all(t)
+	err := Takeover(t.Context(), p.config)
+	const want = "the manifest of kube-apiserver: --enable-admission-plugins names ServiceAccount"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if diff := cmp.Diff(before, p.all(t)); diff != "" || p.out.Len() > 0 {
+		t.Errorf("files have changed (-before +after):\n%s\nprinted: %s", diff, &p.out)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.36")
+	before := p.all(t)
+	if err := Takeover(t.Context(), p.config); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"1. manager: ", "2. kube-controller-manager: ", "3. kube-apiserver: ",
+		"--- /dev/null\n+++ " + p.config.manifest(manager) + "\n",
+		"--- " + p.config.manifest(apiServer) + "\n+++ " + p.config.manifest(apiServer) + "\n@@ -39,6 +39,7 @@\n",
+		"\n+    - --disable-admission-plugins=ServiceAccount\n",
+		"is kept in " + p.config.backup(apiServer) + ".\n",
+	} {
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, &p.out)
+		}
+	}
+	p.out.Reset()
+	if err := Handback(t.Context(), p.config); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, p.all(t)); diff != "" {
+		t.Errorf("files have changed (-before +after):\n%s", diff)
+	}
+}
+
+// kubeadm upgrade renders a manifest anew and applies the patch to it as JSON. The
+// kubelet must then run what it runs after a takeover.
+func TestPatchDoesWhatTheTakeoverDoes(t *testing.T) {
+	t.Parallel()
+	for _, one := range components() {
+		for _, path := range corpus(t, one) {
+			if strings.Contains(path, "by-hand") {
+				continue // kubeadm has not written it
+			}
+			t.Run(path, func(t *testing.T) {
+				t.Parallel()
+				before := read(t, path)
+				want := apply(t, parse(t, one, before), one.out).Command()
+				if diff := cmp.Diff(want, patched(t, before, kubeadmPatch(one))); diff != "" {
+					t.Errorf("(-takeover +patch):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// patched is the command after a patch, the way that kubeadm applies one
+// (cmd/kubeadm/app/util/patches).
+func patched(t *testing.T, manifest, patch []byte) []string {
+	t.Helper()
+	asJSON := func(data []byte) []byte {
+		converted, err := yaml.YAMLToJSON(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return converted
+	}
+	decoded, err := jsonpatch.DecodePatch(asJSON(patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := decoded.Apply(asJSON(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := json.Unmarshal(result, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Spec.Containers[0].Command
+}
+
+// What kubeadm renders after an upgrade with the patch is handed back by the reverse
+// edit: there is no backup of it.
+func TestHandbackOfAPatchedManifest(t *testing.T) {
+	t.Parallel()
+	for _, one := range components() {
+		before := parse(t, one, read(t, "testdata/manifests/v1.34/"+one.name+".yaml"))
+		upgraded, err := before.Apply(staticpod.Edit{Append: one.lines})
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := apply(t, upgraded, func(m *staticpod.Manifest) (staticpod.Edit, error) { return one.in(m, "") })
+		if diff := cmp.Diff(string(before.Bytes()), string(back.Bytes())); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", one.name, diff)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
+)
+
+const (
+	endpointFlag      = "service-account-signing-endpoint"
+	signingKeyFlag    = "service-account-signing-key-file"
+	verifyKeyFlag     = "service-account-key-file"
+	issuerFlag        = "service-account-issuer"
+	maxExpirationFlag = "service-account-max-token-expiration"
+
+	ownSocketFlag        = "external-signer-socket"
+	ownMaxExpirationFlag = "external-signer-max-token-expiration"
+
+	// pki is what our static pod sees of the node's keys.
+	pki = "/etc/kubernetes/pki/"
+
+	// signerMinor is the first Kubernetes 1.x in which the external signer is on by
+	// default (k8s.io/kubernetes pkg/features, ExternalServiceAccountTokenSigner).
+	signerMinor = 34
+)
+
+// socketMount is the directory that kube-apiserver and our process share. It is mounted
+// as a whole, because a socket that is made anew is another file.
+func socketMount() staticpod.Mount {
+	return staticpod.Mount{Name: manager, Path: manifests.SignerDirectory}
+}
+
+// Signer is what our process is told when it signs for kube-apiserver: what it has in
+// common with it.
+type Signer struct {
+	// Issuers are kube-apiserver's.
+	Issuers []string
+	// VerifyKeyFiles are those of kube-apiserver that it may no longer have.
+	VerifyKeyFiles []string
+	// MaxTokenExpiration is kube-apiserver's if that has one, and otherwise 0.
+	MaxTokenExpiration time.Duration
+}
+
+// signingKeys is what kube-apiserver gets back if nobody knows any more what it had.
+type signingKeys struct {
+	private string
+	verify  []string
+}
+
+// theSigningAPIServer is kube-apiserver with neither plugin nor key.
+func theSigningAPIServer(keys signingKeys) component {
+	plain := theAPIServer()
+	return component{
+		name:  apiServer,
+		lines: append(plain.lines, assign(endpointFlag, manifests.SignerSocket)),
+		out: func(m *staticpod.Manifest) (staticpod.Edit, error) {
+			e, err := plain.out(m)
+			if err != nil {
+				return staticpod.Edit{}, err
+			}
+			return signerOut(m, e)
+		},
+		in: func(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error) {
+			e, err := plain.in(m, keyFile)
+			if err != nil {
+				return staticpod.Edit{}, err
+			}
+			return signerIn(m, e, keys)
+		},
+	}
+}
+
+// signerOut takes the keys away and names the socket. The two flags must be gone:
+// kube-apiserver counts an empty one as given (k8s.io/kubernetes
+// pkg/controlplane/apiserver/options/validation.go).
+func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) {
+	if err := knowsSigner(m.Image()); err != nil {
+		return staticpod.Edit{}, err
+	}
+	endpoint, err := m.Flag(endpointFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	if last := staticpod.Last(endpoint); last != "" && last != manifests.SignerSocket {
+		return staticpod.Edit{}, fmt.Errorf("--%s=%s is in use already, by another signer", endpointFlag, last)
+	}
+	keys, err := keyFlags(m)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	for _, key := range keys {
+		e.Remove = append(e.Remove, key.Item)
+	}
+	if len(endpoint) == 0 {
+		e.Append = append(e.Append, assign(endpointFlag, manifests.SignerSocket))
+	}
+	mounted, err := m.Mounted(manager)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	if !mounted {
+		mount := socketMount()
+		e.Mount = &mount
+	}
+	return e, nil
+}
+
+// keyFlags are all occurrences of the two flags, in order.
+func keyFlags(m *staticpod.Manifest) ([]staticpod.Value, error) {
+	private, err := m.Flag(signingKeyFlag)
+	if err != nil {
+		return nil, err
+	}
+	verify, err := m.Flag(verifyKeyFlag)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(private, verify)
+	slices.SortFunc(all, func(a, b staticpod.Value) int { return a.Item - b.Item })
+	return all, nil
+}
+
+// signerIn gives the keys back.
+func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (staticpod.Edit, error) {
+	endpoint, err := m.Flag(endpointFlag)
+	if err != nil {
+		return staticpod.Edit{}, err
+	}
+	for _, value := range endpoint {
+		e.Remove = append(e.Remove, value.Item)
+	}
+	if len(endpoint) > 0 {
+		if keys.private == "" || len(keys.verify) == 0 {
+			return staticpod.Edit{}, fmt.Errorf("neither the backup nor our manifest says which --%s and --%s it had; put them in by hand, and take --%s out",
+				signingKeyFlag, verifyKeyFlag, endpointFlag)
+		}
+		for _, file := range keys.verify {
+			e.Append = append(e.Append, assign(verifyKeyFlag, file))
+		}
+		e.Append = append(e.Append, assign(signingKeyFlag, keys.private))
+	}
+	mounted, err := m.Mounted(manager)
+	if mounted {
+		mount := socketMount()
+		e.Unmount = &mount
+	}
+	return e, err
+}
+
+// signs tells whether kube-apiserver is to have its tokens signed by us, or does already.
+func (c *Config) signs(o *observed) (bool, error) {
+	if c.ExternalSigner {
+		return true, nil
+	}
+	m, err := o.parsed(theAPIServer())
+	if err != nil {
+		return false, nil //nolint:nilerr // who needs the manifest says what is wrong with it
+	}
+	endpoint, err := m.Flag(endpointFlag)
+	return staticpod.Last(endpoint) == manifests.SignerSocket, err
+}
+
+// components are the two, the way that this call is about.
+func (c *Config) components(o *observed) ([]component, error) {
+	signs, err := c.signs(o)
+	if err != nil || !signs {
+		return components(), err
+	}
+	return []component{theControllerManager(), theSigningAPIServer(o.ownKeys())}, nil
+}
+
+// ownKeys are those that our manifest names.
+func (o *observed) ownKeys() signingKeys {
+	return signingKeys{private: ownFlag(o.manager, keyFlag), verify: ownFlags(o.manager, verifyKeyFlag)}
+}
+
+// signer is what our process has to know of kube-apiserver, nil if it does not sign. What
+// kube-apiserver's manifest does not say any more, ours does.
+func (c *Config) signer(o *observed) (*Signer, error) {
+	signs, err := c.signs(o)
+	if err != nil || !signs {
+		return nil, err
+	}
+	m, err := o.parsed(theAPIServer())
+	if err != nil {
+		return nil, err
+	}
+	s, err := signerOf(m)
+	if err != nil {
+		return nil, fmt.Errorf("the manifest of %s: %w", apiServer, err)
+	}
+	if err := c.losesNone(s.VerifyKeyFiles); err != nil {
+		return nil, err
+	}
+	if len(s.VerifyKeyFiles) == 0 {
+		s.VerifyKeyFiles = o.ownKeys().verify
+	}
+	return s, nil
+}
+
+func signerOf(m *staticpod.Manifest) (*Signer, error) {
+	issuers, err := m.Flag(issuerFlag)
+	if err != nil {
+		return nil, err
+	}
+	verify, err := m.Flag(verifyKeyFlag)
+	if err != nil {
+		return nil, err
+	}
+	longest, err := m.Flag(maxExpirationFlag)
+	if err != nil {
+		return nil, err
+	}
+	s := &Signer{Issuers: texts(issuers), VerifyKeyFiles: texts(verify)}
+	if len(s.Issuers) == 0 {
+		return nil, fmt.Errorf("it has no --%s, and so issues no tokens that could be signed", issuerFlag)
+	}
+	for _, file := range s.VerifyKeyFiles {
+		if !strings.HasPrefix(path.Clean(file), pki) {
+			return nil, fmt.Errorf("--%s=%s is not below %s, which is all that our static pod sees; copy it there first", verifyKeyFlag, file, pki)
+		}
+	}
+	if text := staticpod.Last(longest); text != "" {
+		if s.MaxTokenExpiration, err = time.ParseDuration(text); err != nil {
+			return nil, fmt.Errorf("--%s=%s is no time span", maxExpirationFlag, text)
+		}
+	}
+	return s, nil
+}
+
+// Args are the flags of our process that say all this. Its own limit is a year, which
+// kube-apiserver extends tokens of Pods to; a longer one of kube-apiserver's counts,
+// because that would not start otherwise.
+func (s *Signer) Args() []string {
+	args := []string{assign(ownSocketFlag, manifests.SignerSocket)}
+	for _, issuer := range s.Issuers {
+		args = append(args, assign(issuerFlag, issuer))
+	}
+	for _, file := range s.VerifyKeyFiles {
+		args = append(args, assign(verifyKeyFlag, file))
+	}
+	if s.MaxTokenExpiration > 365*24*time.Hour {
+		args = append(args, assign(ownMaxExpirationFlag, s.MaxTokenExpiration.String()))
+	}
+	return args
+}
+
+func texts(values []staticpod.Value) []string {
+	var all []string
+	for _, value := range values {
+		all = append(all, value.Text)
+	}
+	return all
+}
+
+// socketServed refuses to point kube-apiserver at a socket that nobody serves.
+func (c *Config) socketServed(o *observed) error {
+	signs, err := c.signs(o)
+	if err != nil || !signs || ownFlag(c.ownManifest(o), ownSocketFlag) == manifests.SignerSocket {
+		return err
+	}
+	return fmt.Errorf("%s has no --%s=%s; --rewrite writes it anew", c.manifest(manager), ownSocketFlag, manifests.SignerSocket)
+}
+
+// socketUnused refuses to end a process without which kube-apiserver does not start.
+func (c *Config) socketUnused() error {
+	now, err := c.observe()
+	if err != nil {
+		return err
+	}
+	c.ExternalSigner = false // asks what is, and not what is wanted
+	if signs, err := c.signs(now); err != nil || !signs {
+		return err
+	}
+	return errors.New("kube-apiserver has its tokens signed by sa-controller-manager and would not start without it; first: kubeadm handback --steps=" + StepAPIServer)
+}
+
+// knowsSigner refuses a kube-apiserver that takes the flag for an error. An image without
+// a version in its tag is believed to be new.
+func knowsSigner(image string) error {
+	if major, minor, ok := version(image); ok && major == 1 && minor < signerMinor {
+		return fmt.Errorf("its image is %s, and v1.%d is the oldest with an external signer that is on by default", image, signerMinor)
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// renderSigner is our manifest as far as this package reads it.
+func renderSigner(image string, s *Signer) ([]byte, error) {
+	text := "kind: Pod\nspec:\n  containers:\n  - image: " + image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/sa.key\n"
+	if s != nil {
+		for _, arg := range s.Args() {
+			text += "    - " + arg + "\n"
+		}
+	}
+	return []byte(text), nil
+}
+
+func newSigningControlPlane(t *testing.T) *controlPlane {
+	t.Helper()
+	p := newControlPlane(t, "v1.36")
+	p.config.Render = renderSigner
+	return p
+}
+
+// TestSignerTakeover is what becomes of kubeadm's manifest.
+func TestSignerTakeover(t *testing.T) {
+	t.Parallel()
+	p := newSigningControlPlane(t)
+	p.config.ExternalSigner = true
+	before := string(read(t, p.config.manifest(apiServer)))
+	p.does(t, takeover, 3)
+
+	want := before
+	for old, replacement := range map[string]string{
+		"    - --service-account-key-file=/etc/kubernetes/pki/sa.pub\n":         "",
+		"    - --service-account-signing-key-file=/etc/kubernetes/pki/sa.key\n": "",
+		"    image: registry.k8s.io": "    - --disable-admission-plugins=ServiceAccount\n" +
+			"    - --service-account-signing-endpoint=/run/sa-controller-manager/signer.sock\n    image: registry.k8s.io",
+		"    volumeMounts:\n": "    volumeMounts:\n    - mountPath: /run/sa-controller-manager\n      name: sa-controller-manager\n      readOnly: true\n",
+		"  volumes:\n": "  volumes:\n  - hostPath:\n      path: /run/sa-controller-manager\n      type: DirectoryOrCreate\n" +
+			"    name: sa-controller-manager\n",
+	} {
+		if strings.Count(want, old) != 1 {
+			t.Fatalf("%q is not there once", old)
+		}
+		want = strings.Replace(want, old, replacement, 1)
+	}
+	if diff := cmp.Diff(want, string(read(t, p.config.manifest(apiServer)))); diff != "" {
+		t.Errorf("kube-apiserver's manifest (-want +got):\n%s", diff)
+	}
+	own := read(t, p.config.manifest(manager))
+	for flag, value := range map[string]string{
+		"external-signer-socket": "/run/sa-controller-manager/signer.sock", "service-account-key-file": "/etc/kubernetes/pki/sa.pub",
+		"service-account-issuer": "https://kubernetes.default.svc.cluster.local",
+	} {
+		if diff := cmp.Diff([]string{value}, ownFlags(own, flag)); diff != "" {
+			t.Errorf("our --%s (-want +got):\n%s", flag, diff)
+		}
+	}
+}
+
+// TestSignerThereAndBack goes both ways with every manifest that kubeadm has written.
+func TestSignerThereAndBack(t *testing.T) {
+	t.Parallel()
+	c := theSigningAPIServer(signingKeys{private: "/etc/kubernetes/pki/sa.key", verify: []string{"/etc/kubernetes/pki/sa.pub"}})
+	for _, path := range corpus(t, c) {
+		before := parse(t, c, read(t, path))
+		if strings.Contains(path, "by-hand") || knowsSigner(before.Image()) != nil {
+			continue
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			out := apply(t, before, c.out)
+			if again := apply(t, out, c.out); !bytes.Equal(out.Bytes(), again.Bytes()) {
+				t.Errorf("a second time changes something (-once +twice):\n%s", cmp.Diff(string(out.Bytes()), string(again.Bytes())))
+			}
+			for _, flag := range out.Command() {
+				if strings.HasPrefix(flag, "--service-account-key-file") || strings.HasPrefix(flag, "--service-account-signing-key-file") {
+					t.Errorf("%s is still there", flag)
+				}
+			}
+			// Without a backup the flags come back at the end.
+			back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, "") })
+			sorted := func(data []byte) []string { return slices.Sorted(strings.Lines(string(data))) }
+			if diff := cmp.Diff(sorted(before.Bytes()), sorted(back.Bytes())); diff != "" {
+				t.Errorf("lines (-before +after):\n%s", diff)
+			}
+
+			patch, err := (&observed{}).patch(c, before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(podOf(t, out.Bytes()), patchedPod(t, before.Bytes(), patch)); diff != "" {
+				t.Errorf("(-takeover +patch):\n%s", diff)
+			}
+			// A kubeadm that has one more flag in front of them.
+			moved := bytes.Replace(before.Bytes(), []byte("    - --allow-privileged"), []byte("    - --a-new-flag=1\n    - --allow-privileged"), 1)
+			if _, err := decodedPatch(t, patch).Apply(asJSON(t, moved)); err == nil {
+				t.Error("the patch takes out what it does not know")
+			}
+		})
+	}
+}
+
+func asJSON(t *testing.T, data []byte) []byte {
+	t.Helper()
+	converted, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return converted
+}
+
+func decodedPatch(t *testing.T, patch []byte) jsonpatch.Patch {
+	t.Helper()
+	decoded, err := jsonpatch.DecodePatch(asJSON(t, patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+func patchedPod(t *testing.T, data, patch []byte) corev1.PodSpec {
+	t.Helper()
+	result, err := decodedPatch(t, patch).Apply(asJSON(t, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := json.Unmarshal(result, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Spec
+}
+
+func podOf(t *testing.T, data []byte) corev1.PodSpec {
+	t.Helper()
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Spec
+}
+
+// TestSignerHandbackRestores wants the manifests as they were, whichever way led there.
+func TestSignerHandbackRestores(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		in     func(t *testing.T, p *controlPlane)
+	}{
+		"AtOnce": {
+			in: func(t *testing.T, p *controlPlane) {
+				p.config.ExternalSigner = true
+				p.does(t, takeover, 3)
+			},
+		},
+		"Later": {
+			reason: "the backup of the first takeover is what was before both",
+			in: func(t *testing.T, p *controlPlane) {
+				p.does(t, takeover, 3)
+				p.config.ExternalSigner, p.config.Rewrite = true, true
+				p.does(t, takeover, 3)
+			},
+		},
+		"TwiceAndOnceWithoutTheFlag": {
+			reason: "what signs goes on to",
+			in: func(t *testing.T, p *controlPlane) {
+				p.config.ExternalSigner, p.config.Rewrite = true, true
+				p.does(t, takeover, 3)
+				p.does(t, takeover, 3)
+				p.config.ExternalSigner = false
+				before := p.all(t)
+				p.does(t, takeover, 3)
+				if diff := cmp.Diff(before, p.all(t)); diff != "" {
+					t.Errorf("files have changed (-before +after):\n%s", diff)
+				}
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newSigningControlPlane(t)
+			before := p.all(t)
+			tc.in(t, p)
+			p.config.ExternalSigner = false
+			p.does(t, handback, 4)
+			after := p.all(t)
+			for file := range after {
+				if strings.HasPrefix(file, "backup/") {
+					delete(after, file)
+				}
+			}
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("%s (-before +after):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestSignerHandbackAfterAnotherEdit gives the flags back from our manifest.
+func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
+	t.Parallel()
+	p := newSigningControlPlane(t)
+	p.config.ExternalSigner = true
+	p.does(t, takeover, 3)
+	edited := bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
+	p.write(t, apiServerFile, edited)
+	p.config.ExternalSigner = false
+	p.does(t, handback, 1)
+	command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
+	for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
+		if !slices.Contains(command, want) {
+			t.Errorf("%s is not in %q", want, command)
+		}
+	}
+	if slices.ContainsFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--service-account-signing-endpoint") }) {
+		t.Errorf("the endpoint is still in %q", command)
+	}
+}
+
+func TestSignerRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		old, new string
+		want     string
+	}{
+		"AnotherSigner": {
+			"somebody has decided", "    - --allow-privileged=true", "    - --allow-privileged=true\n    - --service-account-signing-endpoint=/run/kms.sock",
+			"in use already, by another signer",
+		},
+		"KeyElsewhere": {
+			"our Pod does not see it", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/keys/sa.pub",
+			"not below /etc/kubernetes/pki/",
+		},
+		"KeyElsewhereInDisguise": {
+			"likewise", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/kubernetes/pki/../sa.pub",
+			"not below /etc/kubernetes/pki/",
+		},
+		"NoIssuer": {
+			"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens",
+		},
+		"OldImage": {
+			"the gate is off", "kube-apiserver:v1.36", "kube-apiserver:v1.33", "v1.34 is the oldest",
+		},
+		"NoVolumes": {
+			"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor",
+		},
+		"OurNameIsTaken": {
+			"somebody else's volume", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newSigningControlPlane(t)
+			p.config.ExternalSigner = true
+			text := string(read(t, p.config.manifest(apiServer)))
+			if !strings.Contains(text, tc.old) {
+				t.Fatalf("there is no %q to replace", tc.old)
+			}
+			p.write(t, apiServerFile, []byte(strings.Replace(text, tc.old, tc.new, 1)))
+			before := p.all(t)
+			err := Takeover(t.Context(), p.config)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.want)
+			}
+			if diff := cmp.Diff(before, p.all(t)); diff != "" {
+				t.Errorf("files have changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSignerArgs(t *testing.T) {
+	t.Parallel()
+	m := parse(t, theAPIServer(), pod([]string{
+		apiServer, "--service-account-issuer=https://a", "--service-account-issuer=https://b",
+		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
+		"--service-account-max-token-expiration=17520h",
+	}))
+	s, err := signerOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"--external-signer-socket=/run/sa-controller-manager/signer.sock",
+		"--service-account-issuer=https://a", "--service-account-issuer=https://b",
+		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
+		"--external-signer-max-token-expiration=17520h0m0s",
+	}
+	if diff := cmp.Diff(want, s.Args()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOurProcessOutlivesItsUse: kube-apiserver would not start without it.
+func TestOurProcessOutlivesItsUse(t *testing.T) {
+	t.Parallel()
+	p := newSigningControlPlane(t)
+	p.config.ExternalSigner = true
+	p.does(t, takeover, 3)
+	p.config.ExternalSigner = false
+	if err := p.config.socketUnused(); err == nil || !strings.Contains(err.Error(), "--steps=kube-apiserver") {
+		t.Errorf("error %v, want one that says what comes first", err)
+	}
+	p.does(t, handback, 1)
+	if err := p.config.socketUnused(); err != nil {
+		t.Errorf("after kube-apiserver was handed back: %v", err)
+	}
+}

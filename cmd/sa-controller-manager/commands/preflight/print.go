@@ -1,0 +1,102 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"sa-controller-manager/internal/printers"
+)
+
+// Print writes the report as "table", "json" or "yaml".
+func (r Report) Print(w io.Writer, rules []Rule, output string) error {
+	return printers.Document(w, output, "the report", r.document(rules), func() string { return r.table(rules) })
+}
+
+// table has one line for each question.
+func (r Report) table(rules []Rule) string {
+	var b strings.Builder
+	out := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(out, "ANSWER\tVERB\tRESOURCE\tNAMESPACE\tNAME\tFOR")
+	for _, answer := range r.Answers {
+		a := answer.Access
+		what := a.resource()
+		if a.Path != "" {
+			what = a.Path
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.word(), a.Verb, what, orAll(a.Namespace), orAll(a.Name), parts(a, rules))
+	}
+	out.Flush()
+	return b.String()
+}
+
+func orAll(name string) string {
+	if name == "" {
+		return "*"
+	}
+	return name
+}
+
+func parts(a Access, rules []Rule) string {
+	var names []string
+	for _, part := range partsOf(a, rules) {
+		names = append(names, string(part))
+	}
+	return strings.Join(names, ",")
+}
+
+// word is the answer in the table and in documents.
+func (a Answer) word() string {
+	switch {
+	case a.Err != nil:
+		return "unknown"
+	case a.Granted:
+		return "granted"
+	}
+	return "missing"
+}
+
+// document is the report for programs.
+type document struct {
+	User        string         `json:"user"`
+	Missing     int            `json:"missing"`
+	Unknown     int            `json:"unknown"`
+	Mend        string         `json:"mend,omitempty"`
+	Permissions []documentLine `json:"permissions"`
+}
+
+type documentLine struct {
+	Answer    string `json:"answer"`
+	Verb      string `json:"verb"`
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	For       []Part `json:"for"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (r Report) document(rules []Rule) document {
+	doc := document{User: r.User, Missing: len(r.Missing()), Permissions: []documentLine{}}
+	if doc.Missing > 0 {
+		doc.Mend = r.Mend()
+	}
+	for _, answer := range r.Answers {
+		a := answer.Access
+		line := documentLine{
+			Answer: answer.word(), Verb: a.Verb, Group: a.Group, Resource: a.Resource, Path: a.Path,
+			Namespace: a.Namespace, Name: a.Name, For: partsOf(a, rules),
+		}
+		if answer.Err != nil {
+			doc.Unknown++
+			line.Error = answer.Err.Error()
+		}
+		doc.Permissions = append(doc.Permissions, line)
+	}
+	return doc
+}

@@ -1,0 +1,167 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokeninspect
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/tokens"
+)
+
+// Known is what the person knows besides the token.
+type Known struct {
+	Now time.Time
+	// Keys are those that may have signed it.
+	Keys []jwks.Key
+	// Issuers are those of the cluster's bound tokens. Without any the issuer is not judged.
+	Issuers []string
+	// Review is what kube-apiserver said, nil if it was not asked.
+	Review *Review
+}
+
+// Verdict sums up.
+type Verdict string
+
+const (
+	// Valid means: nothing speaks against the token.
+	Valid Verdict = "valid"
+	// Invalid means: something does.
+	Invalid Verdict = "invalid"
+	// Untold means: it could not be found out, for want of keys.
+	Untold Verdict = "unknown"
+)
+
+// Judge examines a token as kube-apiserver reads it. It never fails: that something is no token is a verdict too.
+func Judge(token string, known Known) Report {
+	canonical := tokens.Canonical(token)
+	e, err := tokens.Examine(canonical)
+	if err != nil {
+		return Report{Verdict: Invalid, Reasons: []string{err.Error()}, now: known.Now}
+	}
+	report := describe(&e, known.Now)
+	report.Review = known.Review
+	signed := report.judgeSignature(canonical, known)
+	report.Reasons = append(report.Reasons, timeProblems(&e, known.Now)...)
+	if problem := issuerProblem(&e, known.Issuers); problem != "" {
+		report.Reasons = append(report.Reasons, problem)
+	}
+	if canonical != token {
+		report.note("it is spelled otherwise than it was issued, by white space or by bits that base64url leaves over: " +
+			"kube-apiserver reads over that, and others may refuse it")
+	}
+	report.addNotes(&e, known)
+	report.decide(signed)
+	return report
+}
+
+// judgeSignature tells whether a key is known to have made the signature.
+func (r *Report) judgeSignature(token string, known Known) bool {
+	if len(known.Keys) == 0 {
+		return false
+	}
+	index, err := tokens.SignedWith(token, publicKeys(known.Keys))
+	switch {
+	case err == nil:
+		key := known.Keys[index]
+		r.Key = &Key{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Origin: key.Origin}
+		return true
+	case errors.Is(err, tokens.ErrUnknownKey):
+		r.Reasons = append(r.Reasons, fmt.Sprintf("none of the %d keys that were given has its key ID", len(jwks.Public(known.Keys))))
+	case r.KeyID == "":
+		r.Reasons = append(r.Reasons, "it has no key ID, and none of the keys that were given made its signature")
+	default:
+		r.Reasons = append(r.Reasons, "the signature is wrong: the key that it names has not made it")
+	}
+	return false
+}
+
+// timeProblems follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the minute that it allows clocks
+// to differ. It looks at no time in a legacy token.
+func timeProblems(e *tokens.Examination, now time.Time) []string {
+	if e.Form == tokens.LegacyForm {
+		return nil
+	}
+	var problems []string
+	if !e.Expires.IsZero() && now.After(e.Expires) {
+		problems = append(problems, "it has expired "+when(e.Expires, now))
+	}
+	if now.Before(e.NotBefore) {
+		problems = append(problems, "it is not valid yet: it will be "+when(e.NotBefore, now))
+	}
+	if now.Before(e.IssuedAt) {
+		problems = append(problems, "it says that it will be issued "+when(e.IssuedAt, now)+": a clock is wrong")
+	}
+	return problems
+}
+
+// when is a time as people say it.
+func when(t, now time.Time) string {
+	if t.After(now) {
+		return "in " + duration.HumanDuration(t.Sub(now))
+	}
+	return duration.HumanDuration(now.Sub(t)) + " ago"
+}
+
+func issuerProblem(e *tokens.Examination, issuers []string) string {
+	switch {
+	case e.Form == tokens.LegacyForm || len(issuers) == 0 || slices.Contains(issuers, e.Issuer):
+		return ""
+	case len(issuers) == 1:
+		return "the issuer is another one than " + issuers[0]
+	}
+	return "the issuer is none of " + strings.Join(issuers, ", ")
+}
+
+// addNotes says what a person might not think of.
+func (r *Report) addNotes(e *tokens.Examination, known Known) {
+	if known.Review == nil && e.Form == tokens.LegacyForm {
+		r.note("kube-apiserver takes it only while its Secret and account live and the Secret holds this very token: --cluster asks it")
+	}
+	if known.Review == nil && e.Form == tokens.BoundForm {
+		r.note("kube-apiserver takes it only while its account, and what it is bound to, live: --cluster asks it")
+	}
+	if e.Form == tokens.OtherForm {
+		r.note("it names no ServiceAccount: it is another program's")
+	}
+	if e.Form == tokens.BoundForm && e.Expires.IsZero() {
+		r.note("it never expires")
+	}
+	if e.Form == tokens.BoundForm && len(e.Audiences) == 0 {
+		r.note("it has no audience, which kube-apiserver takes for its own")
+	}
+	if e.Form == tokens.BoundForm && len(known.Issuers) == 0 {
+		r.note("the issuer was not compared: give --service-account-issuer or --cluster")
+	}
+}
+
+func (r *Report) note(text string) { r.Notes = append(r.Notes, text) }
+
+// decide: kube-apiserver's word counts more than ours. What speaks against a token that it accepts becomes a note.
+func (r *Report) decide(signed bool) {
+	switch {
+	case r.Review != nil && r.Review.Authenticated:
+		r.Verdict = Valid
+		for _, reason := range r.Reasons {
+			r.note("kube-apiserver accepts it, and yet " + reason)
+		}
+		r.Reasons = nil
+	case r.Review != nil:
+		r.Verdict = Invalid
+		r.Reasons = append(r.Reasons, "kube-apiserver refuses it: "+r.Review.reason())
+	case len(r.Reasons) > 0:
+		r.Verdict = Invalid
+	case signed:
+		r.Verdict = Valid
+	default:
+		r.Verdict = Untold
+		r.Reasons = []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}
+	}
+}

@@ -1,0 +1,227 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokeninspect_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/tokeninspect"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+var (
+	now     = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	account = tokens.Account{Namespace: "shop", Name: "robot", UID: "u-1"}
+)
+
+func private(tb testing.TB, data []byte) *signing.PrivateKey {
+	tb.Helper()
+	key, err := signing.ParsePrivateKey(data)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
+}
+
+// bound is a token of an hour, issued at the time.
+func bound(tb testing.TB, at time.Time) string {
+	tb.Helper()
+	issuer := tokens.NewIssuer(private(tb, testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
+	token, err := issuer.Bound(tb.Context(), tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return token
+}
+
+func legacy(tb testing.TB) string {
+	tb.Helper()
+	token, err := tokens.NewIssuer(private(tb, testkeys.P256()), tokens.CompatClaims).Legacy(tb.Context(), account, "robot-token")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return token
+}
+
+func segment(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+func keys(tb testing.TB) []jwks.Key {
+	tb.Helper()
+	return []jwks.Key{
+		{PublicKey: private(tb, testkeys.RSA2048()).Public(), State: jwks.Active, Origin: "one"},
+		{PublicKey: private(tb, testkeys.P256()).Public(), State: jwks.Retired, Origin: "two"},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	good, old := bound(t, now.Add(-time.Minute)), legacy(t)
+	tampered := good[:strings.LastIndex(good, ".")+1] + segment(strings.Repeat("x", 64))
+	_, unheaded, _ := strings.Cut(good, ".")
+	noKeyID := segment(`{"alg":"ES256"}`) + "." + unheaded
+	accepted := &tokeninspect.Review{Authenticated: true, User: "system:serviceaccount:shop:robot"}
+	respelled := good[:len(good)-1] + string(good[len(good)-1]+1) // of 86 digits the last one is A, Q, g or w
+	payloadAt := strings.Index(old, ".") + 1
+	cases := map[string]struct {
+		reason, token string
+		known         tokeninspect.Known
+		want          tokeninspect.Verdict
+		because       []string
+		notes         int
+	}{
+		"good":              {"", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 1},
+		"legacy":            {"no issuer of bound tokens counts", old, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 1},
+		"one of several":    {"the former issuers are accepted too", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://new", "https://issuer"}}, tokeninspect.Valid, nil, 1},
+		"expired":           {"", bound(t, now.Add(-3*time.Hour)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it has expired 120m ago"}, 2},
+		"just expired":      {"", bound(t, now.Add(-time.Hour-time.Second)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it has expired 1s ago"}, 2},
+		"expires now":       {"", bound(t, now.Add(-time.Hour)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Valid, nil, 2},
+		"not yet":           {"", bound(t, now.Add(2*time.Hour)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2},
+		"other issuer":      {"", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://other"}}, tokeninspect.Invalid, []string{"the issuer is another one than https://other"}, 1},
+		"none of them":      {"", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"a", "b"}}, tokeninspect.Invalid, []string{"the issuer is none of a, b"}, 1},
+		"unknown key":       {"", good, tokeninspect.Known{Keys: keys(t)[:1]}, tokeninspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
+		"tampered":          {"", tampered, tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
+		"no key ID":         {"the header is signed too", noKeyID, tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
+		"everything":        {"each reason is told", bound(t, now.Add(-3*time.Hour)), tokeninspect.Known{Keys: keys(t)[:1], Issuers: []string{"x"}}, tokeninspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
+		"no keys":           {"exit code 1", good, tokeninspect.Known{}, tokeninspect.Untold, []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2},
+		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), tokeninspect.Known{}, tokeninspect.Invalid, []string{"it has expired 120m ago"}, 2},
+		"malformed":         {"and where", "e30.e30", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"malformed token: not three segments"}, 0},
+		"malformed payload": {"and where", "e30.!.e30", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 2},
+		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Valid, nil, 2},
+		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Valid, nil, 2},
+		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"tampered, spaced":  {"", tampered + "\n", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
+		"accepted":          {"kube-apiserver's word counts", good, tokeninspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 0},
+		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, tokeninspect.Known{Review: accepted, Keys: keys(t)[:1], Issuers: []string{"x"}}, tokeninspect.Valid, nil, 2},
+		"refused":           {"its account is gone", good, tokeninspect.Known{Review: &tokeninspect.Review{Error: "gone"}, Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},
+		"refused silently":  {"", old, tokeninspect.Known{Review: &tokeninspect.Review{}, Keys: keys(t)}, tokeninspect.Invalid, []string{"kube-apiserver refuses it: it gives no reason"}, 0},
+		"stranger":          {"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA", tokeninspect.Known{}, tokeninspect.Invalid, []string{"it has expired 56y ago"}, 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.known.Now = now
+			got := tokeninspect.Judge(tc.token, tc.known)
+			if got.Verdict != tc.want || len(got.Notes) != tc.notes {
+				t.Errorf("%s: verdict %s, want %s; notes %q, want %d", tc.reason, got.Verdict, tc.want, got.Notes, tc.notes)
+			}
+			if diff := cmp.Diff(tc.because, got.Reasons); diff != "" {
+				t.Errorf("%s: reasons (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestSigningKeyIsNamed(t *testing.T) {
+	t.Parallel()
+	got := tokeninspect.Judge(legacy(t), tokeninspect.Known{Now: now, Keys: keys(t)})
+	want := &tokeninspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: jwks.Retired, Origin: "two"}
+	if diff := cmp.Diff(want, got.Key); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+const wantText = `Verdict:       valid
+Note:          kube-apiserver takes it only while its account, and what it is bound to, live: --cluster asks it
+Note:          the issuer was not compared: give --service-account-issuer or --cluster
+Form:          bound, of a TokenRequest
+Subject:       system:serviceaccount:shop:robot
+Account:       shop/robot, UID u-1
+Issuer:        https://issuer
+Audiences:     a, b
+Issued:        2026-11-21T11:59:00Z (60s ago)
+Expires:       2026-11-21T12:59:00Z (in 59m)
+Key ID:        KEYID
+Algorithm:     ES256
+Signed with:   key KEYID (ES256), retired, of two
+
+Header:
+  {
+    "alg": "ES256",
+    "kid": "KEYID",
+    "typ": "JWT"
+  }
+
+Claims:
+  {
+    "aud": [
+`
+
+func TestPrint(t *testing.T) {
+	t.Parallel()
+	token := bound(t, now.Add(-time.Minute))
+	signature := token[strings.LastIndex(token, ".")+1:]
+	for _, output := range []string{"text", "json", "yaml"} {
+		report := tokeninspect.Judge(token, tokeninspect.Known{Now: now, Keys: keys(t)})
+		var got bytes.Buffer
+		if err := report.Print(&got, output); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range append(strings.Split(token, "."), token) {
+			if strings.Contains(got.String(), secret) {
+				t.Errorf("%s holds a part of the token:\n%s", output, got.String())
+			}
+		}
+		if text := strings.ReplaceAll(got.String(), keys(t)[1].ID, "KEYID"); output == "text" && !strings.HasPrefix(text, wantText) {
+			t.Errorf("-want +got:\n%s", cmp.Diff(wantText, text))
+		}
+		report.ShowSignature()
+		if err := report.Print(&got, output); err != nil || !strings.Contains(got.String(), signature) {
+			t.Errorf("%s: no signature, %v", output, err)
+		}
+	}
+}
+
+// TestPrintIsSafe: a claim may hold what steers a terminal.
+func TestPrintIsSafe(t *testing.T) {
+	t.Parallel()
+	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e\x7f"+`"}`) + ".AA"
+	report := tokeninspect.Judge(token, tokeninspect.Known{Now: now})
+	for _, output := range []string{"text", "json", "yaml"} {
+		var got bytes.Buffer
+		if err := report.Print(&got, output); err != nil {
+			t.Fatalf("%s: %v", output, err)
+		}
+		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") || strings.Count(got.String(), "\nVerdict") > 0 {
+			t.Errorf("%s:\n%q", output, got.String())
+		}
+	}
+}
+
+// FuzzJudge: whatever is inspected, nothing breaks, and neither text nor documents hold the signature.
+func FuzzJudge(f *testing.F) {
+	f.Add(bound(f, now))
+	f.Add(legacy(f))
+	f.Add("..")
+	f.Add(segment(`{"kid":"\u0000"}`) + "." + segment(`{"exp":1e3,"aud":["\u202e"],"kubernetes.io":{"pod":{},"serviceaccount":{}}}`) + ".AAAA")
+	known := tokeninspect.Known{Now: now, Keys: keys(f), Issuers: []string{"https://issuer"}}
+	f.Fuzz(func(t *testing.T, token string) {
+		report := tokeninspect.Judge(token, known)
+		if (report.Verdict == tokeninspect.Valid) != (report.Key != nil && len(report.Reasons) == 0) {
+			t.Fatalf("verdict %s with key %v and reasons %q", report.Verdict, report.Key, report.Reasons)
+		}
+		for _, output := range []string{"text", "json", "yaml"} {
+			var got bytes.Buffer
+			if err := report.Print(&got, output); err != nil {
+				t.Fatalf("%s: %v", output, err)
+			}
+			if i := strings.LastIndexByte(token, '.'); i >= 0 && len(token)-i > 40 && strings.Contains(got.String(), token[i+1:]) {
+				t.Fatalf("%s holds the signature", output)
+			}
+			if output == "text" && strings.ContainsFunc(got.String(), func(r rune) bool { return r != '\n' && r < ' ' || r >= 0x7f && r < 0xa0 }) {
+				t.Fatalf("a control character in %q", got.String())
+			}
+		}
+	})
+}

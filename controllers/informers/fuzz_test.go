@@ -1,0 +1,114 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// mostKept bounds what is kept of a Secret's texts, whoever wrote them: a name, a UID, a key ID and a few annotations.
+const mostKept = 2 << 10
+
+// FuzzObserveTokenSecret writes anything into what a user may write of a token Secret. Whatever it is, nothing of the token is
+// kept, what is kept is short, and an annotation that is understood says the same once it is written again.
+func FuzzObserveTokenSecret(f *testing.F) {
+	good := legacyToken(f, robot(), "robot-token")
+	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`, good)
+	f.Add("robot", "", "in-place", "/", "", "kubectl", `{"f:type":{}}`, "")
+	f.Add("Robot\n", "a\nb", "IN-PLACE", "a/b/c", "no", "kube-controller-manager", `{"f:data":{"f:token":{},"f:ca.crt":null}}`, good[:len(good)-20])
+	f.Add("../robot", strings.Repeat("u", 5000), strings.Repeat("r", 3000), strings.Repeat("n", 3000)+"/u", "maybe", "", "null", "..")
+	f.Add("robot", accountUID, "", "x/"+strings.Repeat("u", 3000), "0", "x", `{"f:type":`, rewrite(good, 0, `{"alg":"none","kid":"`+strings.Repeat("k", 5000)+`"}`))
+	f.Add("robot", accountUID, "never", "", "1", "x", `[]`, rewrite(good, 1, `{"kubernetes.io/serviceaccount/service-account.uid":"`+strings.Repeat("k", 5000)+`"}`))
+	f.Fuzz(func(t *testing.T, name, uid, reissue, replaces, keep, manager, fields, token string) {
+		secret := tokenSecret(withToken(token), withAnnotation(corev1.ServiceAccountNameKey, name), withAnnotation(corev1.ServiceAccountUIDKey, uid),
+			withAnnotation(ReissueAnnotation, reissue), withAnnotation(ReplacesAnnotation, replaces), withAnnotation(KeepAnnotation, keep),
+			managedBy(manager, fields))
+		observed := ObserveTokenSecret(secret)
+		if observed.AccountName != "" && (observed.AccountName != name || len(validation.IsDNS1123Subdomain(name)) > 0) {
+			t.Errorf("account %q from the annotation %q", observed.AccountName, name)
+		}
+		if (observed.AccountUID == "") != (uid == "") || len(uid) <= longestUID && string(observed.AccountUID) != uid {
+			t.Errorf("UID %q from the annotation %q", observed.AccountUID, uid)
+		}
+		modes := []ReissueMode{ReissueSideBySide, ReissueInPlace, ReissueNever, ReissueUserMade, ReissueUnknown}
+		if !slices.Contains(modes, observed.ReissueMode()) {
+			t.Errorf("mode %q", observed.ReissueMode())
+		}
+		if known := modes[:3]; slices.Contains(known, observed.ReissueMode()) && string(observed.ReissueMode()) != reissue && !observed.MadeByTokenController() {
+			t.Errorf("mode %q from %q, for a Secret of a user's", observed.ReissueMode(), reissue)
+		}
+		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {
+			t.Errorf("predecessor %q from %q", p, replaces)
+		}
+		if observed.Creator == TokenControllerCreated && !slices.Contains(tokenControllers, manager) {
+			t.Errorf("%q passes for a token controller", manager)
+		}
+		kept := 0
+		for _, text := range stringsIn(observed) {
+			kept += len(text)
+			for _, segment := range segments(token) {
+				// What the annotations say is not the token's, and its key ID and UID are no secrets.
+				if leak := common(text, segment); leak != "" && !strings.Contains(name+uid+reissue+replaces+manager, leak) && isSignature(token, segment) {
+					t.Errorf("%q of the token is in %q", leak, text)
+				}
+			}
+		}
+		if manager := len(observed.TokenWriter) + len(observed.CAWriter); kept-manager > mostKept { // kube-apiserver bounds that one
+			t.Errorf("%d bytes are kept", kept)
+		}
+		if again := ObserveTokenSecret(secret); !reflect.DeepEqual(again, observed) {
+			t.Error("observed twice, the Secret is not the same")
+		}
+	})
+}
+
+// isSignature: the last segment of three, which alone makes a token of what everybody may know.
+func isSignature(token, segment string) bool {
+	parts := strings.Split(token, ".")
+	return len(parts) == 3 && parts[2] == segment
+}
+
+// stringsIn are the strings that the observation holds, each once.
+func stringsIn(observed *TokenSecret) []string {
+	seen := map[*byte]bool{}
+	var texts []string
+	walk(reflect.ValueOf(observed), func(text string) {
+		if data := unsafe.StringData(text); text != "" && !seen[data] {
+			seen[data] = true
+			texts = append(texts, text)
+		}
+	})
+	return texts
+}
+
+// FuzzManagedFields reads any fieldsV1. Only what kube-apiserver would write for a reference counts as one, and trimming an account
+// neither loses such a proof nor makes one.
+func FuzzManagedFields(f *testing.F) {
+	for _, fields := range []string{oneReference, applied, pullSecret, labelFields, `{"f:secrets":null}`, `{"f:secrets":{"k:{\"name\":\"a\"}":1}}`, "{", ""} {
+		f.Add(FieldManager, fields)
+		f.Add("kubectl", fields)
+	}
+	f.Fuzz(func(t *testing.T, manager, fields string) {
+		given := account(wrote(manager, fields))
+		const name = "robot-token-x2x9z"
+		before := ReferenceWrittenByTokenController(given, name)
+		if before && (!slices.Contains(tokenControllers, manager) || !strings.Contains(fields, "secrets")) {
+			t.Errorf("%q by %q proves a reference", fields, manager)
+		}
+		trimmed, err := trimAccount(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := ReferenceWrittenByTokenController(trimmed.(*corev1.ServiceAccount), name); after != before {
+			t.Errorf("%q by %q proves a reference: %v, and once trimmed: %v", fields, manager, before, after)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func seenIn(namespace, name, account string) *TokenSecret {
+	return &TokenSecret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, AccountName: account}
+}
+
+func sortedNames(names []cache.ObjectName) []string {
+	texts := []string{}
+	for _, name := range names {
+		texts = append(texts, name.String())
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func secretNames(secrets []*TokenSecret) []string {
+	var names []cache.ObjectName
+	for _, secret := range secrets {
+		names = append(names, cache.MetaObjectToName(secret))
+	}
+	return sortedNames(names)
+}
+
+func TestTokenSecretLister(t *testing.T) {
+	t.Parallel()
+	first := seenIn("shop", "robot-token-1", "robot")
+	lister := NewTokenSecretLister(first,
+		seenIn("shop", "robot-token-2", "robot"),
+		seenIn("shop", "admin-token", "admin"),
+		seenIn("bank", "robot-token-1", "robot"),
+		seenIn("shop", "nobodys", ""),
+	)
+
+	if got := lister.Get(cache.NewObjectName("shop", "robot-token-1")); got != first {
+		t.Errorf("Get returned %v, want the Secret itself", got)
+	}
+	if got := lister.Get(cache.NewObjectName("shop", "robot-token-3")); got != nil {
+		t.Errorf("Get returned %v for a Secret that is not there, want nil", got)
+	}
+	all := []string{"bank/robot-token-1", "shop/admin-token", "shop/nobodys", "shop/robot-token-1", "shop/robot-token-2"}
+	if diff := cmp.Diff(all, sortedNames(lister.Names())); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	for account, want := range map[cache.ObjectName][]string{
+		{Namespace: "shop", Name: "robot"}: {"shop/robot-token-1", "shop/robot-token-2"},
+		{Namespace: "bank", Name: "robot"}: {"bank/robot-token-1"},
+		{Namespace: "bank", Name: "admin"}: {},
+		{Namespace: "shop", Name: ""}:      {},
+	} {
+		if diff := cmp.Diff(want, secretNames(lister.OfAccount(account))); diff != "" {
+			t.Errorf("Secrets of %s (-want +got):\n%s", account, diff)
+		}
+	}
+}
+
+func TestIndexByAccountTakesAnything(t *testing.T) {
+	t.Parallel()
+	for name, obj := range map[string]any{
+		"Tombstone": cache.DeletedFinalStateUnknown{Key: "shop/robot-token"},
+		"Secret":    tokenSecret(), // never cached as such
+		"NoAccount": seenNamed(""),
+	} {
+		if keys, err := indexByAccount(obj); len(keys) != 0 || err != nil {
+			t.Errorf("%s: got keys %v and error %v, want neither", name, keys, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func annotatedWith(name, value string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value) }
+}
+
+func managedBy(manager, fields string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) {
+		s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		})
+	}
+}
+
+func calledFor(secret, account string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) {
+		s.Name = secret
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, corev1.ServiceAccountNameKey, account)
+	}
+}
+
+func TestReissueMode(t *testing.T) {
+	t.Parallel()
+	const (
+		created  = `{"f:data":{".":{},"f:token":{}},"f:metadata":{},"f:type":{}}`
+		filled   = `{"f:data":{"f:token":{}},"f:metadata":{}}`
+		longName = "an-account-with-a-name-that-is-longer-than-the-generator-takes"
+	)
+	marker := func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, AutoCreatedLabel, "true") }
+	cases := map[string]struct {
+		reason string
+		change []func(*corev1.Secret)
+		want   ReissueMode
+	}{
+		"UserMade":     {want: ReissueUserMade},
+		"Marker":       {change: []func(*corev1.Secret){marker}, want: ReissueSideBySide},
+		"CreatedByKCM": {change: []func(*corev1.Secret){managedBy("kube-controller-manager", created)}, want: ReissueSideBySide},
+		"CreatedByUs": {
+			reason: "and somebody took the marker off",
+			change: []func(*corev1.Secret){managedBy(FieldManager, created)}, want: ReissueSideBySide,
+		},
+		"FilledByKCM": {
+			reason: "it fills those of users too",
+			change: []func(*corev1.Secret){managedBy("kubectl-create", created), managedBy("kube-controller-manager", filled)}, want: ReissueUserMade,
+		},
+		"GeneratedNameOfAUser": {
+			reason: "generateName makes the same names",
+			change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "robot"), managedBy("kubectl-create", created), managedBy(FieldManager, filled)},
+			want:   ReissueUserMade,
+		},
+		"BrokenManagedFields": {change: []func(*corev1.Secret){managedBy("kube-controller-manager", `{"f:type"`)}, want: ReissueUserMade},
+		"NamedAsByKCM":        {change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "robot")}, want: ReissueSideBySide},
+		"NamedAsByKCMButCut": {
+			reason: "its generator takes 58 characters",
+			change: []func(*corev1.Secret){calledFor((longName + "-token-")[:58]+"x7k2p", longName)}, want: ReissueSideBySide,
+		},
+		"NamedForAnotherAccount": {change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "builder")}, want: ReissueUserMade},
+		"NamedWithAWord": {
+			reason: "no generator makes vowels",
+			change: []func(*corev1.Secret){calledFor("robot-token-admin", "robot")}, want: ReissueUserMade,
+		},
+		"NamedWithMore": {change: []func(*corev1.Secret){calledFor("robot-token-x7k2pq", "robot")}, want: ReissueUserMade},
+		"NoAccount":     {change: []func(*corev1.Secret){calledFor("-token-x7k2p", "")}, want: ReissueUserMade},
+
+		"AnnotatedSideBySide": {change: []func(*corev1.Secret){annotatedWith(ReissueAnnotation, "side-by-side")}, want: ReissueSideBySide},
+		"AnnotatedInPlace":    {change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "in-place")}, want: ReissueInPlace},
+		"AnnotatedNever":      {change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "never")}, want: ReissueNever},
+		"AnnotatedGarbage": {
+			reason: "what a person meant is not guessed",
+			change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "In-Place")}, want: ReissueUnknown,
+		},
+		"AnnotatedOurWord":  {change: []func(*corev1.Secret){annotatedWith(ReissueAnnotation, "user-made")}, want: ReissueUnknown},
+		"AnnotatedWithNone": {change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "")}, want: ReissueSideBySide},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := ObserveTokenSecret(tokenSecret(tc.change...)).ReissueMode(); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	const of = "robot-token/secret-uid"
+	cases := map[string]struct {
+		reason     string
+		annotation string
+		change     func(*corev1.Secret)
+		want       bool
+	}{
+		"Replaces":       {annotation: of, want: true},
+		"AnotherName":    {annotation: "other/secret-uid"},
+		"AnotherUID":     {reason: "it was deleted and made again", annotation: "robot-token/before"},
+		"NoUID":          {annotation: "robot-token/"},
+		"NoName":         {annotation: "/secret-uid"},
+		"Garbage":        {annotation: "robot-token"},
+		"Empty":          {annotation: ""},
+		"AnotherAccount": {annotation: of, change: calledFor("new", "builder")},
+		"AnotherNamespace": {
+			annotation: of, change: func(s *corev1.Secret) { s.Namespace = "elsewhere" },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			successor := tokenSecret(annotatedWith(ReplacesAnnotation, tc.annotation), func(s *corev1.Secret) { s.Name, s.UID = "new", "uid-new" })
+			if tc.change != nil {
+				tc.change(successor)
+			}
+			if got := ObserveTokenSecret(successor).Replaces(ObserveTokenSecret(tokenSecret())); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,238 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// AutoCreatedLabel marks the token Secrets that this program creates by itself.
+	AutoCreatedLabel = "sa-controller-manager/auto-created"
+
+	// InvalidSinceLabel is put on a token Secret that the legacy token cleaner has
+	// switched off; kube-apiserver refuses its token (pkg/serviceaccount/legacy.go).
+	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
+
+	// LastUsedLabel holds the day on which kube-apiserver last saw the Secret's
+	// token, also one that it refused for its InvalidSinceLabel.
+	LastUsedLabel = "kubernetes.io/legacy-token-last-used"
+
+	// KeepAnnotation exempts a token Secret from the legacy token cleaner.
+	KeepAnnotation = "sa-controller-manager/keep"
+)
+
+// longestUID bounds what is kept of a text that is only ever compared with a UID or a key
+// ID, of which ours have 43 characters. Whoever may write Secrets could have us keep 256
+// KiB of each otherwise.
+const longestUID = 128
+
+// shortened cuts what is too long to be equal to anything that it is compared with.
+func shortened(text string) string {
+	if len(text) <= longestUID {
+		return text
+	}
+	return strings.Clone(text[:longestUID+1]) // a part of it would keep all of it
+}
+
+// keptLabels are the labels of a token Secret that decisions depend on.
+var keptLabels = []string{AutoCreatedLabel, InvalidSinceLabel, LastUsedLabel}
+
+// TokenSecret is what is kept of a Secret of type
+// kubernetes.io/service-account-token. Of the metadata that is identity, times
+// and the labels that decisions depend on.
+type TokenSecret struct {
+	metav1.ObjectMeta
+
+	// AccountName and AccountUID are the annotations that say whose token this is.
+	// Anybody who may write Secrets can set them to anything. AccountName is "" if
+	// no ServiceAccount can have the name that is written there, and AccountUID is cut
+	// if no UID is as long.
+	AccountName string
+	AccountUID  types.UID
+
+	// Keep: the legacy token cleaner is to leave the Secret alone.
+	Keep bool
+
+	// Reissue is the annotation, whatever it says; ReissueMode interprets it. Of one that
+	// says nothing known at length the beginning is kept.
+	Reissue string
+	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
+	Predecessor Predecessor
+	// Creator is what managedFields say.
+	Creator Creator
+
+	Immutable    bool
+	HasCA        bool
+	CAHash       [sha256.Size]byte
+	HasNamespace bool
+	// Token is nil while data.token is empty.
+	Token *Token
+
+	// TokenWriter and CAWriter are the field managers that wrote data.token and
+	// data["ca.crt"] last, "" if managedFields do not say. Whoever may write the Secret
+	// can make them say anything.
+	TokenWriter, CAWriter string
+
+	// Finding is "" or says in a few words what the data contradicts: the token's
+	// claims or the namespace the Secret's own metadata.
+	Finding string
+}
+
+// Token is what is kept of a token. No field has been verified.
+type Token struct {
+	keyID unique.Handle[string]
+	// AccountUID is the UID that the token claims.
+	AccountUID types.UID
+	// Malformed: it is no token as we spell one. What it says is kept nevertheless if
+	// kube-apiserver takes it (tokens.Canonical), which then needs its key.
+	Malformed bool
+}
+
+// KeyID is the key ID in the token's header, "" if it has none.
+func (t *Token) KeyID() string { return t.keyID.Value() }
+
+// Terminating tells whether the Secret is being deleted.
+func (s *TokenSecret) Terminating() bool { return s.DeletionTimestamp != nil }
+
+// InvalidSince tells whether the cleaner has switched the token off.
+func (s *TokenSecret) InvalidSince() bool { return s.Labels[InvalidSinceLabel] != "" }
+
+// AutoCreated tells whether the Secret bears our marker.
+func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
+
+// BelongsTo tells whether the annotations name account, and no other UID than its.
+func (s *TokenSecret) BelongsTo(account *corev1.ServiceAccount) bool {
+	return account != nil && account.Name == s.AccountName && (s.AccountUID == "" || s.AccountUID == account.UID)
+}
+
+// Account is the name of the account that the annotation names.
+func (s *TokenSecret) Account() cache.ObjectName {
+	return cache.NewObjectName(s.Namespace, s.AccountName)
+}
+
+// Preconditions make a delete apply to this very version of the Secret. To any other one
+// kube-apiserver answers 409.
+func (s *TokenSecret) Preconditions() *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}
+}
+
+// OldestFirst orders token Secrets by age and, within the second that times are told in, by
+// name, so that whoever chooses among several chooses the same one each time.
+func OldestFirst(a, b *TokenSecret) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+// Reference identifies the Secret in an Event.
+func (s *TokenSecret) Reference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
+}
+
+// observeTokenSecret is the informer's transform. It must accept what it has
+// returned before, because a resync passes through it again.
+func observeTokenSecret(obj any) (any, error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return obj, nil
+	}
+	return ObserveTokenSecret(secret), nil
+}
+
+// ObserveTokenSecret reduces a Secret to what is kept of it.
+func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
+	observed := &TokenSecret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         secret.Namespace,
+			Name:              secret.Name,
+			UID:               secret.UID,
+			ResourceVersion:   secret.ResourceVersion,
+			CreationTimestamp: secret.CreationTimestamp,
+			DeletionTimestamp: secret.DeletionTimestamp,
+			Labels:            keepLabels(secret.Labels),
+		},
+		AccountUID:   types.UID(shortened(secret.Annotations[corev1.ServiceAccountUIDKey])),
+		Keep:         wantsKeeping(secret.Annotations),
+		Reissue:      shortened(secret.Annotations[ReissueAnnotation]),
+		Predecessor:  parsePredecessor(secret.Annotations[ReplacesAnnotation]),
+		Immutable:    secret.Immutable != nil && *secret.Immutable,
+		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
+	}
+	observed.Creator = creatorOf(secret)
+	if name := secret.Annotations[corev1.ServiceAccountNameKey]; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		observed.AccountName = name
+	}
+	if ca := secret.Data[corev1.ServiceAccountRootCAKey]; len(ca) > 0 {
+		observed.HasCA, observed.CAHash = true, sha256.Sum256(ca)
+	}
+	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
+		observed.Finding = "data.namespace does not name the namespace of the Secret"
+	}
+	observed.observeWriters(secret.ManagedFields)
+	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	return observed
+}
+
+func (s *TokenSecret) observeWriters(entries []metav1.ManagedFieldsEntry) {
+	writers := DataWriters(entries)
+	// A few names in as many Secrets as there are: each is in memory once.
+	s.TokenWriter = unique.Make(writers[corev1.ServiceAccountTokenKey].Manager).Value()
+	s.CAWriter = unique.Make(writers[corev1.ServiceAccountRootCAKey].Manager).Value()
+}
+
+func (s *TokenSecret) observeToken(data string) {
+	if data == "" {
+		return
+	}
+	s.Token = &Token{keyID: unique.Make("")}
+	token, err := tokens.Inspect(data)
+	if err != nil {
+		s.Finding, s.Token.Malformed = fmt.Sprintf("data.token is not a service account token: %v", err), true
+		token, _ = tokens.Inspect(tokens.Canonical(data))
+	}
+	s.Token.keyID = unique.Make(shortened(token.KeyID))
+	s.Token.AccountUID = types.UID(shortened(token.AccountUID))
+	if s.Token.AccountUID == s.AccountUID {
+		s.Token.AccountUID = s.AccountUID // one string in memory instead of two
+	}
+	if err != nil {
+		return
+	}
+	// The UID is compared with the live account's later; here with itself.
+	account := tokens.Account{Namespace: s.Namespace, Name: s.AccountName, UID: token.AccountUID}
+	if mismatch := token.Mismatch(account, s.Name); mismatch != "" {
+		s.Finding = "data.token is not for this Secret: " + mismatch
+	}
+}
+
+// wantsKeeping takes every value but a clear no for a yes: what is deleted by
+// mistake does not come back.
+func wantsKeeping(annotations map[string]string) bool {
+	value, given := annotations[KeepAnnotation]
+	keep, err := strconv.ParseBool(value)
+	return given && (keep || err != nil)
+}
+
+func keepLabels(labels map[string]string) map[string]string {
+	kept := maps.Clone(labels)
+	maps.DeleteFunc(kept, func(name, _ string) bool { return !slices.Contains(keptLabels, name) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}

@@ -1,0 +1,322 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unique"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/tokens"
+)
+
+// readToken lets go-cmp see what a Token holds.
+var readToken = cmp.Transformer("read", func(token *Token) []string {
+	if token == nil {
+		return nil
+	}
+	return []string{"key ID " + token.KeyID(), "account UID " + string(token.AccountUID)}
+})
+
+// seenToken is the observation of a token.
+func seenToken(keyID, accountUID string) *Token {
+	return &Token{keyID: unique.Make(keyID), AccountUID: types.UID(accountUID)}
+}
+
+// seen is the observation of tokenSecret(), with changes made to it.
+func seen(changes ...func(*TokenSecret)) *TokenSecret {
+	observed := &TokenSecret{
+		ObjectMeta:   metav1.ObjectMeta{Namespace: "shop", Name: "robot-token", UID: "secret-uid", ResourceVersion: "17"},
+		AccountName:  "robot",
+		AccountUID:   accountUID,
+		HasCA:        true,
+		CAHash:       sha256.Sum256([]byte(strings.Repeat("certificate ", 100))),
+		HasNamespace: true,
+	}
+	for _, change := range changes {
+		change(observed)
+	}
+	return observed
+}
+
+func seenNamed(name string) *TokenSecret {
+	return seen(func(s *TokenSecret) { s.AccountName = name })
+}
+
+func seenLabels(labels map[string]string) *TokenSecret {
+	return seen(func(s *TokenSecret) { s.Labels = labels })
+}
+
+// finding is the observation of a Secret whose token or namespace contradicts it.
+func finding(token *Token, what string) *TokenSecret {
+	return seen(func(s *TokenSecret) { s.Token, s.Finding = token, what })
+}
+
+// rewrite replaces one segment of a token: 0 is the header, 1 the payload. The signature does not matter to Inspect.
+func rewrite(token string, segment int, text string) string {
+	segments := strings.Split(token, ".")
+	segments[segment] = base64.RawURLEncoding.EncodeToString([]byte(text))
+	return strings.Join(segments, ".")
+}
+
+type observeCase struct {
+	reason string
+	secret *corev1.Secret
+	want   *TokenSecret
+}
+
+func checkObserve(t *testing.T, cases map[string]observeCase) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			given := tc.secret.DeepCopy()
+			once, err := observeTokenSecret(tc.secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(any(tc.want), once, readToken); diff != "" {
+				t.Errorf("%s: observed (-want +got):\n%s", tc.reason, diff)
+			}
+			if !reflect.DeepEqual(given, tc.secret) { // go-cmp takes seconds for 256 KiB
+				t.Errorf("the Secret was changed (-before +after):\n%s", cmp.Diff(given, tc.secret))
+			}
+			twice, err := observeTokenSecret(once)
+			if twice != once || err != nil {
+				t.Errorf("observed again: got %v, %v, want what was observed first", twice, err)
+			}
+		})
+	}
+}
+
+func TestObserveToken(t *testing.T) {
+	t.Parallel()
+	const (
+		notAToken = "data.token is not a service account token: malformed token: "
+		notForIt  = "data.token is not for this Secret: the token's claim "
+	)
+	good := legacyToken(t, robot(), "robot-token")
+	keyID := testKey(t).ID()
+	bound, err := tokens.NewIssuer(testKey(t), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+		Issuer: "https://issuer.example.com", Account: robot(), Audiences: []string{"api"}, Lifetime: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forAccount := func(change func(*tokens.Account)) *corev1.Secret {
+		account := robot()
+		change(&account)
+		return tokenSecret(withToken(legacyToken(t, account, "robot-token")))
+	}
+
+	checkObserve(t, map[string]observeCase{
+		"None":  {secret: tokenSecret(), want: seen()},
+		"Empty": {reason: "no bytes, no token", secret: tokenSecret(withToken("")), want: seen()},
+		"Good":  {secret: tokenSecret(withToken(good)), want: finding(seenToken(keyID, accountUID), "")},
+		"FormerUID": {
+			reason: "whether this UID lives is for the reader to say",
+			secret: forAccount(func(a *tokens.Account) { a.UID = "former-uid" }), want: finding(seenToken(keyID, "former-uid"), ""),
+		},
+		"NoKeyID": {
+			reason: "old kube-controller-managers wrote none",
+			secret: tokenSecret(withToken(rewrite(good, 0, `{"alg":"ES256"}`))), want: finding(seenToken("", accountUID), ""),
+		},
+		"OfAnotherSecret": {
+			secret: tokenSecret(withToken(legacyToken(t, robot(), "other-token"))),
+			want:   finding(seenToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/secret.name is not "robot-token"`),
+		},
+		"OfAnotherAccount": {
+			secret: forAccount(func(a *tokens.Account) { a.Name = "admin" }),
+			want:   finding(seenToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/service-account.name is not "robot"`),
+		},
+		"OfAnotherNamespace": {
+			secret: forAccount(func(a *tokens.Account) { a.Namespace = "kube-system" }),
+			want:   finding(seenToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/namespace is not "shop"`),
+		},
+		"Bound": {
+			reason: "a token of TokenRequest has no place in a Secret",
+			secret: tokenSecret(withToken(bound)), want: finding(seenToken(keyID, ""), notForIt+`iss is not "kubernetes/serviceaccount"`),
+		},
+		"EmptyObjects": {
+			secret: tokenSecret(withToken("e30.e30.e30")),
+			want:   finding(seenToken("", ""), `data.token is not for this Secret: the token has no claim iss (expected "kubernetes/serviceaccount")`),
+		},
+		"Garbage":   {secret: tokenSecret(withToken("changeme")), want: finding(seenToken("", ""), notAToken+"not three segments")},
+		"NewLine":   {reason: "kubectl --from-file likes to bring one; kube-apiserver takes it and needs its key", secret: tokenSecret(withToken(good + "\n")), want: finding(seenToken(keyID, accountUID), notAToken+"the signature contains a line break")},
+		"Respelled": {reason: "likewise", secret: tokenSecret(withToken(good[:3] + "\t" + good[3:])), want: finding(seenToken(keyID, accountUID), notAToken+"the header is not base64url")},
+		"TwoUIDs":   {secret: tokenSecret(withToken(rewrite(good, 1, `{"iss":1,"iss":"kubernetes/serviceaccount"}`))), want: finding(seenToken("", ""), notAToken+"the payload is not a JSON object")},
+		"NotBase64": {secret: tokenSecret(withToken("ä.ö.ü")), want: finding(seenToken("", ""), notAToken+"the header is not base64url")},
+		"Huge":      {secret: tokenSecret(withToken(strings.Repeat("a", 256<<10))), want: finding(seenToken("", ""), notAToken+"longer than 65536 bytes")},
+		"NoAccount": {
+			reason: "a token needs an account to be for",
+			secret: tokenSecret(withToken(good), withAnnotation(corev1.ServiceAccountNameKey, "")),
+			want: seen(func(s *TokenSecret) {
+				s.AccountName, s.Token = "", seenToken(keyID, accountUID)
+				s.Finding = notForIt + `kubernetes.io/serviceaccount/service-account.name is not ""`
+			}),
+		},
+		"WrongNamespace": {
+			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "kube-system")),
+			want:   finding(nil, "data.namespace does not name the namespace of the Secret"),
+		},
+		"WrongNamespaceGoodToken": {
+			secret: tokenSecret(withToken(good), withData(corev1.ServiceAccountNamespaceKey, "kube-system")),
+			want:   finding(seenToken(keyID, accountUID), "data.namespace does not name the namespace of the Secret"),
+		},
+		"WrongNamespaceBadToken": {
+			reason: "the token matters more",
+			secret: tokenSecret(withToken("changeme"), withData(corev1.ServiceAccountNamespaceKey, "kube-system")),
+			want:   finding(seenToken("", ""), notAToken+"not three segments"),
+		},
+	})
+}
+
+func TestObserveMetadata(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	yes, no := true, false
+	named := func(name string) *corev1.Secret {
+		return tokenSecret(withAnnotation(corev1.ServiceAccountNameKey, name))
+	}
+	labelled := func(labels map[string]string) *corev1.Secret {
+		return tokenSecret(func(s *corev1.Secret) { s.Labels = labels })
+	}
+	checkObserve(t, map[string]observeCase{
+		"Bare": {
+			reason: "nothing but a type",
+			secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}, Type: corev1.SecretTypeServiceAccountToken},
+			want:   &TokenSecret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bare"}},
+		},
+		"Rest": {
+			reason: "times stay, what nobody reads goes",
+			secret: tokenSecret(func(s *corev1.Secret) {
+				s.CreationTimestamp, s.DeletionTimestamp = now, &now
+				s.Finalizers, s.GenerateName, s.Generation = []string{"example.com/wait"}, "robot-", 3
+				s.ManagedFields = []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields)}
+				s.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
+			}),
+			want: seen(func(s *TokenSecret) { s.CreationTimestamp, s.DeletionTimestamp = now, &now }),
+		},
+		"Immutable": {
+			secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = &yes }),
+			want:   seen(func(s *TokenSecret) { s.Immutable = true }),
+		},
+		"Mutable": {secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = &no }), want: seen()},
+		"AnotherCA": {
+			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "another")),
+			want:   seen(func(s *TokenSecret) { s.CAHash = sha256.Sum256([]byte("another")) }),
+		},
+		"EmptyCA": {
+			reason: "no bytes, no CA",
+			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "")),
+			want:   seen(func(s *TokenSecret) { s.HasCA, s.CAHash = false, [sha256.Size]byte{} }),
+		},
+		"EmptyNamespace": {
+			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "")),
+			want:   seen(func(s *TokenSecret) { s.HasNamespace = false }),
+		},
+		"OtherUID": {
+			reason: "a UID is compared and nothing else, so any text will do",
+			secret: tokenSecret(withAnnotation(corev1.ServiceAccountUIDKey, "a\nb")),
+			want:   seen(func(s *TokenSecret) { s.AccountUID = "a\nb" }),
+		},
+
+		"NameEmpty":     {secret: named(""), want: seenNamed("")},
+		"NameWithDots":  {secret: named("robot.v2"), want: seenNamed("robot.v2")},
+		"NameUpperCase": {reason: "no account can be called this", secret: named("Robot"), want: seenNamed("")},
+		"NameNewLine":   {reason: "a $ in a pattern must not match before it", secret: named("robot\n"), want: seenNamed("")},
+		"NameTwoLines":  {secret: named("robot\nrobot"), want: seenNamed("")},
+		"NamePath":      {secret: named("../kube-system/robot"), want: seenNamed("")},
+		"NameColon":     {secret: named("robot:admin"), want: seenNamed("")},
+		"NameLongest":   {secret: named(strings.Repeat("a", 253)), want: seenNamed(strings.Repeat("a", 253))},
+		"NameTooLong":   {secret: named(strings.Repeat("a", 254)), want: seenNamed("")},
+		"Name256KiB":    {secret: named(strings.Repeat("a", 256<<10)), want: seenNamed("")},
+
+		"Labels": {
+			reason: "only those that decide something are kept",
+			secret: labelled(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02", "app": "shop"}),
+			want:   seenLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02"}),
+		},
+		"ForeignLabels": {reason: "an empty map costs memory", secret: labelled(map[string]string{"app": "shop"}), want: seenLabels(nil)},
+	})
+}
+
+func TestKeepAnnotation(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason      string
+		annotations map[string]string
+		want        bool
+	}{
+		"None":    {want: false},
+		"Other":   {annotations: map[string]string{"example.com/keep": "true"}, want: false},
+		"True":    {annotations: map[string]string{KeepAnnotation: "true"}, want: true},
+		"False":   {annotations: map[string]string{KeepAnnotation: "false"}, want: false},
+		"Empty":   {reason: "kubectl annotate secret x sa-controller-manager/keep=", annotations: map[string]string{KeepAnnotation: ""}, want: true},
+		"Unclear": {reason: "a yes, because a deletion cannot be undone", annotations: map[string]string{KeepAnnotation: "yes"}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := tokenSecret()
+			secret.Annotations = tc.annotations
+			if got := ObserveTokenSecret(secret).Keep; got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestOldestFirst(t *testing.T) {
+	t.Parallel()
+	at := func(name string, second int64) *TokenSecret {
+		return seen(func(s *TokenSecret) { s.Name, s.CreationTimestamp = name, metav1.Unix(second, 0) })
+	}
+	secrets := []*TokenSecret{at("b", 2), at("c", 1), at("a", 2), at("d", 0)}
+	slices.SortFunc(secrets, OldestFirst)
+	var got []string
+	for _, secret := range secrets {
+		got = append(got, secret.Name)
+	}
+	if diff := cmp.Diff([]string{"d", "c", "a", "b"}, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestTokenSecretAnswers(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	type answers struct{ Terminating, InvalidSince, AutoCreated bool }
+	cases := map[string]struct {
+		secret *TokenSecret
+		want   answers
+	}{
+		"Plain":        {secret: seen()},
+		"Terminating":  {secret: seen(func(s *TokenSecret) { s.DeletionTimestamp = &now }), want: answers{Terminating: true}},
+		"InvalidSince": {secret: seenLabels(map[string]string{InvalidSinceLabel: "2026-01-02"}), want: answers{InvalidSince: true}},
+		"AutoCreated":  {secret: seenLabels(map[string]string{AutoCreatedLabel: "true"}), want: answers{AutoCreated: true}},
+		"EmptyLabels":  {secret: seenLabels(map[string]string{AutoCreatedLabel: "", InvalidSinceLabel: ""})},
+	}
+	for name, tc := range cases {
+		got := answers{tc.secret.Terminating(), tc.secret.InvalidSince(), tc.secret.AutoCreated()}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "robot-token", UID: "secret-uid"}
+	if diff := cmp.Diff(want, seen().Reference()); diff != "" {
+		t.Errorf("reference (-want +got):\n%s", diff)
+	}
+}

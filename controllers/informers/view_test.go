@@ -1,0 +1,259 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The tests run in synctest bubbles, which also fail if a watch is left behind.
+
+const (
+	secretsName = "secrets (type kubernetes.io/service-account-token)"
+	resync      = time.Hour
+)
+
+// started is a view that watches what ask asked it for, and how to stop it.
+func started(ctx context.Context, client kubernetes.Interface, ask func(*View)) (*View, func()) {
+	v := New(client, resync)
+	ask(v)
+	ctx, cancel := context.WithCancel(ctx)
+	v.Start(ctx)
+	return v, func() { cancel(); v.Stop() }
+}
+
+// requests are the requests that reached the client, each kind once, sorted.
+func requests(client *fake.Clientset) []string {
+	made := []string{}
+	for _, action := range client.Actions() {
+		var fields string
+		switch a := action.(type) {
+		case clienttesting.ListAction:
+			fields = a.GetListRestrictions().Fields.String()
+		case clienttesting.WatchAction:
+			fields = a.GetWatchRestrictions().Fields.String()
+		}
+		made = append(made, action.GetVerb()+" "+action.GetResource().Resource+" in "+action.GetNamespace()+"["+fields+"]")
+	}
+	slices.Sort(made)
+	return made
+}
+
+func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
+	t.Parallel()
+	const onlyTokens = "[type=kubernetes.io/service-account-token]"
+	cases := map[string]struct {
+		ask      func(*View)
+		missing  []string
+		requests []string
+	}{
+		"Nothing": {ask: func(*View) {}, requests: []string{}},
+		"Namespaces": {
+			ask: func(v *View) { v.Namespaces() }, missing: []string{"namespaces"},
+			requests: []string{"list namespaces in []", "watch namespaces in []"},
+		},
+		"Accounts": {
+			ask: func(v *View) { v.Accounts() }, missing: []string{"serviceaccounts"},
+			requests: []string{"list serviceaccounts in []", "watch serviceaccounts in []"},
+		},
+		"TokenSecrets": {
+			ask: func(v *View) { v.TokenSecrets() }, missing: []string{secretsName},
+			requests: []string{"list secrets in " + onlyTokens, "watch secrets in " + onlyTokens},
+		},
+		"RootCAs": {
+			ask: func(v *View) { v.RootCAs(); v.RootCAs() }, missing: []string{"configmaps (name kube-root-ca.crt)"},
+			requests: []string{"list configmaps in [metadata.name=kube-root-ca.crt]", "watch configmaps in [metadata.name=kube-root-ca.crt]"},
+		},
+		"KeyRing": {
+			ask: func(v *View) { v.KeyRing() }, missing: []string{"configmaps (name sa-controller-manager-key-ring)"},
+			requests: []string{
+				"list configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
+				"watch configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
+			},
+		},
+		"AllTwice": {
+			ask: func(v *View) {
+				v.Accounts()
+				v.TokenSecrets()
+				v.Namespaces()
+				v.Namespaces()
+				v.TokenSecrets()
+				v.Accounts()
+			},
+			missing: []string{"serviceaccounts", secretsName, "namespaces"},
+			requests: []string{
+				"list namespaces in []", "list secrets in " + onlyTokens, "list serviceaccounts in []",
+				"watch namespaces in []", "watch secrets in " + onlyTokens, "watch serviceaccounts in []",
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset()
+				v := New(client, resync)
+				tc.ask(v)
+				if diff := cmp.Diff(tc.missing, v.Missing()); diff != "" {
+					t.Errorf("missing before the start (-want +got):\n%s", diff)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				v.Start(ctx)
+				if !v.Await(ctx) {
+					t.Error("the view has not synced")
+				}
+				if missing := v.Missing(); len(missing) > 0 {
+					t.Errorf("missing after Await: %v", missing)
+				}
+				synctest.Wait()
+				cancel()
+				v.Stop()
+				if diff := cmp.Diff(tc.requests, requests(client)); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAskingTwiceIsAskingOnce(t *testing.T) {
+	t.Parallel()
+	v := New(fake.NewClientset(), resync)
+	for name, ask := range map[string]func() cache.SharedIndexInformer{
+		"namespaces":      func() cache.SharedIndexInformer { _, informer := v.Namespaces(); return informer },
+		"serviceaccounts": func() cache.SharedIndexInformer { _, informer := v.Accounts(); return informer },
+		"token secrets":   func() cache.SharedIndexInformer { _, informer := v.TokenSecrets(); return informer },
+	} {
+		if ask() != ask() {
+			t.Errorf("%s: the second part to ask got another informer", name)
+		}
+	}
+}
+
+func TestMissingNamesWhatIsNotListed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var allowed atomic.Bool
+		client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !allowed.Load(), nil, errors.New("boom")
+		})
+		v, stop := started(t.Context(), client, func(v *View) { v.Accounts(); v.TokenSecrets() })
+		defer stop()
+
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if v.Await(soon) {
+			t.Error("Await says synced although secrets cannot be listed")
+		}
+		if diff := cmp.Diff([]string{secretsName}, v.Missing()); diff != "" {
+			t.Errorf("missing (-want +got):\n%s", diff)
+		}
+		allowed.Store(true)
+		if !v.Await(t.Context()) || len(v.Missing()) > 0 {
+			t.Errorf("not synced although the list is allowed now: missing %v", v.Missing())
+		}
+	})
+}
+
+// told collects what a handler of token Secrets receives.
+type told struct{ lines []string }
+
+func (h *told) OnAdd(obj any, _ bool) { h.note("add", obj) }
+func (h *told) OnUpdate(_, obj any)   { h.note("update", obj) }
+func (h *told) OnDelete(obj any)      { h.note("delete", obj) }
+func (h *told) note(what string, obj any) {
+	secret, ok := obj.(*TokenSecret)
+	if !ok {
+		h.lines = append(h.lines, what+" of something else")
+		return
+	}
+	h.lines = append(h.lines, what+" "+secret.Name+" of "+secret.AccountName)
+}
+
+func TestTokenSecretsThroughTheInformer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(tokenSecret(withToken(legacyToken(t, robot(), "robot-token"))))
+		var secrets TokenSecretLister
+		handler := &told{}
+		v, stop := started(t.Context(), client, func(v *View) {
+			var informer cache.SharedIndexInformer
+			secrets, informer = v.TokenSecrets()
+			if _, err := informer.AddEventHandler(handler); err != nil {
+				t.Fatal(err)
+			}
+		})
+		v.Await(t.Context())
+		synctest.Wait()
+
+		want := seen(func(s *TokenSecret) { s.Token = seenToken(testKey(t).ID(), accountUID) })
+		if diff := cmp.Diff(want, secrets.Get(cache.NewObjectName("shop", "robot-token")), readToken); diff != "" {
+			t.Errorf("cached (-want +got):\n%s", diff)
+		}
+
+		api := client.CoreV1().Secrets("shop")
+		if _, err := api.Update(t.Context(), tokenSecret(withAnnotation(corev1.ServiceAccountNameKey, "admin")), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		byAccount := map[string][]string{
+			"robot": secretNames(secrets.OfAccount(cache.NewObjectName("shop", "robot"))),
+			"admin": secretNames(secrets.OfAccount(cache.NewObjectName("shop", "admin"))),
+		}
+		if diff := cmp.Diff(map[string][]string{"robot": {}, "admin": {"shop/robot-token"}}, byAccount); diff != "" {
+			t.Errorf("index after the account was changed (-want +got):\n%s", diff)
+		}
+
+		time.Sleep(resync + time.Minute) // what is cached goes through the transform once more
+		if err := api.Delete(t.Context(), "robot-token", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stop()
+		if names := secrets.Names(); len(names) > 0 {
+			t.Errorf("cached after the deletion: %v", names)
+		}
+		lines := []string{"add robot-token of robot", "update robot-token of admin", "update robot-token of admin", "delete robot-token of admin"}
+		if diff := cmp.Diff(lines, handler.lines); diff != "" {
+			t.Errorf("handler was told (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOtherObjectsAreTrimmed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		entries := []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields), wrote(FieldManager, oneReference)}
+		client := fake.NewClientset(account(entries...), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}}})
+		v, stop := started(t.Context(), client, func(v *View) { v.Accounts(); v.Namespaces() })
+		defer stop()
+		v.Await(t.Context())
+
+		accounts, _ := v.Accounts()
+		if got, err := accounts.ServiceAccounts("shop").Get("robot"); err != nil || len(got.ManagedFields) != 1 {
+			t.Errorf("cached account is %v, %v, want it with one managedFields entry", got, err)
+		}
+		namespaces, _ := v.Namespaces()
+		if got, err := namespaces.List(labels.Everything()); err != nil || len(got) != 1 || got[0].Labels != nil {
+			t.Errorf("cached namespaces are %v, %v, want one without labels", got, err)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package informers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestDataWriters(t *testing.T) {
+	t.Parallel()
+	const (
+		all    = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},"f:metadata":{"f:annotations":{}}}`
+		onlyCA = `{"f:data":{"f:ca.crt":{}}}`
+	)
+	at := func(entry metav1.ManagedFieldsEntry, second int64) metav1.ManagedFieldsEntry {
+		entry.Time = &metav1.Time{Time: time.Unix(second, 0)}
+		return entry
+	}
+	by := func(manager string, second int64) Writer { return Writer{manager, time.Unix(second, 0)} }
+	cases := map[string]struct {
+		reason string
+		has    []metav1.ManagedFieldsEntry
+		want   map[string]Writer
+	}{
+		"Nothing":  {reason: "an apiserver may be told to track nothing"},
+		"NoFields": {has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", "")}},
+		"NoData":   {has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields)}},
+		"Damaged":  {reason: "anybody may write them", has: []metav1.ManagedFieldsEntry{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
+		"OneWroteAll": {
+			has:  []metav1.ManagedFieldsEntry{at(wrote(UpstreamFieldManager, all), 1)},
+			want: map[string]Writer{"ca.crt": by(UpstreamFieldManager, 1), "namespace": by(UpstreamFieldManager, 1), "token": by(UpstreamFieldManager, 1)},
+		},
+		"LastCounts": {
+			reason: "two may own a field that both have applied",
+			has:    []metav1.ManagedFieldsEntry{at(wrote("late", onlyCA), 2), at(wrote("early", onlyCA), 1)},
+			want:   map[string]Writer{"ca.crt": by("late", 2)},
+		},
+		"NoTime": {has: []metav1.ManagedFieldsEntry{wrote("somebody", onlyCA)}, want: map[string]Writer{"ca.crt": {Manager: "somebody"}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, DataWriters(tc.has)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestWritersOfATokenSecret(t *testing.T) {
+	t.Parallel()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		wrote(UpstreamFieldManager, `{"f:data":{"f:token":{}}}`), wrote(FieldManager, `{"f:data":{"f:ca.crt":{}}}`),
+	}}}
+	got := ObserveTokenSecret(secret)
+	if got.TokenWriter != UpstreamFieldManager || got.CAWriter != FieldManager {
+		t.Errorf("the token is by %q and ca.crt by %q", got.TokenWriter, got.CAWriter)
+	}
+}
+
+func TestFilledByTokenController(t *testing.T) {
+	t.Parallel()
+	const (
+		fill  = `{"f:data":{"f:token":{}},"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+		uid   = `{"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+		name  = `{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/service-account.name":{}}}}`
+		token = `{"f:data":{"f:token":{}}}`
+	)
+	cases := map[string]struct {
+		reason  string
+		entries []metav1.ManagedFieldsEntry
+		empty   bool
+		want    bool
+	}{
+		"Us":            {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", name), wrote(FieldManager, fill)}, want: true},
+		"Upstream":      {entries: []metav1.ManagedFieldsEntry{wrote(UpstreamFieldManager, fill), wrote("kubectl-create", name)}, want: true},
+		"OneAfterOther": {reason: "a takeover came between", entries: []metav1.ManagedFieldsEntry{wrote(UpstreamFieldManager, uid), wrote(FieldManager, token)}, want: true},
+		"NoToken":       {reason: "none was issued", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, uid)}, empty: true, want: true},
+		"UsersToken":    {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", token), wrote(FieldManager, uid)}},
+		"UsersUID":      {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", uid), wrote(FieldManager, token)}},
+		"UIDOfBoth":     {reason: "who applies the same value owns it too", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, fill), wrote("kubectl", uid)}},
+		"Nobody":        {reason: "an apiserver may be told to track nothing"},
+		"NobodyAndNone": {empty: true},
+		"NoFields":      {entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, "")}},
+		"Damaged":       {reason: "anybody may write them", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, `{"f:metadata":[]}`), wrote(FieldManager, `{"f:metadata"`)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}}
+			if !tc.empty {
+				secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("x")}
+			}
+			if got := FilledByTokenController(secret); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,267 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyprobe
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing"
+)
+
+// The tests run in synctest bubbles: the clock stands still while anything moves, so back-off takes no time.
+
+func check(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// TestAKeyDirectoryDecides has the ring changed past the activator: the key that signs is proved, and signs whatever comes out.
+func TestAKeyDirectoryDecides(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		defer a.stop()
+		keys := testKeys()
+		a.Ring.Replace(signing.Contents{Active: keys.old, Next: keys.next})
+		a.Changed()
+		synctest.Wait()
+		check(t, "keys once the next one is published", []string{
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
+		}, a.series("sacm_signing_key{"))
+		check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
+
+		a.Ring.Replace(signing.Contents{Active: keys.next, Retired: []signing.PublicKey{keys.old.Public()}})
+		a.Changed()
+		synctest.Wait()
+		check(t, "key that signs", "NEXT", a.signs())
+		check(t, "status of a key that is not accepted", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		check(t, "Events", []string{
+			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "NEXT": the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
+		}, a.told())
+		server.learn(keys.next)
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
+	})
+}
+
+func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		defer a.stop()
+		check(t, "status at the start", "key OLD signs", a.named(a.Status()))
+
+		a.offer(a.next)
+		check(t, "key that signs while the candidate waits", "OLD", a.signs())
+		check(t, "status while the candidate waits", "key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		check(t, "keys while the candidate waits", []string{
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="candidate"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
+		}, a.series("sacm_signing_key{"))
+		check(t, "probes while the candidate waits", []string{
+			`sacm_signing_key_probes_total{result="accepted"} 1`,
+			`sacm_signing_key_probes_total{result="refused"} 1`,
+		}, a.series("sacm_signing_key_probes"))
+
+		time.Sleep(time.Hour)
+		check(t, "key that signs an hour later", "OLD", a.signs())
+		server.learn(a.next)
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		check(t, "key that signs once it is accepted", "NEXT", a.signs())
+		check(t, "candidate", "nobody", a.waits())
+		check(t, "status", "key NEXT signs", a.named(a.Status()))
+		check(t, "keys", []string{
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="active"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="retired"} 1`,
+		}, a.series("sacm_signing_key{"))
+
+		check(t, "log", []string{
+			"Read a new signing key, it will sign once the apiserver accepts it keyID=NEXT",
+			"The new key does not sign yet, the former one goes on keyID=NEXT reason=the apiserver refuses its tokens: [invalid bearer token]",
+			"A new key signs algorithm=ES256 keyID=NEXT",
+		}, a.said())
+		check(t, "Events", []string{
+			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
+			`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`,
+		}, a.told())
+
+		probes := len(a.reviewed())
+		time.Sleep(24 * time.Hour)
+		check(t, "probes after a day", probes, len(a.reviewed())) // what is proven stays proven
+	})
+}
+
+func TestAKnownKeyIsActivatedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		keys := testKeys()
+		server.learn(keys.old, keys.next, keys.third)
+		a := start(t, server)
+		defer a.stop()
+		a.offer(a.next)
+		a.offer(a.third)
+		check(t, "key that signs", "THIRD", a.signs())
+		a.offer(a.old) // a roll-back is a rotation like any other
+		check(t, "key that signs after the roll-back", "OLD", a.signs())
+		check(t, "reviews", []string{"OLD at 0s", "NEXT at 0s", "THIRD at 0s", "OLD at 0s"}, a.reviewed())
+		check(t, "status", "key OLD signs", a.named(a.Status()))
+	})
+}
+
+func TestImmediate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server, func(c *Config) { c.Immediate = true })
+		defer a.stop()
+		a.Offer(a.ctx, a.next)
+		check(t, "key that signs when Offer returns", "NEXT", a.signs())
+		check(t, "Events by then", []string{`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`}, a.told())
+
+		synctest.Wait() // it is proved all the same, to warn
+		check(t, "status", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		check(t, "last Event", `sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "NEXT": `+
+			"the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?", last(a.told()))
+		server.learn(a.next)
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		check(t, "status once the apiserver knows it", "key NEXT signs", a.named(a.Status()))
+	})
+}
+
+func TestAWithdrawnCandidateNeverSigns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		defer a.stop()
+		a.offer(a.next)
+		a.offer(a.old)
+		check(t, "candidate", "nobody", a.waits())
+		check(t, "status", "key OLD signs", a.named(a.Status()))
+		check(t, "keys", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_signing_key{"))
+		check(t, "last message", "The key file holds the key that signs already keyID=OLD", last(a.said()))
+
+		server.learn(a.next)
+		time.Sleep(time.Hour)
+		check(t, "key that signs an hour later", "OLD", a.signs())
+		check(t, "reviews", []string{"OLD at 0s", "NEXT at 0s"}, a.reviewed())
+	})
+}
+
+func TestAReplacedCandidateGivesWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old, testKeys().third)
+		a := start(t, server)
+		defer a.stop()
+		a.offer(a.next)
+		time.Sleep(100 * time.Second) // by now the back-off is at its cap
+		synctest.Wait()
+		a.offer(a.third)
+		check(t, "key that signs as soon as a good one is offered", "THIRD", a.signs())
+		server.learn(a.next)
+		time.Sleep(time.Hour)
+		check(t, "key that signs an hour later", "THIRD", a.signs())
+	})
+}
+
+// The file changes while the apiserver looks at a token of the former content: its yes is about a key that nobody wants.
+func TestAYesThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		instead func(keys) *signing.PrivateKey
+		want    string
+	}{
+		"Withdrawn": {instead: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs"},
+		"Replaced": {
+			instead: func(k keys) *signing.PrivateKey { return k.third },
+			want:    "key OLD signs; the new key THIRD waits: the apiserver refuses its tokens: [invalid bearer token]",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer(account("kube-system", "default"))
+				server.learn(testKeys().old, testKeys().next)
+				a := start(t, server)
+				defer a.stop()
+				server.set(func(s *apiserver) {
+					s.reviewing = func(keyID string) {
+						if keyID == a.next.ID() {
+							a.Offer(a.ctx, tc.instead(a.keys))
+						}
+					}
+				})
+				a.offer(a.next)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				check(t, "key that signs", "OLD", a.signs())
+				check(t, "status", tc.want, a.named(a.Status()))
+			})
+		})
+	}
+}
+
+func TestAnOfferDuringAProbeIsNotMissed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old, testKeys().third)
+		a := start(t, server)
+		defer a.stop()
+		server.set(func(s *apiserver) {
+			s.reviewing = func(keyID string) {
+				if keyID == a.next.ID() {
+					a.Offer(a.ctx, a.third)
+				}
+			}
+		})
+		a.offer(a.next)
+		check(t, "key that signs, without any back-off", "THIRD", a.signs())
+	})
+}
+
+func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
+	t.Parallel()
+	const refused = "the apiserver refuses its tokens: [invalid bearer token]"
+	for name, tc := range map[string]struct {
+		again func(keys) *signing.PrivateKey
+		want  string
+	}{
+		"Candidate": {again: func(k keys) *signing.PrivateKey { return k.next }, want: "key OLD signs; the new key NEXT waits: " + refused},
+		"Active":    {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a := start(t, newAPIServer(account("kube-system", "default")))
+				defer a.stop()
+				a.offer(tc.again(a.keys))
+				a.offer(tc.again(a.keys)) // somebody added a comment to the file
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				check(t, "status", tc.want, a.named(a.Status()))
+			})
+		})
+	}
+}

@@ -1,0 +1,232 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keyprobe decides when a private key that was read from a changed
+// file may sign.
+//
+// kube-apiserver reads its --service-account-key-file once, at its start. A token
+// signed with a key that it has not read is dead, so a changed file must not sign
+// at once: its key is a candidate, and the former key goes on signing, until the
+// apiserver itself has accepted a token signed with the candidate. The key that
+// signs from the start is proved the same way, but only to warn about it.
+//
+// The proof is a TokenReview of a short bound token for a live account, addressed
+// to an audience of our own, so that nobody could use it for anything else. A
+// legacy token would prove nothing: without its Secret it is refused anyway.
+//
+// With a key directory, the command that changed it has brought the proof. Then the
+// key that signs is whatever the directory says, and is proved to warn as well.
+//
+// An apiserver that takes its keys from the ring, as with the external signer, would
+// refuse the tokens of the former key after a restart. Whoever has not provided for
+// that is warned when the key changes, while there is time.
+package keyprobe
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/signing"
+)
+
+const (
+	firstBackoff = time.Second
+	maxBackoff   = 30 * time.Second
+)
+
+// Config is what an Activator needs. Clock may be nil.
+type Config struct {
+	Client kubernetes.Interface
+	View   *informers.View
+	Ring   *signing.Keyring
+	// Issuer is the apiserver's --service-account-issuer; "" has it looked up in
+	// the apiserver's OIDC discovery document.
+	Issuer string
+	// Immediate lets a candidate sign without proof.
+	Immediate bool
+	// Kept tells whether a key will verify after a restart too. It is nil if kube-apiserver does not
+	// take its keys from the ring, so that it makes no difference.
+	Kept     func(keyID string) bool
+	Recorder *events.Recorder
+	// Process is the object that Events about this process regard.
+	Process *corev1.ObjectReference
+	Metrics *Metrics
+	Clock   clock.WithTicker
+}
+
+// Activator proves keys. Build it with New before the view is started. Offer and
+// Status may be called from any goroutine.
+type Activator struct {
+	Config
+	accounts corev1listers.ServiceAccountLister
+	offered  chan struct{}
+	status   atomic.Pointer[string]
+	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
+}
+
+// New builds an activator that does not run yet.
+func New(config Config) *Activator {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	a := &Activator{Config: config, offered: make(chan struct{}, 1)}
+	a.proven.Store(new(""))
+	a.accounts, _ = config.View.Accounts()
+	a.show("")
+	return a
+}
+
+// Offer takes a key that was read from the changed key file. Offering the key that
+// signs already withdraws the candidate.
+func (a *Activator) Offer(ctx context.Context, key *signing.PrivateKey) {
+	a.Ring.Offer(key)
+	candidate := a.Ring.Candidate()
+	switch {
+	case candidate == nil:
+		klog.FromContext(ctx).Info("The key file holds the key that signs already", "keyID", key.ID())
+	case a.Immediate:
+		a.activate(ctx, candidate)
+	default:
+		klog.FromContext(ctx).Info("Read a new signing key, it will sign once the apiserver accepts it", "keyID", key.ID())
+	}
+	a.Changed()
+}
+
+// Changed takes note that a key directory has changed the ring. The directory says
+// which key signs; that key is proved to warn about it.
+func (a *Activator) Changed() {
+	a.show("")
+	select {
+	case a.offered <- struct{}{}:
+	default: // a look is due anyway
+	}
+}
+
+// Status says in a few words which key signs and what keeps the candidate waiting.
+func (a *Activator) Status() string { return *a.status.Load() }
+
+// Confirmed tells whether that key ID is of the key that kube-apiserver has accepted last.
+func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
+
+// Run proves the signing key and every candidate until ctx ends. The view must be
+// synced.
+func (a *Activator) Run(ctx context.Context) {
+	failing, told, backoff := "", "", firstBackoff
+	for {
+		key, isCandidate := a.unproven()
+		if key == nil {
+			failing, told = "", ""
+			if !a.await(ctx, nil) {
+				return
+			}
+			continue
+		}
+		err := a.prove(ctx, key)
+		if ctx.Err() != nil {
+			return
+		}
+		a.Metrics.probed(err)
+		if err == nil {
+			a.proven.Store(new(key.ID()))
+			if isCandidate {
+				a.activate(ctx, key)
+			}
+			a.show("")
+			continue
+		}
+		a.show(trouble(key, isCandidate, err))
+		// A refusal and an apiserver that cannot be asked are two kinds of failure; a
+		// text may differ in a port number each time.
+		if kind := fmt.Sprint(key.ID(), IsRefusal(err)); kind != failing {
+			failing, backoff = kind, firstBackoff
+		}
+		if reason := key.ID() + err.Error(); reason != told {
+			told = reason
+			a.report(ctx, key, isCandidate, err)
+		}
+		retry := a.Clock.NewTimer(backoff)
+		backoff = min(2*backoff, maxBackoff)
+		if !a.await(ctx, retry.C()) {
+			return
+		}
+		retry.Stop()
+	}
+}
+
+// unproven is the key to prove next: a candidate first, then the signing key.
+func (a *Activator) unproven() (key *signing.PrivateKey, isCandidate bool) {
+	if candidate := a.Ring.Candidate(); candidate != nil {
+		return candidate, true
+	}
+	if active := a.Ring.Active(); !a.Confirmed(active.ID()) {
+		return active, false
+	}
+	return nil, false
+}
+
+// await waits for an offer, for retry or for the end, and tells whether to go on.
+func (a *Activator) await(ctx context.Context, retry <-chan time.Time) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.offered:
+	case <-retry:
+	}
+	return true
+}
+
+func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
+	former := a.Ring.Active()
+	if !a.Ring.Activate(key.ID()) {
+		return // another file content has replaced the candidate meanwhile
+	}
+	klog.FromContext(ctx).Info("A new key signs", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
+	a.Recorder.Tell(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
+	if a.Kept != nil && !a.Kept(former.ID()) {
+		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", former.ID())
+		a.Recorder.Warn(a.Process, "FormerKeyNotKept", "Activate", fmt.Sprintf(
+			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-keys-dir", former.ID()))
+	}
+}
+
+// report says once why a key is not proven.
+func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isCandidate bool, err error) {
+	logger := klog.FromContext(ctx)
+	if isCandidate {
+		logger.Info("The new key does not sign yet, the former one goes on", "keyID", key.ID(), "reason", err.Error())
+		a.Recorder.Warn(a.Process, "SigningKeyWaits", "Activate", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
+		return
+	}
+	logger.Info("The apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
+	if IsRefusal(err) {
+		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
+			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
+	}
+}
+
+// trouble is what Status says about a key that is not proven.
+func trouble(key *signing.PrivateKey, isCandidate bool, err error) string {
+	if isCandidate {
+		return fmt.Sprintf("the new key %s waits: %v", key.ID(), err)
+	}
+	return fmt.Sprintf("not confirmed by the apiserver: %v", err)
+}
+
+func (a *Activator) show(trouble string) {
+	status := "key " + a.Ring.Active().ID() + " signs"
+	if trouble != "" {
+		status += "; " + trouble
+	}
+	a.status.Store(&status)
+	a.Metrics.keys(a.Ring)
+}

@@ -1,0 +1,126 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyprobe
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// probeAudience is nobody's audience but ours: a probe that leaked could not
+	// be used against the apiserver or anything else.
+	probeAudience = "sa-controller-manager/key-probe"
+	probeLifetime = 2 * time.Minute
+
+	discoveryPath = "/.well-known/openid-configuration"
+)
+
+// refusal is the apiserver's own verdict, as opposed to not having been able to ask.
+type refusal struct{ verdict string }
+
+func (r refusal) Error() string { return "the apiserver refuses its tokens: " + r.verdict }
+
+// IsRefusal tells an apiserver that refuses a token from one that could not be asked.
+func IsRefusal(err error) bool {
+	var r refusal
+	return errors.As(err, &r)
+}
+
+// prove is nil once the apiserver has accepted a token signed with key.
+func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
+	account, err := a.anyAccount()
+	if err != nil {
+		return err
+	}
+	return Prove(ctx, a.Client, a.Issuer, account, key)
+}
+
+// Prove is nil if the apiserver accepts a token of account that is signed with key.
+// issuer is as in Config. The error tells by IsRefusal whether it was the apiserver
+// that said no.
+func Prove(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
+	issuer, err := issuerOf(ctx, client, issuer)
+	if err != nil {
+		return err
+	}
+	probe, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(ctx, tokens.BoundRequest{
+		Issuer:    issuer,
+		Account:   tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)},
+		Audiences: []string{probeAudience},
+		Lifetime:  probeLifetime,
+	})
+	if err != nil {
+		return fmt.Errorf("sign a token to prove key %s: %w", key.ID(), err)
+	}
+	return review(ctx, client, probe)
+}
+
+func review(ctx context.Context, client kubernetes.Interface, token string) error {
+	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{probeAudience}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("ask the apiserver for a token review: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is --service-account-issuer right?)")}
+	}
+	return nil
+}
+
+// anyAccount is a live account to issue the probe for; kube-system's default if it
+// is there.
+func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
+	if account, err := a.accounts.ServiceAccounts(metav1.NamespaceSystem).Get("default"); err == nil && account.DeletionTimestamp == nil {
+		return account, nil
+	}
+	accounts, err := a.accounts.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list cached service accounts: %w", err)
+	}
+	for _, account := range accounts {
+		if account.DeletionTimestamp == nil {
+			return account, nil
+		}
+	}
+	return nil, errors.New("there is no service account yet to prove it with")
+}
+
+// issuerOf is what the apiserver expects in the iss claim of bound tokens (OpenID
+// Connect Discovery 1.0, section 3: the document's member issuer).
+func issuerOf(ctx context.Context, client kubernetes.Interface, given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	answer := client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
+	// Raw leaves the words of a refusal undecoded.
+	if err := answer.Error(); err != nil {
+		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return "", fmt.Errorf("look up the issuer at %s: %w", discoveryPath, err)
+	}
+	var document struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil || document.Issuer == "" {
+		return "", fmt.Errorf("look up the issuer at %s: the document names none (set --service-account-issuer)", discoveryPath)
+	}
+	return document.Issuer, nil
+}

@@ -1,0 +1,262 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyprobe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/tokens"
+)
+
+func last(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[len(lines)-1]
+}
+
+func terminating(account *corev1.ServiceAccount) *corev1.ServiceAccount {
+	now := metav1.Now()
+	account.DeletionTimestamp, account.Finalizers = &now, []string{"example.com/wait"}
+	return account
+}
+
+func TestTheProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		a := start(t, server)
+		defer a.stop()
+		var review *authenticationv1.TokenReview
+		for _, action := range server.Actions() {
+			if create, ok := action.(clienttesting.CreateAction); ok {
+				review = create.GetObject().(*authenticationv1.TokenReview)
+			}
+		}
+		check(t, "audiences of the review", []string{"sa-controller-manager/key-probe"}, review.Spec.Audiences)
+
+		claims := jwt.MapClaims{}
+		token, _, err := jwt.NewParser().ParseUnverified(review.Spec.Token, claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
+		if id, _ := claims["jti"].(string); id == "" {
+			t.Error("the token has no ID")
+		}
+		delete(claims, "jti")
+		now := float64(time.Now().Unix())
+		check(t, "claims", jwt.MapClaims{
+			"iss": testIssuer, "sub": "system:serviceaccount:kube-system:default", "aud": []any{"sa-controller-manager/key-probe"},
+			"iat": now, "nbf": now, "exp": now + 120,
+			"kubernetes.io": map[string]any{
+				"namespace":      "kube-system",
+				"serviceaccount": map[string]any{"name": "default", "uid": "uid-of-default"},
+			},
+		}, claims)
+	})
+}
+
+func TestWhichAccountIsProbedWith(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		accounts []runtime.Object
+		want     string
+	}{
+		"Preferred": {accounts: []runtime.Object{account("shop", "robot"), account("kube-system", "default"), account("kube-system", "other")}, want: "kube-system:default"},
+		"Another":   {reason: "any one proves the key", accounts: []runtime.Object{account("shop", "robot")}, want: "shop:robot"},
+		"NotDying": {
+			reason:   "a token for an account on its way out may be refused for that",
+			accounts: []runtime.Object{terminating(account("kube-system", "default")), terminating(account("bank", "robot")), account("shop", "robot")},
+			want:     "shop:robot",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer(tc.accounts...)
+				server.learn(testKeys().old)
+				a := start(t, server)
+				defer a.stop()
+				check(t, tc.reason+": status", "key OLD signs", a.named(a.Status()))
+				claims := jwt.MapClaims{}
+				if _, _, err := jwt.NewParser().ParseUnverified(last(server.tokens), claims); err != nil {
+					t.Fatal(err)
+				}
+				check(t, tc.reason+": subject", any("system:serviceaccount:"+tc.want), claims["sub"])
+			})
+		})
+	}
+}
+
+// answering makes the discovery document say something, or the apiserver something else than it.
+func answering(status int, body string) func(*Config, *apiserver) {
+	return func(c *Config, s *apiserver) {
+		c.Issuer = ""
+		s.discover = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+}
+
+func TestWhyAKeyIsNotProven(t *testing.T) {
+	t.Parallel()
+	const (
+		lookUp   = "look up the issuer at /.well-known/openid-configuration"
+		orSet    = lookUp + " (or set --service-account-issuer): "
+		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
+	)
+	cases := map[string]struct {
+		reason  string
+		empty   bool // no account
+		world   func(*Config, *apiserver)
+		trouble string // what the status says; "" if the key is proven
+		result  string // in the metric
+		skip    string
+	}{
+		"Accepted":   {world: func(*Config, *apiserver) {}, result: "accepted"},
+		"Discovered": {reason: "the document says what no flag says", world: func(c *Config, _ *apiserver) { c.Issuer = "" }, result: "accepted"},
+
+		"UnknownKey": {
+			world:   func(_ *Config, s *apiserver) { clear(s.known) },
+			trouble: "the apiserver refuses its tokens: [invalid bearer token]", result: "refused",
+		},
+		"NamesakeAccount": {
+			reason:  "the apiserver has an account of another UID by now",
+			world:   func(_ *Config, s *apiserver) { s.reviewing = func(string) { s.recreate() } },
+			trouble: "the apiserver refuses its tokens: service account UID does not match claim", result: "refused",
+		},
+		"WrongIssuer": {
+			reason:  "no authenticator of the apiserver feels asked, so it gives no reason",
+			world:   func(c *Config, _ *apiserver) { c.Issuer = "https://wrong.example.com" },
+			result:  "refused",
+			trouble: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)",
+		},
+		"ReviewForbidden": {
+			world:   func(_ *Config, s *apiserver) { s.broken = errors.New("tokenreviews is forbidden") },
+			trouble: "ask the apiserver for a token review: tokenreviews is forbidden", result: "unknown",
+		},
+		"NoAccount": {
+			empty: true, world: func(*Config, *apiserver) {},
+			trouble: "there is no service account yet to prove it with", result: "unknown",
+		},
+		"NoDocument":    {world: answering(http.StatusNotFound, "404 page not found"), trouble: orSet + "the server could not find the requested resource", result: "unknown"},
+		"Forbidden":     {world: answering(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden: User \"x\" cannot get path"}`), trouble: orSet + `forbidden: User "x" cannot get path`, result: "unknown"},
+		"NotJSON":       {world: answering(http.StatusOK, "<html>"), trouble: noIssuer, result: "unknown"},
+		"NoMember":      {world: answering(http.StatusOK, `{"jwks_uri":"https://x"}`), trouble: noIssuer, result: "unknown"},
+		"EmptyMember":   {world: answering(http.StatusOK, `{"issuer":""}`), trouble: noIssuer, result: "unknown"},
+		"NumberMember":  {world: answering(http.StatusOK, `{"issuer":1}`), trouble: noIssuer, result: "unknown"},
+		"LegacyMember":  {reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`), trouble: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens", result: "unknown"},
+		"EmptyDocument": {world: answering(http.StatusOK, ""), trouble: noIssuer, result: "unknown"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.skip != "" {
+				t.Skip(tc.skip)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				accounts := []runtime.Object{account("kube-system", "default")}
+				if tc.empty {
+					accounts = nil
+				}
+				server := newAPIServer(accounts...)
+				server.learn(testKeys().old)
+				a := start(t, server, func(c *Config) { tc.world(c, server) })
+				defer a.stop()
+
+				status, log, events := "key OLD signs", []string{}, []string{}
+				if tc.trouble != "" {
+					status += "; not confirmed by the apiserver: " + tc.trouble
+					log = []string{"The apiserver has not confirmed the signing key keyID=OLD reason=" + tc.trouble}
+				}
+				if tc.result == "refused" { // only the apiserver's own verdict is worth an Event about the key at the start
+					events = []string{`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` +
+						tc.trouble + "; is its public key in the apiserver's --service-account-key-file?"}
+				}
+				check(t, tc.reason+": status", status, a.named(a.Status()))
+				check(t, tc.reason+": log", log, a.said())
+				check(t, tc.reason+": Events", events, a.told())
+				check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)}, a.series("sacm_signing_key_probes"))
+			})
+		})
+	}
+}
+
+func TestTheFirstAccountIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.learn(testKeys().old, testKeys().next)
+		a := start(t, server)
+		defer a.stop()
+		a.offer(a.next)
+		check(t, "status without any account", "key OLD signs; the new key NEXT waits: there is no service account yet to prove it with", a.named(a.Status()))
+		if _, err := server.CoreV1().ServiceAccounts("kube-system").Create(t.Context(), account("kube-system", "default"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		check(t, "key that signs", "NEXT", a.signs())
+	})
+}
+
+// A candidate that cannot be tried waits as well as one that is refused.
+func TestACandidateWaitsWhateverTheTrouble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old, testKeys().next)
+		a := start(t, server)
+		defer a.stop()
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+		a.offer(a.next)
+		time.Sleep(time.Hour)
+		check(t, "key that signs", "OLD", a.signs())
+		check(t, "Events", []string{`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: ask the apiserver for a token review: connection refused`}, a.told())
+	})
+}
+
+func TestNoTokenIsShown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		a := start(t, server)
+		defer a.stop()
+		a.offer(a.next)
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		shown := strings.Join(slices.Concat(a.said(), a.told(), a.series("sacm_"), []string{a.Status()}), "\n")
+		if len(server.tokens) < 3 || shown == "" {
+			t.Fatalf("%d probes and %d bytes of text are too few to prove anything", len(server.tokens), len(shown))
+		}
+		for _, token := range server.tokens {
+			for segment := range strings.SplitSeq(token, ".") {
+				if strings.Contains(shown, segment[:12]) {
+					t.Errorf("a part of a probe is in\n%s", shown)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,147 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		defer a.stop()
+
+		a.offer(a.next)
+		time.Sleep(100 * time.Second)
+		a.offer(a.third) // another key begins anew
+		time.Sleep(4 * time.Second)
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // so does another reason
+		time.Sleep(11 * time.Second)
+
+		check(t, "probes", []string{
+			"OLD at 0s",
+			"NEXT at 0s", "NEXT at 1s", "NEXT at 3s", "NEXT at 7s", "NEXT at 15s", "NEXT at 31s", "NEXT at 1m1s", "NEXT at 1m31s",
+			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s",
+			"THIRD at 1m47s", "THIRD at 1m48s", "THIRD at 1m50s", "THIRD at 1m54s",
+		}, a.reviewed())
+	})
+}
+
+func TestAReasonIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		defer a.stop()
+		a.offer(a.next)
+		time.Sleep(10 * time.Minute)
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+		time.Sleep(10 * time.Minute)
+		server.set(func(s *apiserver) { s.broken = nil })
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+
+		const waits = "The new key does not sign yet, the former one goes on keyID=NEXT reason="
+		const refused, down = "the apiserver refuses its tokens: [invalid bearer token]", "ask the apiserver for a token review: connection refused"
+		check(t, "log", []string{waits + refused, waits + down, waits + refused}, a.said()[1:])
+		const event = `sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: `
+		check(t, "Events", []string{event + refused, event + down}, a.told()) // the third is fresh within an hour
+		check(t, "status", "key OLD signs; the new key NEXT waits: "+refused, a.named(a.Status()))
+	})
+}
+
+// The same text about another key is another reason.
+func TestAReasonBelongsToItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, newAPIServer(account("kube-system", "default")))
+		defer a.stop()
+		a.offer(a.next)
+		a.offer(a.third)
+		const refused = "the apiserver refuses its tokens: [invalid bearer token]"
+		check(t, "Events", []string{
+			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` + refused +
+				"; is its public key in the apiserver's --service-account-key-file?",
+			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: ` + refused,
+			`sa-controller-manager: Warning SigningKeyWaits Activate: key "THIRD" does not sign yet: ` + refused,
+		}, a.told())
+	})
+}
+
+// What is cut short by the end is no finding.
+func TestTheEndDuringAProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		a := start(t, server, func(c *Config) {
+			c.Issuer = ""
+			server.discover = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		})
+		began := time.Now()
+		a.stop()
+		check(t, "time until Run returned", time.Duration(0), time.Since(began))
+		check(t, "log", []string{}, a.said())
+		check(t, "metrics", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_"))
+	})
+}
+
+func TestTheEndDuringBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, newAPIServer(account("kube-system", "default")))
+		time.Sleep(100 * time.Second)
+		began := time.Now()
+		a.stop()
+		check(t, "time until Run returned", time.Duration(0), time.Since(began))
+	})
+}
+
+// Offer is called from the goroutine that follows the file, also before Run and after it.
+func TestOfferNeverBlocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.learn(testKeys().old, testKeys().third)
+		a := start(t, server, func(c *Config) { c.Metrics, c.Recorder = nil, nil }) // both may be missing
+		for range 10 {
+			a.Offer(context.Background(), a.next)
+			a.Offer(context.Background(), a.third)
+		}
+		synctest.Wait()
+		check(t, "key that signs", "THIRD", a.signs())
+		a.stop()
+		for range 10 {
+			a.Offer(context.Background(), a.next)
+		}
+		check(t, "candidate after the end", "NEXT", a.waits())
+	})
+}
+
+// A connection that is reset has another local port in its error each time.
+func TestBackOffGrowsWhateverTheText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer(account("kube-system", "default"))
+		server.set(func(s *apiserver) {
+			s.reviewing = func(string) {
+				s.broken = fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: connection reset by peer", 40000+len(s.reviews))
+			}
+		})
+		a := start(t, server)
+		defer a.stop()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
+	})
+}

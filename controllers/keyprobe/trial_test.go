@@ -1,0 +1,180 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyprobe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+const testIssuer = "https://issuer.example.com"
+
+func parse(pem []byte) *signing.PrivateKey {
+	key, err := signing.ParsePrivateKey(pem)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// keys of the tests: one signs at the start, the others are offered.
+type keys struct{ old, next, third *signing.PrivateKey }
+
+func testKeys() keys {
+	return keys{old: parse(testkeys.P256()), next: parse(testkeys.P256Other()), third: parse(testkeys.P384())}
+}
+
+// named puts the names of the keys in place of their IDs.
+func (k keys) named(text string) string {
+	return strings.NewReplacer(k.old.ID(), "OLD", k.next.ID(), "NEXT", k.third.ID(), "THIRD").Replace(text)
+}
+
+// trial is an Activator that runs in a synctest bubble, and all that it can be seen by.
+type trial struct {
+	*Activator
+	keys
+	server   *apiserver
+	registry metrics.KubeRegistry
+	logger   klog.Logger
+	events   *notebook
+	ctx      context.Context
+	stop     func()
+}
+
+func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
+	t.Helper()
+	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &notebook{}}
+	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	config := Config{
+		Client: server, View: informers.New(server, 0), Ring: signing.NewKeyring(trial.old), Issuer: testIssuer,
+		Recorder: events.NewRecorderTo(trial.events, clock.RealClock{}),
+		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
+		Metrics:  NewMetrics(trial.registry.MustRegister),
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	trial.Activator = New(config)
+
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), trial.logger))
+	trial.ctx = ctx
+	config.View.Start(ctx)
+	config.View.Await(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); trial.Run(ctx) }()
+	trial.stop = func() { cancel(); <-ended; config.View.Stop() }
+	synctest.Wait()
+	return trial
+}
+
+// offer hands a key over and waits until it has been dealt with.
+func (t *trial) offer(key *signing.PrivateKey) {
+	t.Offer(t.ctx, key)
+	synctest.Wait()
+}
+
+// signs is the name of the active key.
+func (t *trial) signs() string { return t.named(t.Ring.Active().ID()) }
+
+// waits is the name of the candidate.
+func (t *trial) waits() string {
+	candidate := t.Ring.Candidate()
+	if candidate == nil {
+		return "nobody"
+	}
+	return t.named(candidate.ID())
+}
+
+// said are the messages in the log with their key and reason.
+func (t *trial) said() []string {
+	lines := []string{}
+	for _, entry := range t.logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		values := map[string]string{}
+		for i := 0; i+1 < len(entry.ParameterKVList); i += 2 {
+			values[fmt.Sprint(entry.ParameterKVList[i])] = fmt.Sprint(entry.ParameterKVList[i+1])
+		}
+		if _, ours := values["keyID"]; !ours {
+			continue // client-go's
+		}
+		line := entry.Message
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			line += " " + name + "=" + values[name]
+		}
+		lines = append(lines, t.named(line))
+	}
+	return lines
+}
+
+func (t *trial) told() []string {
+	t.events.mu.Lock()
+	defer t.events.mu.Unlock()
+	lines := []string{}
+	for _, line := range t.events.lines {
+		lines = append(lines, t.named(line))
+	}
+	return lines
+}
+
+func (t *trial) reviewed() []string {
+	t.server.mu.Lock()
+	defer t.server.mu.Unlock()
+	lines := []string{}
+	for _, line := range t.server.reviews {
+		lines = append(lines, t.named(line))
+	}
+	return lines
+}
+
+// series are the metrics that begin with prefix, as Prometheus sees them, sorted.
+func (t *trial) series(prefix string) []string {
+	response := httptest.NewRecorder()
+	metrics.HandlerFor(t.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	found := []string{}
+	for line := range strings.SplitSeq(t.named(response.Body.String()), "\n") {
+		if strings.HasPrefix(line, prefix) {
+			found = append(found, line)
+		}
+	}
+	slices.Sort(found) // the names of the keys sort differently from their IDs
+	return found
+}
+
+// notebook is a recorder of client-go that keeps what it is told.
+type notebook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notebook) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf("%s: %s %s %s: %s",
+		regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...)))
+}

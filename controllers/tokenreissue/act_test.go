@@ -1,0 +1,409 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/tokens"
+)
+
+var app = cache.NewObjectName("ns", "app")
+
+func TestReissue(t *testing.T) {
+	t.Parallel()
+	old, fresh := withOld(t), withNew(t)
+	const (
+		getAccount = "get serviceaccounts app"
+		getA       = "get secrets a"
+		createsNew = "create secrets app-token-new01 replaces a/uid-a for uid-app, 0 data"
+	)
+	cases := map[string]struct {
+		reason  string
+		objects []runtime.Object
+		live    []runtime.Object // newer than what is cached
+		gone    []string         // Secrets that only the cache has
+		want    []string
+		told    []string
+		counted map[string]float64
+	}{
+		"Create": {
+			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", old)},
+			want:    []string{getA, getAccount, createsNew},
+		},
+		"Reference": {
+			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
+			want:    []string{getAccount, "patch serviceaccounts app [uid-app 10] first b"},
+			told:    []string{"Normal TokenSecretReplaced"},
+			counted: map[string]float64{"done side-by-side": 1},
+		},
+		"Overwrite": {
+			objects: []runtime.Object{account(), tokenSecret("a", old, mode("in-place"))},
+			want:    []string{getA, getAccount, "patch secrets a [uid-a 20] token"},
+			told:    []string{"Normal TokenOverwritten"},
+			counted: map[string]float64{"done in-place": 1},
+		},
+		"Discard": {
+			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
+			want:    []string{getAccount, "get secrets b", "delete secrets b [uid-b 20]"},
+		},
+		"Complain": {
+			objects: []runtime.Object{account(), tokenSecret("a", old, mode("sometimes"))},
+			told:    []string{"Warning UnknownReissueMode"},
+		},
+		"FilledElsewhere": {
+			objects: []runtime.Object{account(referencing("b", "a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			told:    []string{"Warning SecondTokenController"},
+		},
+		"DiscardAfterARollback": {
+			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			want:    []string{getAccount, "get secrets b", "delete secrets b [uid-b 20]"},
+		},
+		"DiscardAfterARollbackIsTooLate": {
+			reason:  "somebody was led to it",
+			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			live:    []runtime.Object{account(referencing("b", "a"))},
+			want:    []string{getAccount, "get secrets b"},
+		},
+		"Nothing": {objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh)}},
+
+		"GoneMeanwhile":     {objects: []runtime.Object{account(), tokenSecret("a", old)}, gone: []string{"a"}, want: []string{getA}},
+		"MadeAnewMeanwhile": {objects: []runtime.Object{account(), tokenSecret("a", old)}, live: []runtime.Object{tokenSecret("a", old, func(s *corev1.Secret) { s.UID = otherUID })}, want: []string{getA, getAccount}},
+		"MarkedMeanwhile": {
+			reason:  "the label counts, however late it comes",
+			objects: []runtime.Object{account(), tokenSecret("a", old)},
+			live:    []runtime.Object{tokenSecret("a", old, labelled(informers.InvalidSinceLabel, "2026-05-10"))},
+			want:    []string{getA, getAccount},
+		},
+		"OptedOutMeanwhile": {
+			objects: []runtime.Object{account(), tokenSecret("a", old, mode("in-place"))},
+			live:    []runtime.Object{tokenSecret("a", old, mode("never"))},
+			want:    []string{getA, getAccount},
+		},
+		"AccountMadeAnewMeanwhile": {
+			reason:  "or the new account would get the token of the old one",
+			objects: []runtime.Object{account(), tokenSecret("a", old)},
+			live:    []runtime.Object{account(func(a *corev1.ServiceAccount) { a.UID = otherUID })},
+			want:    []string{getA, getAccount},
+		},
+		"AccountMadeAnewBeforeTheReference": {
+			objects: []runtime.Object{account(), tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
+			live:    []runtime.Object{account(func(a *corev1.ServiceAccount) { a.UID = otherUID })},
+			want:    []string{getAccount},
+		},
+		"OverwrittenMeanwhile": {
+			objects: []runtime.Object{account(), tokenSecret("a", old, mode("in-place"))},
+			live:    []runtime.Object{tokenSecret("a", fresh, mode("in-place"))},
+			want:    []string{getA, getAccount},
+		},
+		"NotSignedByItsKey": {
+			reason: "whoever wrote the key ID has not had the key",
+			objects: []runtime.Object{account(), tokenSecret("a", old, func(s *corev1.Secret) {
+				signed := strings.Split(string(s.Data[corev1.ServiceAccountTokenKey]), ".")
+				other := strings.Split(string(tokenSecret("other", old).Data[corev1.ServiceAccountTokenKey]), ".")
+				s.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join([]string{signed[0], signed[1], other[2]}, "."))
+			})},
+			want: []string{getA, getAccount}, told: []string{"Warning TokenNotReissued"}, counted: map[string]float64{"refused side-by-side": 1},
+		},
+		"UsedBeforeItWasDiscarded": {
+			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
+			live:    []runtime.Object{tokenSecret("b", replacing("a"), fresh, labelled(informers.LastUsedLabel, "2026-05-10"))},
+			want:    []string{getAccount, "get secrets b"},
+		},
+		"ReferencedBeforeItWasDiscarded": {
+			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
+			live:    []runtime.Object{account(referencing("b"))},
+			want:    []string{getAccount, "get secrets b"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.objects...)
+			for _, object := range tc.live {
+				resource := "secrets"
+				if _, ok := object.(*corev1.ServiceAccount); ok {
+					resource = "serviceaccounts"
+				}
+				if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource(resource), object, "ns"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range tc.gone {
+				if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ns", name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.lead(t)
+			if err := w.reissue(t.Context(), app); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.told, w.told()); diff != "" {
+				t.Errorf("%s\nevents (-want +got):\n%s", tc.reason, diff)
+			}
+			want := tc.counted
+			if want == nil {
+				want = map[string]float64{}
+			}
+			if diff := cmp.Diff(want, w.series(t, "sacm_token_reissues_total")); diff != "" {
+				t.Errorf("%s\ncounted (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestOverwrittenTokenIsOfTheActiveKey looks at what was written.
+func TestOverwrittenTokenIsOfTheActiveKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t), mode("in-place")))
+	w.lead(t)
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := w.client.CoreV1().Secrets("ns").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.Ring)
+	if err != nil || token.KeyID != w.Ring.Active().ID() {
+		t.Fatalf("key ID %q, %v", token.KeyID, err)
+	}
+	if mismatch := token.Mismatch(tokens.Account{Namespace: "ns", Name: "app", UID: testUID}, "a"); mismatch != "" {
+		t.Error(mismatch)
+	}
+}
+
+// TestWithoutALeadNothingIsDone: each of these forbids all writes but the publication.
+func TestWithoutALeadNothingIsDone(t *testing.T) {
+	t.Parallel()
+	published := func(generation, hash string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName, ResourceVersion: "7"},
+			Data:       map[string]string{schemaKey: "1", generationKey: generation, hashKey: hash},
+		}
+	}
+	cases := map[string]struct {
+		reason  string
+		objects []runtime.Object
+		change  func(*world)
+		want    []string
+	}{
+		"NewerIsPublished": {objects: []runtime.Object{published("4", "other")}, want: []string{"get configmaps sa-controller-manager-key-ring"}},
+		"Forked":           {objects: []runtime.Object{published("3", "other")}, want: []string{"get configmaps sa-controller-manager-key-ring"}},
+		"Unreadable":       {objects: []runtime.Object{published("x", "other")}, want: []string{"get configmaps sa-controller-manager-key-ring"}},
+		"Off": {
+			change: func(w *world) { w.Off = true },
+			want:   []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
+		},
+		"NotConfirmed": {
+			reason: "kube-apiserver does not accept the key: the new tokens would be dead",
+			change: func(w *world) { w.unconfirmed = true },
+			want:   []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
+		},
+		"AnotherKeySigns": {
+			reason: "the keys are not reloaded yet: new Secrets would be filled with the old key",
+			change: func(w *world) {
+				w.state.Keys[0].Role, w.state.Keys[1].Role = w.state.Keys[1].Role, w.state.Keys[0].Role
+			},
+			want: []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, append(tc.objects, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))...)
+			if tc.change != nil {
+				tc.change(w)
+			}
+			if err := w.publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.reissue(t.Context(), app); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestPublishing: an older ring gives way, and one that has changed since it was
+// published is not acted on.
+func TestPublishing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
+	w.lead(t)
+	w.state.Generation++
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string(nil), w.actions(t)); diff != "" {
+		t.Errorf("before it was published (-want +got):\n%s", diff)
+	}
+	if err := w.publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get configmaps sa-controller-manager-key-ring", "update configmaps sa-controller-manager-key-ring []"}, w.actions(t)); diff != "" {
+		t.Errorf("publishing (-want +got):\n%s", diff)
+	}
+	if err := w.publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get configmaps sa-controller-manager-key-ring"}, w.actions(t)); diff != "" {
+		t.Errorf("publishing once more (-want +got):\n%s", diff)
+	}
+	if _, ok := w.mayReissue(); !ok {
+		t.Error("what is published is not acted on")
+	}
+	w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, informers.KeyRingName, errors.New("no"))
+	})
+	if err := w.publish(t.Context()); err == nil {
+		t.Error("no error")
+	}
+	if _, ok := w.mayReissue(); ok {
+		t.Error("what may not be published any more is acted on")
+	}
+}
+
+// TestCreateOnce: neither a lagging cache nor a lost answer makes a second Secret.
+func TestCreateOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
+	w.lead(t)
+	lost := 0
+	w.client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		lost++
+		if lost > 1 {
+			return false, nil, nil
+		}
+		if err := w.client.Tracker().Add(action.(clienttesting.CreateActionImpl).Object); err != nil {
+			t.Error(err)
+		}
+		return true, nil, errors.New("the answer was lost")
+	})
+	if err := w.reissue(t.Context(), app); err == nil {
+		t.Error("no error")
+	}
+	for range 3 { // the cache shows none of it, however late it is
+		if err := w.reissue(t.Context(), app); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Step(cacheLag)
+	}
+	secrets, err := w.client.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(secrets.Items) != 2 {
+		t.Errorf("%d Secrets, want 2 (%v)", len(secrets.Items), err)
+	}
+}
+
+// TestCreateForOneThatIsUsed: the first Secret that was made is there, and does not count any more.
+func TestCreateForOneThatIsUsed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
+	w.lead(t)
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(informers.LastUsedLabel, "2026-05-09"))
+	spoiled, err := w.client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: informers.FieldManager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cacheObjects(t, spoiled)
+	w.client.ClearActions()
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	created := slices.DeleteFunc(w.actions(t), func(action string) bool { return !strings.HasPrefix(action, "create") })
+	want := []string{
+		"create secrets app-token-new02 replaces a/uid-a for uid-app, 0 data",
+		"create secrets app-token-new03 replaces app-token-new01/uid-app-token-new01 for uid-app, 0 data",
+	}
+	if diff := cmp.Diff(want, created); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSurveyFindsWhatARollbackLeft: no Secret holds a retired key, and no event comes any more.
+func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, account(referencing("a")), tokenSecret("a", withNew(t)), tokenSecret("b", replacing("a"), withNew(t)))
+		w.lead(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.loop.Run(ctx) }) // begins with the survey that publishing asks for
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		if diff := cmp.Diff([]string{"get serviceaccounts app", "get secrets b", "delete secrets b [uid-b 20]"}, w.actions(t)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSurvey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)), tokenSecret("c", withOld(t), userMade),
+		tokenSecret("d", signedBy(t, strangePEM(), testUID)), tokenSecret("e"))
+	w.survey()
+	if diff := cmp.Diff(map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.series(t, "sacm_token_secrets_by_key")); diff != "" {
+		t.Errorf("by key (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]float64{"due": 1, "user-made": 1}, w.series(t, "sacm_token_reissue_secrets")); diff != "" {
+		t.Errorf("by holding (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhoLedShowsNothing: another process leads by now, whose surveys count.
+func TestWhoLedShowsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t), mode("never")))
+		for range 2 { // terms
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- w.Run(ctx) }()
+			synctest.Wait()
+			for series, want := range map[string]map[string]float64{
+				"sacm_token_secrets_by_key":  {"retired": 1},
+				"sacm_token_reissue_secrets": {"never": 1},
+			} {
+				if diff := cmp.Diff(want, w.series(t, series)); diff != "" {
+					t.Errorf("%s while it leads (-want +got):\n%s", series, diff)
+				}
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			for _, series := range []string{"sacm_token_secrets_by_key", "sacm_token_reissue_secrets"} {
+				if diff := cmp.Diff(map[string]float64{}, w.series(t, series)); diff != "" {
+					t.Errorf("%s afterwards (-want +got):\n%s", series, diff)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,313 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tokenreissue re-issues token Secrets whose key the key ring has retired, so
+// that the key can be pruned one day.
+//
+// By default it does so side by side: a new Secret is created, which names the old one
+// and which the token controller fills as any other; once it has its token it is put at
+// the head of the account's list. The old one is left to those who use it, and the
+// legacy token cleaner ends its life when nobody does. An annotation on the Secret asks
+// for another way: in-place, where the token is overwritten and its holders are refused
+// until they read the new one, or never. What a user made is left alone without it.
+//
+// A leader begins with publishing its ring, and does nothing unless its ring is the
+// newest one that was published: replicas whose rings differ must not undo each other's
+// work. Re-issue is then decided account by account, from the cache, by a pure plan.
+// Before anything is created or overwritten, Secret and account are read live and the
+// plan is asked again. What has been done shows in the objects, so that whoever leads
+// next goes on from there.
+//
+// A Secret that was marked invalid, whose account is another one by now, or whose token
+// the retired key has not signed, is never re-issued: nobody is given back what was
+// taken from them. Nothing is re-issued for a key that the ring does not have.
+package tokenreissue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	queueName = "token_reissue"
+
+	// interval is between two surveys, which ask the caches alone, and soon is when the
+	// next one comes after a change.
+	interval = time.Minute
+	soon     = 5 * time.Second
+
+	// perSecond bounds how many Secrets are re-issued. Each costs some five requests.
+	perSecond = 10
+
+	// cacheLag is how long the caches may take to show a Secret that was created
+	// before another one is made.
+	cacheLag = 10 * time.Second
+
+	suffixLength = 5
+)
+
+// Config is what a Controller needs. Clock and NewSuffix may be nil.
+type Config struct {
+	Client kubernetes.Interface
+	View   *informers.View
+	// State is the key ring as it is now.
+	State func() rotation.State
+	// Ring has the same keys; it may be a moment ahead or behind. Issuer signs with it.
+	Ring   *signing.Keyring
+	Issuer *tokens.Issuer
+	// Confirmed tells whether kube-apiserver accepts tokens of the key with that ID.
+	Confirmed func(keyID string) bool
+	Recorder  *events.Recorder
+	Metrics   *Metrics
+	Loops     *reconcile.Metrics
+
+	// Off: the ring is published and Secrets are counted, and none is re-issued.
+	Off bool
+	// Auto: the token controller gives every account a Secret of its own.
+	Auto bool
+
+	Clock clock.WithTicker
+	// NewSuffix makes the random end of a new Secret's name.
+	NewSuffix func() string
+}
+
+// Controller is the re-issuer. Build it with New before the view is started.
+type Controller struct {
+	Config
+
+	accounts        corev1listers.ServiceAccountLister
+	secrets         informers.TokenSecretLister
+	accountInformer cache.SharedIndexInformer
+	secretInformer  cache.SharedIndexInformer
+	ringInformer    cache.SharedIndexInformer
+	loop            *reconcile.Loop[key]
+	limiter         *rate.Limiter
+
+	// Only the loop's one worker looks at what follows.
+
+	// published is the ring that this process may re-issue by, zero if none.
+	published publication
+	made      creations
+	refused   refusals
+}
+
+// key is one kind of work, and the account if it is about one.
+type key struct {
+	Work    work
+	Account cache.ObjectName
+}
+
+// String is what logs say.
+func (k key) String() string {
+	if k.Work != reissuing {
+		return string(k.Work)
+	}
+	return string(k.Work) + " " + k.Account.String()
+}
+
+type work string
+
+const (
+	publishing work = "publish"
+	surveying  work = "survey"
+	reissuing  work = "reissue"
+)
+
+// New builds a controller that does not run yet.
+func New(config Config) *Controller {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if config.NewSuffix == nil {
+		config.NewSuffix = func() string { return rand.String(suffixLength) }
+	}
+	c := &Controller{Config: config, limiter: rate.NewLimiter(perSecond, perSecond)}
+	c.accounts, c.accountInformer = config.View.Accounts()
+	c.secrets, c.secretInformer = config.View.TokenSecrets()
+	_, c.ringInformer = config.View.KeyRing()
+	c.loop = reconcile.New(reconcile.Config[key]{Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
+	return c
+}
+
+// RingChanged has the ring published, and what follows from it done, if this process
+// leads. It does not block.
+func (c *Controller) RingChanged() { c.loop.Add(key{Work: publishing}) }
+
+// Run works until ctx ends and returns when no sync is under way any more. The view
+// must be synced. It may be called again once it has returned.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.Metrics.end()
+	c.published, c.made, c.refused = publication{}, creations{}, refusals{}
+	c.RingChanged()
+	var handlers []func() error
+	for _, watched := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{c.accountInformer, onEvery(c.queueAccount)},
+		{c.secretInformer, onEvery(c.queueSecret)},
+		{c.ringInformer, onEvery(func(any) { c.RingChanged() })},
+	} {
+		handler, err := watched.informer.AddEventHandler(watched.handler)
+		if err != nil {
+			return fmt.Errorf("watch what re-issue depends on: %w", err)
+		}
+		handlers = append(handlers, func() error { return watched.informer.RemoveEventHandler(handler) })
+	}
+	c.loop.Run(ctx)
+	var errs []error
+	for _, remove := range handlers {
+		errs = append(errs, remove())
+	}
+	return errors.Join(errs...)
+}
+
+// onEvery calls found with each object that comes, changes or goes.
+func onEvery(found func(obj any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: found, UpdateFunc: func(_, obj any) { found(obj) },
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj // the last state that was cached
+			}
+			found(obj)
+		},
+	}
+}
+
+func (c *Controller) queueAccount(obj any) {
+	if account, ok := obj.(*corev1.ServiceAccount); ok {
+		c.queue(cache.MetaObjectToName(account))
+	}
+}
+
+// queueSecret wakes the account if the Secret is one half of a pair, or may become so.
+func (c *Controller) queueSecret(obj any) {
+	secret, ok := obj.(*informers.TokenSecret)
+	if !ok || secret.AccountName == "" {
+		return
+	}
+	retired := secret.Token != nil && RingOf(c.State()).Retired(secret.Token.KeyID())
+	if retired || secret.Predecessor != (informers.Predecessor{}) {
+		c.queue(secret.Account())
+		c.loop.AddAfter(key{Work: surveying}, soon)
+	}
+}
+
+func (c *Controller) queue(account cache.ObjectName) {
+	if !c.Off {
+		c.loop.Add(key{reissuing, account})
+	}
+}
+
+func (c *Controller) sync(ctx context.Context, key key) error {
+	switch key.Work {
+	case publishing:
+		return c.publish(ctx)
+	case surveying:
+		c.survey()
+		return nil
+	default:
+		return c.reissue(ctx, key.Account)
+	}
+}
+
+// reissue does what the account's Secrets are owed now.
+func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
+	ring, ok := c.mayReissue()
+	if !ok {
+		return nil
+	}
+	account, secrets := c.account(name), c.secrets.OfAccount(name)
+	var errs []error
+	for _, step := range plan(account, secrets, ring, c.Auto, c.Clock.Now()) {
+		if err := c.act(ctx, step, secrets, ring); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mayReissue is the ring, and whether it still is the one that was published and the
+// one that signs, with a key that kube-apiserver accepts: a rollback may have gone to
+// one that it does not know any more.
+func (c *Controller) mayReissue() (Ring, bool) {
+	ring, active := RingOf(c.State()), c.Ring.Active()
+	return ring, !c.Off && publicationOf(ring) == c.published && active != nil && active.ID() == ring.Active() && c.Confirmed(active.ID())
+}
+
+// survey counts, forgets what is gone, and queues the accounts for which something is left
+// to do.
+func (c *Controller) survey() {
+	ring := RingOf(c.State())
+	byKey, byHolding := map[string]int{}, map[Holding]int{}
+	var all []*informers.TokenSecret
+	for _, name := range c.secrets.Names() {
+		secret := c.secrets.Get(name)
+		if secret == nil {
+			continue
+		}
+		all = append(all, secret)
+		if name := secret.Account(); isUntouched(c.account(name), secret) {
+			c.queue(name) // after a rollback it may be superfluous, and none is a holder
+		}
+		if secret.Token != nil {
+			byKey[ring.state(secret.Token.KeyID())]++
+		}
+	}
+	if byKey[string(rotation.Retired)] > 0 {
+		for _, holder := range Holders(all, c.account, ring) {
+			byHolding[holder.Holding]++
+			if holder.Holding.Pending() {
+				c.queue(holder.Secret.Account())
+			}
+		}
+	}
+	forgetGone(c.made, all)
+	forgetGone(c.refused, all)
+	c.Metrics.survey(byKey, byHolding)
+	c.loop.AddAfter(key{Work: surveying}, interval)
+}
+
+// account is the cached account of that name, nil if there is none.
+func (c *Controller) account(name cache.ObjectName) *corev1.ServiceAccount {
+	account, err := c.accounts.ServiceAccounts(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil // a lister's only error is that there is none
+	}
+	return account
+}
+
+// admit waits until one more Secret may be re-issued.
+func (c *Controller) admit(ctx context.Context) error {
+	now := c.Clock.Now()
+	wait := c.limiter.ReserveN(now, 1).DelayFrom(now)
+	if wait <= 0 {
+		return nil
+	}
+	timer := c.Clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,259 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/signing/rotation"
+)
+
+// model is a cluster of one account, in which steps are done as kube-apiserver and the
+// token controller would.
+type model struct {
+	account *corev1.ServiceAccount
+	secrets []*corev1.Secret
+	state   rotation.State
+	pem     []byte // of the active key
+	now     time.Time
+	serial  int
+}
+
+// TestFixpoint: wherever processes are killed and whatever they do twice, whoever goes
+// on comes to the same end, and does nothing any more once it is there.
+func TestFixpoint(t *testing.T) {
+	t.Parallel()
+	begin := func() *model {
+		return &model{
+			account: account(referencing("other", "own", "kcm-token-x7k2p")),
+			secrets: []*corev1.Secret{
+				tokenSecret("own", withOld(t)),
+				tokenSecret("kcm-token-x7k2p", withOld(t), labelled(informers.LastUsedLabel, "2026-05-09")),
+				tokenSecret("asked", withOld(t), userMade, mode("side-by-side")),
+				tokenSecret("in-place", withOld(t), userMade, mode("in-place")),
+				tokenSecret("users", withOld(t), userMade),
+				tokenSecret("never", withOld(t), mode("never")),
+				tokenSecret("invalid", withOld(t), labelled(informers.InvalidSinceLabel, "2026-01-01")),
+				tokenSecret("strange", signedBy(t, strangePEM(), testUID)),
+			},
+			state: rotated(t), pem: newPEM(), now: noon(),
+		}
+	}
+	want := []string{
+		"asked old replaced by active", "in-place active", "invalid old", "kcm-token-x7k2p old replaced by active", "never old",
+		"own old replaced by active", "strange unknown", "users old",
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for try := range 150 {
+		m := begin()
+		for round := 0; ; round++ {
+			if round == 200 {
+				t.Fatalf("try %d does not come to an end: %q", try, m.end(t))
+			}
+			steps := m.plan()
+			if len(steps) == 0 && m.filled(t) {
+				break
+			}
+			for _, step := range steps {
+				switch random.IntN(5) {
+				case 0: // killed before it
+				case 1: // done, and done again by another process that has not seen it
+					m.do(t, step)
+					m.do(t, step)
+				default:
+					m.do(t, step)
+				}
+			}
+			if random.IntN(2) == 0 {
+				m.fill(t)
+			}
+		}
+		if diff := cmp.Diff(want, m.end(t)); diff != "" {
+			t.Fatalf("try %d ends elsewhere (-want +got):\n%s", try, diff)
+		}
+		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.state.Active().ID {
+			t.Fatalf("try %d: the account's own Secret is %v", try, own)
+		}
+	}
+}
+
+// TestRotationsAndRollbacks: a ring that goes to and fro makes a Secret each time for
+// the newest of each chain, and no more.
+func TestRotationsAndRollbacks(t *testing.T) {
+	t.Parallel()
+	m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, state: rotated(t), pem: newPEM(), now: noon()}
+	for turn := range 4 {
+		for range 10 {
+			for _, step := range m.plan() {
+				m.do(t, step)
+			}
+			m.fill(t)
+		}
+		if got, want := len(m.secrets), turn+2; got != want {
+			t.Fatalf("turn %d: %d Secrets, want %d: %q", turn, got, want, m.end(t))
+		}
+		first := m.find(m.account.Secrets[0].Name)
+		if key := informers.ObserveTokenSecret(first).Token.KeyID(); key != m.state.Active().ID {
+			t.Fatalf("turn %d: the first reference is %s, of key %s", turn, first.Name, key)
+		}
+		m.turn()
+	}
+}
+
+// TestRollbackAnywhere enumerates all orders of what this process does, what the token controller does and what a person
+// does to the ring. Nobody is led to a token whose key is not the active one, and when all is quiet the account has a
+// token of the active key and no Secret is left over.
+func TestRollbackAnywhere(t *testing.T) {
+	t.Parallel()
+	const depth, acts = 6, 3
+	runs := 1
+	for range depth {
+		runs *= acts
+	}
+	for run := range runs {
+		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, state: rotated(t), pem: newPEM(), now: noon()}
+		var order []string
+		for left := run; len(order) < depth; left /= acts {
+			switch left % acts {
+			case 0:
+				order = append(order, "act")
+				m.act(t, order)
+			case 1:
+				order = append(order, "fill")
+				m.fill(t)
+			case 2:
+				order = append(order, "turn")
+				m.turn()
+			}
+		}
+		for range 10 {
+			m.act(t, order)
+			m.fill(t)
+		}
+		for _, line := range m.end(t) {
+			if strings.HasPrefix(line, "left over") {
+				t.Fatalf("%q: %q", order, m.end(t))
+			}
+		}
+		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.state.Active().ID {
+			t.Fatalf("%q: the account's own Secret is %v", order, own)
+		}
+		if steps := m.plan(); len(steps) > 0 {
+			t.Fatalf("%q: it does not come to rest: %v", order, steps)
+		}
+	}
+}
+
+// act does all steps that are planned now.
+func (m *model) act(t *testing.T, order []string) {
+	t.Helper()
+	for _, step := range m.plan() {
+		if step.action == reference && step.Successor.Token.KeyID() != m.state.Active().ID {
+			t.Fatalf("%q: %s is led to %s, whose key is not the active one", order, step.Secret.Name, step.Successor.Name)
+		}
+		m.do(t, step)
+	}
+}
+
+// turn makes the retired key the active one, and the other way round.
+func (m *model) turn() {
+	m.state.Generation++
+	m.state.Keys[0].Role, m.state.Keys[1].Role = m.state.Keys[1].Role, m.state.Keys[0].Role
+	m.pem = oldPEM()
+	if m.state.Keys[1].Role == rotation.Active {
+		m.pem = newPEM()
+	}
+}
+
+func (m *model) plan() []step {
+	m.now = m.now.Add(time.Second)
+	return plan(m.account, observe(m.secrets...), RingOf(m.state), false, m.now)
+}
+
+func (m *model) do(t *testing.T, step step) {
+	t.Helper()
+	switch step.action {
+	case create:
+		m.serial++
+		secret := successorOf(step.Secret, m.account, fmt.Sprintf("new-%02d", m.serial))
+		secret.UID, secret.CreationTimestamp = types.UID("uid-"+secret.Name), metav1.NewTime(m.now)
+		secret.Data = map[string][]byte{}
+		m.secrets = append(m.secrets, secret)
+	case reference:
+		name := step.Successor.Name
+		m.account.Secrets = slices.DeleteFunc(m.account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == name })
+		m.account.Secrets = slices.Insert(m.account.Secrets, 0, corev1.ObjectReference{Name: name})
+	case overwrite:
+		signedBy(t, m.pem, testUID)(m.find(step.Secret.Name))
+	case discard:
+		// The precondition of a delete.
+		m.secrets = slices.DeleteFunc(m.secrets, func(s *corev1.Secret) bool {
+			return s.Name == step.Secret.Name && !informers.References(m.account, s.Name)
+		})
+	case complain:
+	}
+}
+
+// fill is what the token controller does.
+func (m *model) fill(t *testing.T) {
+	t.Helper()
+	for _, secret := range m.secrets {
+		if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			signedBy(t, m.pem, testUID)(secret)
+		}
+	}
+}
+
+func (m *model) filled(t *testing.T) bool {
+	t.Helper()
+	before := len(m.plan())
+	m.fill(t)
+	return before == 0 && len(m.plan()) == 0
+}
+
+func (m *model) find(name string) *corev1.Secret {
+	return m.secrets[slices.IndexFunc(m.secrets, func(s *corev1.Secret) bool { return s.Name == name })]
+}
+
+// end describes where things stand, without the names of what was made.
+func (m *model) end(t *testing.T) []string {
+	t.Helper()
+	role := func(secret *informers.TokenSecret) string {
+		if secret == nil || secret.Token == nil {
+			return "empty"
+		}
+		state := RingOf(m.state).state(secret.Token.KeyID())
+		if state == string(rotation.Retired) {
+			return "old"
+		}
+		return state
+	}
+	observed := observe(m.secrets...)
+	var lines []string
+	for _, secret := range observed {
+		line := secret.Name + " " + role(secret)
+		if successor := tokensecret.Successor(m.account, observed, secret); successor != nil {
+			line += " replaced by " + role(successor)
+		}
+		if !strings.HasPrefix(secret.Name, "new-") {
+			lines = append(lines, line)
+		} else if secret.Predecessor == (informers.Predecessor{}) || !informers.References(m.account, secret.Name) {
+			lines = append(lines, "left over: "+line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,55 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/controllers/informers"
+)
+
+// What this process has done and its caches do not show. All of it may be lost at any
+// time: forgetting costs a request, or a Secret that is discarded as a second one. What is
+// about Secrets that are gone is lost at the next survey: whoever may create Secrets would
+// have it grow for as long as we lead.
+
+// creations are the new Secrets that the caches do not show yet, by the UID of the one
+// that each is to replace.
+type creations map[types.UID]creation
+
+type creation struct {
+	// name stays the same until the apiserver has given a clear answer, so that a
+	// request whose answer was lost is not repeated with another name.
+	name string
+	// at is when it was created, zero as long as nobody knows.
+	at time.Time
+}
+
+// refusals are the versions of Secrets that turned out not to be fit for re-issue when
+// they were read live.
+type refusals map[types.UID]string
+
+func (r refusals) has(secret *informers.TokenSecret) bool {
+	return r[secret.UID] == secret.ResourceVersion
+}
+
+func (r refusals) add(secret *informers.TokenSecret) { r[secret.UID] = secret.ResourceVersion }
+
+// forgetGone drops what is remembered about Secrets other than these.
+func forgetGone[T any](remembered map[types.UID]T, secrets []*informers.TokenSecret) {
+	if len(remembered) == 0 {
+		return
+	}
+	there := make(map[types.UID]struct{}, len(secrets))
+	for _, secret := range secrets {
+		there[secret.UID] = struct{}{}
+	}
+	maps.DeleteFunc(remembered, func(uid types.UID, _ T) bool {
+		_, found := there[uid]
+		return !found
+	})
+}

@@ -1,0 +1,98 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/controllers/informers"
+)
+
+// Values of the label result.
+const (
+	resultDone    = "done"
+	resultRefused = "refused"
+	resultFailed  = "failed"
+)
+
+// Metrics show how far re-issue has come, and whether the replicas have the same ring.
+// A nil Metrics counts nothing.
+type Metrics struct {
+	reissues *metrics.CounterVec
+	secrets  *metrics.GaugeVec
+	holders  *metrics.GaugeVec
+	differs  *metrics.GaugeVec
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{
+		reissues: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "sacm_token_reissues_total",
+			Help: "Token Secrets whose key is retired, by mode (side-by-side or in-place) and result: done, refused because the Secret is not " +
+				"what it was taken for when it was read live, failed and tried again.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"mode", "result"}),
+		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_token_secrets_by_key",
+			Help: "Token Secrets that hold a token, by what the key that signed it is in the key ring: active, next, retired, " +
+				"unknown, or none if the token has no key ID.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"state"}),
+		holders: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "sacm_token_reissue_secrets",
+			Help:           "Token Secrets whose key is retired, by what becomes of them.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"holding"}),
+		differs: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_key_ring_mismatch",
+			Help: "1 if the key ring of this replica is not the one that the leader has published, by how it stands to that one: " +
+				"ahead, behind, forked, unreadable or unpublished.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"verdict"}),
+	}
+	mustRegister(m.reissues, m.secrets, m.holders, m.differs)
+	return m
+}
+
+func (m *Metrics) reissued(mode informers.ReissueMode, result string) {
+	if m != nil {
+		m.reissues.WithLabelValues(string(mode), result).Inc()
+	}
+}
+
+// survey replaces what the one before has counted.
+func (m *Metrics) survey(byKey map[string]int, byHolding map[Holding]int) {
+	if m == nil {
+		return
+	}
+	for _, state := range []string{"active", "next", "retired", "unknown", "none"} {
+		m.secrets.WithLabelValues(state).Set(float64(byKey[state]))
+	}
+	for _, holding := range Holdings() {
+		m.holders.WithLabelValues(string(holding)).Set(float64(byHolding[holding]))
+	}
+}
+
+// end forgets the last survey: another process may lead now and show its own.
+func (m *Metrics) end() {
+	if m == nil {
+		return
+	}
+	m.secrets.Reset()
+	m.holders.Reset()
+}
+
+func (m *Metrics) mismatch(found verdict) {
+	if m == nil {
+		return
+	}
+	for _, each := range []verdict{ahead, behind, forked, unreadable, unpublished} {
+		value := 0.0
+		if each == found {
+			value = 1
+		}
+		m.differs.WithLabelValues(string(each)).Set(value)
+	}
+}

@@ -1,0 +1,320 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/informers"
+)
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	old, fresh := withOld(t), withNew(t)
+	kcm := func(secret *corev1.Secret) {
+		userMade(secret)
+		filledBy(informers.UpstreamFieldManager)(secret)
+	}
+	cases := map[string]struct {
+		reason  string
+		account *corev1.ServiceAccount
+		secrets []*corev1.Secret
+		auto    bool
+		want    []string
+		holds   map[string]Holding
+	}{
+		"Due":         {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Holding{"a": Due}},
+		"ActiveKey":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh)}},
+		"NoToken":     {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a")}},
+		"UnknownKey":  {reason: "another replica may be ahead", account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID))}},
+		"NotReferred": {reason: "the list proves nothing, in either direction", account: account(), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Holding{"a": Due}},
+		"MadeByKCM":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, kcm)}, want: []string{"create a"}, holds: map[string]Holding{"a": Due}},
+		"NamedAsByKCM": {
+			account: account(referencing("app-token-x7k2p")), secrets: []*corev1.Secret{tokenSecret("app-token-x7k2p", old, userMade)},
+			want: []string{"create app-token-x7k2p"}, holds: map[string]Holding{"app-token-x7k2p": Due},
+		},
+		"UserMade": {
+			reason:  "a reference alone proves nothing",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, userMade)}, holds: map[string]Holding{"a": UserMade},
+		},
+		"UserMadeSideBySide": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("side-by-side"))},
+			want: []string{"create a"}, holds: map[string]Holding{"a": Due},
+		},
+		"UserMadeInPlace": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("in-place"))},
+			want: []string{"overwrite a"}, holds: map[string]Holding{"a": InPlace},
+		},
+		"InPlace":          {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"))}, want: []string{"overwrite a"}, holds: map[string]Holding{"a": InPlace}},
+		"InPlaceActiveKey": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", fresh, mode("in-place"))}},
+		"InPlaceImmutable": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), func(s *corev1.Secret) { s.Immutable = new(true) })},
+			want: []string{"complain a"}, holds: map[string]Holding{"a": Immutable},
+		},
+		"Never":       {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("never"))}, holds: map[string]Holding{"a": Never}},
+		"UnknownMode": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("always"))}, want: []string{"complain a"}, holds: map[string]Holding{"a": UnknownMode}},
+		"MarkedInvalid": {
+			reason:  "nobody is given back what was taken from them",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, labelled(informers.InvalidSinceLabel, "2026-01-01"))},
+			holds: map[string]Holding{"a": Invalid},
+		},
+		"MarkedInvalidInPlace": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), labelled(informers.InvalidSinceLabel, "2026-01-01"))},
+			holds: map[string]Holding{"a": Invalid},
+		},
+		"Terminating": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, terminating)}, holds: map[string]Holding{"a": Terminating}},
+		"NoAccount":   {secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Holding{"a": Mismatch}},
+		"AccountMadeAnew": {
+			reason:  "the token is for the one before",
+			account: account(func(a *corev1.ServiceAccount) { a.UID = otherUID }), secrets: []*corev1.Secret{tokenSecret("a", old)},
+			holds: map[string]Holding{"a": Mismatch},
+		},
+		"AccountTerminating": {
+			account: account(func(a *corev1.ServiceAccount) { a.DeletionTimestamp = &metav1.Time{Time: noon()} }),
+			secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Holding{"a": Mismatch},
+		},
+		"TokenOfAnotherAccount": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: map[string]Holding{"a": Mismatch},
+		},
+		"Respelled": {
+			reason:  "kube-apiserver takes it, so that it holds the key; what to do about it is for a person to say",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, spaced)}, holds: map[string]Holding{"a": Mismatch},
+		},
+		"RespelledInPlace": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, spaced, mode("in-place"))}, holds: map[string]Holding{"a": Mismatch}},
+		"NoUIDAnnotation": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, annotated(corev1.ServiceAccountUIDKey, ""))}, holds: map[string]Holding{"a": Mismatch},
+		},
+
+		"SuccessorIsEmpty": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"))},
+			holds: map[string]Holding{"a": Filling},
+		},
+		"SuccessorIsFilled": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
+			want: []string{"reference a by b"}, holds: map[string]Holding{"a": Switching},
+		},
+		"SuccessorIsRespelled": {
+			reason:  "most clients take the white space at its ends away, and kube-apiserver refuses what is left",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, spaced)},
+			holds: map[string]Holding{"a": Filling},
+		},
+		"SuccessorIsReferenced": {
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
+			holds: map[string]Holding{"a": Replaced},
+		},
+		"SuccessorIsInvalid": {
+			reason:  "it was taken away, and so is not made again",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, labelled(informers.InvalidSinceLabel, "2026-01-01"))},
+			holds: map[string]Holding{"a": Replaced},
+		},
+		"SuccessorGoes": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, terminating)},
+			want: []string{"create a"}, holds: map[string]Holding{"a": Due},
+		},
+		"SuccessorOfAnEarlierOne": {
+			reason:  "a was deleted and made again",
+			account: account(referencing("a", "b")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", annotated(informers.ReplacesAnnotation, "a/uid-before"), fresh)},
+			want:    []string{"create a"}, holds: map[string]Holding{"a": Due},
+		},
+		"SuccessorIsRetiredToo": {
+			reason:  "the next rotation",
+			account: account(referencing("b", "a")),
+			secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID)), tokenSecret("b", replacing("a"), old)},
+			want:    []string{"create b"}, holds: map[string]Holding{"b": Due},
+		},
+		"SuccessorWasFilledElsewhere": {
+			reason:  "somebody else fills Secrets with the old key, and would fill the next one",
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			want: []string{"complain b"}, holds: map[string]Holding{"a": Replaced, "b": FilledElsewhere},
+		},
+		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
+			reason:  "nobody is led to a key that is to go, and one more Secret would be no better",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			want: []string{"complain b"}, holds: map[string]Holding{"a": Filling, "b": FilledElsewhere},
+		},
+		"SuccessorHasTheSameKey": {
+			reason:  "we have filled it ourselves, when a rollback had made the key the active one",
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
+			want: []string{"create b"}, holds: map[string]Holding{"a": Replaced, "b": Due},
+		},
+		"SuccessorHasTheSameKeyAndIsNotReferenced": {
+			reason:  "a rollback, and then a rotation",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
+			want: []string{"create a", "discard b"}, holds: map[string]Holding{"a": Due, "b": Discarding},
+		},
+		"SuccessorHasARetiredKeyAndIsUsed": {
+			reason:  "who uses it goes on, and gets one of its own",
+			account: account(referencing("a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, labelled(informers.LastUsedLabel, "2026-05-09"))},
+			want:    []string{"create a", "create b"}, holds: map[string]Holding{"a": Due, "b": Due},
+		},
+		"SuccessorHasARetiredKeyAndAnotherFollows": {
+			account: account(referencing("a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, createdAt(noon().Add(-2*time.Second))), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-time.Second)))},
+			want:    []string{"reference a by c", "discard b"}, holds: map[string]Holding{"a": Switching, "b": Discarding},
+		},
+		"SuccessorHasAnUnknownKey": {
+			reason:  "another replica may be ahead",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), signedBy(t, strangePEM(), testUID))},
+			holds: map[string]Holding{"a": Filling},
+		},
+		"RolledBackBeforeTheSuccessorWasFilled": {
+			reason:  "the predecessor's key is the active one again",
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"))},
+			want: []string{"discard b"},
+		},
+		"RolledBackAndThenTheSuccessorWasFilled": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			want: []string{"discard b"},
+		},
+		"RolledBackAfterTheSuccessorWasFilled": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
+			want: []string{"discard b"}, holds: map[string]Holding{"b": Discarding},
+		},
+		"RolledBackAfterTheSuccessorWasReferenced": {
+			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
+			want: []string{"create b"}, holds: map[string]Holding{"b": Due},
+		},
+		"RolledBackAndTheSuccessorIsUsed": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, labelled(informers.LastUsedLabel, "2026-05-09"))},
+		},
+
+		"TwoSuccessors": {
+			reason:  "an answer was lost",
+			account: account(referencing("a")),
+			secrets: []*corev1.Secret{
+				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
+				tokenSecret("b", replacing("a"), createdAt(noon().Add(-time.Second))),
+			},
+			want: []string{"reference a by c", "discard b"}, holds: map[string]Holding{"a": Switching},
+		},
+		"TwoSuccessorsOneReferenced": {
+			account: account(referencing("b", "a")),
+			secrets: []*corev1.Secret{
+				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
+				tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-time.Second))),
+			},
+			want: []string{"discard c"}, holds: map[string]Holding{"a": Replaced},
+		},
+		"TwoSuccessorsOneUsed": {
+			account: account(referencing("b", "a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(informers.LastUsedLabel, "2026-05-10")), tokenSecret("b", replacing("a"), fresh)},
+			holds:   map[string]Holding{"a": Replaced},
+		},
+		"PredecessorGone": {
+			reason:  "it was deleted before anybody was led to the new one, which is nobody's then",
+			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh)}, want: []string{"discard b"},
+		},
+		"PredecessorGoneLongAgo": {
+			reason:  "somebody has taken the reference away, for a reason",
+			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-2*time.Hour)))},
+		},
+		"PredecessorGoneAuto":     {reason: "the token controller sees to it", account: account(), auto: true, secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh)}},
+		"PredecessorGoneReferred": {account: account(referencing("b")), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh)}},
+		"PredecessorGoneUserMade": {
+			reason:  "somebody has written the annotation by hand",
+			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh, userMade)},
+		},
+		"PredecessorMarkedInvalid": {
+			account: account(referencing("a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old, labelled(informers.InvalidSinceLabel, "2026-01-01")), tokenSecret("b", replacing("a"), fresh)},
+			want:    []string{"discard b"}, holds: map[string]Holding{"a": Invalid},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secrets := observe(tc.secrets...)
+			for range 2 { // whatever their order
+				var got []string
+				for _, step := range plan(tc.account, secrets, RingOf(rotated(t)), tc.auto, noon()) {
+					line := string(step.action) + " " + step.Secret.Name
+					if step.Successor != nil {
+						line += " by " + step.Successor.Name
+					}
+					got = append(got, line)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s: steps (-want +got):\n%s", tc.reason, diff)
+				}
+				slices.Reverse(secrets)
+			}
+			holds := map[string]Holding{}
+			for _, holder := range Holders(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, RingOf(rotated(t))) {
+				holds[holder.Secret.Name] = holder.Holding
+			}
+			want := tc.holds
+			if want == nil {
+				want = map[string]Holding{}
+			}
+			if diff := cmp.Diff(want, holds); diff != "" {
+				t.Errorf("%s: holders (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRingHash(t *testing.T) {
+	t.Parallel()
+	state := rotated(t)
+	again := state.Clone()
+	slices.Reverse(again.Keys)
+	again.Generation, again.Keys[0].File = 9, "elsewhere.pem"
+	if a, b := RingOf(state).Hash(), RingOf(again).Hash(); a != b {
+		t.Errorf("order, history and places of files count: %s and %s", a, b)
+	}
+	again.Keys[0].Role, again.Keys[1].Role = again.Keys[1].Role, again.Keys[0].Role
+	if a, b := RingOf(state).Hash(), RingOf(again).Hash(); a == b {
+		t.Error("the roles do not count")
+	}
+	again = state.Clone()
+	again.Keys = again.Keys[1:]
+	if a, b := RingOf(state).Hash(), RingOf(again).Hash(); a == b {
+		t.Error("the keys do not count")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	own := publication{generation: 5, hash: "h"}
+	published := func(version, generation, hash string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{Data: map[string]string{schemaKey: version, generationKey: generation, hashKey: hash}}
+	}
+	cases := map[string]struct {
+		published *corev1.ConfigMap
+		want      verdict
+	}{
+		"Nothing":         {want: unpublished},
+		"Same":            {published: published("1", "5", "h"), want: agreed},
+		"Older":           {published: published("1", "4", "other"), want: ahead},
+		"OlderSameKeys":   {published: published("1", "4", "h"), want: ahead},
+		"Newer":           {published: published("1", "6", "other"), want: behind},
+		"NewerSameKeys":   {published: published("1", "6", "h"), want: behind},
+		"Forked":          {published: published("1", "5", "other"), want: forked},
+		"Empty":           {published: &corev1.ConfigMap{}, want: unreadable},
+		"NewerSchema":     {published: published("2", "5", "h"), want: unreadable},
+		"GenerationIsBad": {published: published("1", "five", "h"), want: unreadable},
+		"NoHash":          {published: published("1", "5", ""), want: unreadable},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := judge(own, tc.published); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	ring := RingOf(rotated(t))
+	if got := judge(publicationOf(ring), &corev1.ConfigMap{Data: publicationOf(ring).data(ring)}); got != agreed {
+		t.Errorf("what is published is read as %q", got)
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/controllers/informers"
+)
+
+// Reasons of the Events. Each regards the Secret whose key is retired.
+const (
+	reasonReplaced    = "TokenSecretReplaced"
+	reasonOverwritten = "TokenOverwritten"
+	reasonUnverified  = "TokenNotReissued"
+	reasonUnknownMode = "UnknownReissueMode"
+	reasonImmutable   = "ReissueOfImmutableSecret"
+	reasonElsewhere   = "SecondTokenController"
+)
+
+const actionReissue = "Reissue"
+
+func (c *Controller) tellReplaced(secret, successor *informers.TokenSecret) {
+	c.Recorder.Tell(secret.Reference(), reasonReplaced, actionReissue, fmt.Sprintf(
+		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
+			"once nobody uses it", successor.Name, secret.AccountName))
+}
+
+func (c *Controller) tellOverwritten(secret *informers.TokenSecret) {
+	c.Recorder.Tell(secret.Reference(), reasonOverwritten, actionReissue,
+		"the key of the token is retired, and the annotation "+informers.ReissueAnnotation+" asks for a new one in its place: "+
+			"kube-apiserver refuses the former token from now on")
+}
+
+func (c *Controller) tellUnverified(secret *informers.TokenSecret, err error) {
+	c.Recorder.Warn(secret.Reference(), reasonUnverified, actionReissue, fmt.Sprintf(
+		"data.token names a retired key and was not signed with it, so it is not issued again: %v", err))
+}
+
+func (c *Controller) complain(holder Holder) {
+	about := holder.Secret.Reference()
+	switch holder.Holding {
+	case Immutable:
+		c.Recorder.Warn(about, reasonImmutable, actionReissue,
+			"the key of the token is retired, and the Secret is immutable, so its token cannot be replaced in place: delete it and create it without immutable: true")
+	case FilledElsewhere:
+		c.Recorder.Warn(about, reasonElsewhere, actionReissue,
+			"the Secret was made to replace one whose key is retired, and was filled with that same key: another token controller is at work, turn it off "+
+				"and delete this Secret")
+	default:
+		c.Recorder.Warn(about, reasonUnknownMode, actionReissue, fmt.Sprintf(
+			"the key of the token is retired, and nothing is done about it: the annotation %s must be %q, %q or %q",
+			informers.ReissueAnnotation, informers.ReissueSideBySide, informers.ReissueInPlace, informers.ReissueNever))
+	}
+}
+
+// tokenPatch is a JSON merge patch that replaces the token of exactly this version of
+// the Secret: kube-apiserver answers 409 if UID or resourceVersion is not the object's.
+func tokenPatch(secret *informers.TokenSecret, token string) ([]byte, error) {
+	return json.Marshal(struct {
+		Metadata patchMetadata     `json:"metadata"`
+		Data     map[string][]byte `json:"data"`
+	}{
+		patchMetadata{UID: secret.UID, ResourceVersion: secret.ResourceVersion},
+		map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
+	})
+}
+
+type patchMetadata struct {
+	UID             types.UID `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion"`
+}
+
+func named(secrets []*informers.TokenSecret, name string) bool {
+	return slices.ContainsFunc(secrets, func(secret *informers.TokenSecret) bool { return secret.Name == name })
+}
+
+// replaceIn is secrets with newer in the place of its former version.
+func replaceIn(secrets []*informers.TokenSecret, newer *informers.TokenSecret) []*informers.TokenSecret {
+	replaced := make([]*informers.TokenSecret, 0, len(secrets))
+	for _, secret := range secrets {
+		if secret.UID == newer.UID {
+			secret = newer
+		}
+		replaced = append(replaced, secret)
+	}
+	return replaced
+}

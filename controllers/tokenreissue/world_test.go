@@ -1,0 +1,327 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+const (
+	testUID  = "uid-app"
+	otherUID = "uid-other"
+)
+
+func noon() time.Time { return time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC) }
+
+// The keys of the tests. Others are what the ring does not have.
+func newPEM() []byte     { return testkeys.P256() }
+func oldPEM() []byte     { return testkeys.P256Other() }
+func strangePEM() []byte { return testkeys.P384() }
+
+func parse(t *testing.T, pem []byte) *signing.PrivateKey {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// rotated is a ring in which the new key has taken the place of the old one.
+func rotated(t *testing.T) rotation.State {
+	t.Helper()
+	return rotation.State{SchemaVersion: rotation.SchemaVersion, Generation: 3, Keys: []rotation.Key{
+		{ID: parse(t, oldPEM()).ID(), Role: rotation.Retired},
+		{ID: parse(t, newPEM()).ID(), Role: rotation.Active},
+	}}
+}
+
+func account(changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", UID: testUID, ResourceVersion: "10"}}
+	for _, change := range changes {
+		change(account)
+	}
+	return account
+}
+
+func referencing(names ...string) func(*corev1.ServiceAccount) {
+	return func(account *corev1.ServiceAccount) {
+		for _, name := range names {
+			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
+		}
+	}
+}
+
+// tokenSecret is one that a token controller has made for account app.
+func tokenSecret(name string, changes ...func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "20",
+			CreationTimestamp: metav1.NewTime(noon().Add(-time.Minute)),
+			Annotations:       map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: testUID},
+			Labels:            map[string]string{informers.AutoCreatedLabel: "true"},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{},
+	}
+	for _, change := range changes {
+		change(secret)
+	}
+	return secret
+}
+
+func userMade(secret *corev1.Secret) { secret.Labels = nil }
+
+func annotated(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { metav1.SetMetaDataAnnotation(&secret.ObjectMeta, name, value) }
+}
+
+func mode(value string) func(*corev1.Secret) { return annotated(informers.ReissueAnnotation, value) }
+
+func labelled(name, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value) }
+}
+
+func replacing(name string) func(*corev1.Secret) {
+	return annotated(informers.ReplacesAnnotation, informers.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String())
+}
+
+func createdAt(at time.Time) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(at) }
+}
+
+// filledBy has managedFields say who wrote the token.
+func filledBy(manager string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:token":{}},"f:type":{}}`),
+		}}
+	}
+}
+
+func terminating(secret *corev1.Secret) {
+	secret.DeletionTimestamp, secret.Finalizers = &metav1.Time{Time: noon()}, []string{"example.com/wait"}
+}
+
+// signedBy fills the Secret with a token of a key, for the account with uid.
+func signedBy(t *testing.T, pem []byte, uid string) func(*corev1.Secret) {
+	t.Helper()
+	issuer := tokens.NewIssuer(parse(t, pem), tokens.CompatClaims)
+	return func(secret *corev1.Secret) {
+		token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret.Data[corev1.ServiceAccountTokenKey] = []byte(token)
+	}
+}
+
+func withOld(t *testing.T) func(*corev1.Secret) { t.Helper(); return signedBy(t, oldPEM(), testUID) }
+func withNew(t *testing.T) func(*corev1.Secret) { t.Helper(); return signedBy(t, newPEM(), testUID) }
+
+// spaced ends the token with a line feed, with which kube-apiserver takes it from whoever presents it so.
+func spaced(secret *corev1.Secret) {
+	secret.Data[corev1.ServiceAccountTokenKey] = append(secret.Data[corev1.ServiceAccountTokenKey], '\n')
+}
+
+func observe(secrets ...*corev1.Secret) []*informers.TokenSecret {
+	var observed []*informers.TokenSecret
+	for _, secret := range secrets {
+		observed = append(observed, informers.ObserveTokenSecret(secret))
+	}
+	return observed
+}
+
+// world is a controller whose caches hold what a test puts there, in front of an API
+// that holds what the test says is live.
+type world struct {
+	*Controller
+	client   *fake.Clientset
+	clock    *clocktesting.FakeClock
+	recorded *clientevents.FakeRecorder
+	registry metrics.KubeRegistry
+	state    rotation.State
+	suffixes int
+	// unconfirmed: kube-apiserver does not accept the active key.
+	unconfirmed bool
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{
+		client:   fake.NewClientset(objects...),
+		clock:    clocktesting.NewFakeClock(noon()),
+		recorded: clientevents.NewFakeRecorder(100),
+		registry: metrics.NewKubeRegistry(),
+		state:    rotated(t),
+	}
+	ring := signing.NewKeyring(parse(t, newPEM()), parse(t, oldPEM()).Public())
+	w.Controller = New(Config{
+		Client: w.client, View: informers.New(w.client, 0), State: func() rotation.State { return w.state },
+		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),
+		Confirmed: func(string) bool { return !w.unconfirmed },
+		Recorder:  events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,
+		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
+	})
+	w.made, w.refused = creations{}, refusals{}
+	t.Cleanup(func() { // a queue lives from the first key on
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	w.cacheObjects(t, objects...)
+	return w
+}
+
+// cacheObjects puts objects into the caches as the informers would.
+func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		var err error
+		switch object := object.(type) {
+		case *corev1.ServiceAccount:
+			err = w.accountInformer.GetIndexer().Update(object)
+		case *corev1.Secret:
+			err = w.secretInformer.GetIndexer().Update(informers.ObserveTokenSecret(object))
+		case *corev1.ConfigMap:
+			err = w.ringInformer.GetIndexer().Update(object)
+		default:
+			t.Fatalf("no cache for %T", object)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lead publishes the ring and forgets that it did.
+func (w *world) lead(t *testing.T) {
+	t.Helper()
+	if err := w.publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.client.ClearActions()
+}
+
+// actions says what was asked of the API, a line each, with every precondition.
+func (w *world) actions(t *testing.T) []string {
+	t.Helper()
+	var lines []string
+	for _, action := range w.client.Actions() {
+		lines = append(lines, describeAction(t, action))
+	}
+	w.client.ClearActions()
+	return lines
+}
+
+func describeAction(t *testing.T, action clienttesting.Action) string {
+	t.Helper()
+	what := action.GetVerb() + " " + action.GetResource().Resource + " "
+	switch action := action.(type) {
+	case clienttesting.GetActionImpl:
+		return what + action.Name
+	case clienttesting.PatchActionImpl:
+		var patch struct {
+			Metadata patchMetadata
+			Data     map[string]string
+			Secrets  []struct{ Name string }
+		}
+		if err := json.Unmarshal(action.Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s%s [%s %s]", what, action.Name, patch.Metadata.UID, patch.Metadata.ResourceVersion)
+		for name := range patch.Data {
+			line += " " + name
+		}
+		for _, ref := range patch.Secrets {
+			line += " first " + ref.Name
+		}
+		return line
+	case clienttesting.DeleteActionImpl:
+		only := action.DeleteOptions.Preconditions
+		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
+	case clienttesting.CreateActionImpl:
+		if secret, ok := action.Object.(*corev1.Secret); ok {
+			return fmt.Sprintf("%s%s replaces %s for %s, %d data", what, secret.Name, secret.Annotations[informers.ReplacesAnnotation],
+				secret.Annotations[corev1.ServiceAccountUIDKey], len(secret.Data))
+		}
+		return what + action.Object.(metav1.Object).GetName()
+	case clienttesting.UpdateActionImpl:
+		object := action.Object.(metav1.Object)
+		return fmt.Sprintf("%s%s [%s]", what, object.GetName(), object.GetResourceVersion())
+	}
+	t.Fatalf("unexpected action %#v", action)
+	return ""
+}
+
+// told are the Events recorded so far, as "Type Reason".
+func (w *world) told() []string {
+	var reasons []string
+	for {
+		select {
+		case event := <-w.recorded.Events:
+			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
+		default:
+			return reasons
+		}
+	}
+}
+
+// series are the values of a metric that are not zero, by the values of its labels.
+func (w *world) series(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				labels = append(labels, label.GetValue())
+			}
+			slices.Sort(labels)
+			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value != 0 {
+				values[strings.Join(labels, " ")] = value
+			}
+		}
+	}
+	return values
+}

@@ -1,0 +1,82 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestRunAgain covers a process that leads, loses the lease and leads again.
+func TestRunAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := openDiary()
+		l := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
+			d.write(key)
+			return nil
+		}})
+		for _, key := range []string{"first", "second"} {
+			l.Add(key)
+			l.AddAfter("too late", time.Hour)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			l.Run(ctx)
+			cancel()
+		}
+		if diff := cmp.Diff([]string{"0s first", "1m0s second"}, d.read()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestAddIfRunning covers a replica that is told of what the leader is to do.
+func TestAddIfRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := openDiary()
+		l := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
+			d.write(key)
+			return nil
+		}})
+		l.AddIfRunning("before")
+		for _, key := range []string{"first", "second"} {
+			time.AfterFunc(time.Second, func() { l.AddIfRunning(key) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			l.Run(ctx)
+			cancel()
+			l.AddIfRunning("between " + key)
+		}
+		if diff := cmp.Diff([]string{"1s first", "1m1s second"}, d.read()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestStopAtOnce covers a lost lease: somebody else may lead by now.
+func TestStopAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := openDiary()
+		l := New(Config[string]{Workers: 1, Sync: func(ctx context.Context, key string) error {
+			d.write(key)
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		l.Add("under way")
+		l.Add("waiting")
+		ctx, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { stop(ErrAtOnce) })
+		l.Run(ctx)
+		if took := time.Since(d.opened); took != time.Second {
+			t.Errorf("it ended after %v, want 1s: what was under way is not waited for", took)
+		}
+		if diff := cmp.Diff([]string{"0s under way"}, d.read()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/internal/testclock"
+)
+
+// TestAcrossAJump: what is to come later neither comes at once nor an hour late because
+// the time of day has jumped.
+func TestAcrossAJump(t *testing.T) {
+	t.Parallel()
+	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+		d, clock, failures := openDiary(), testclock.New(), 2
+		r := run(t.Context(), Config[string]{Clock: clock, Sync: func(_ context.Context, key string) error {
+			d.write(key)
+			if key == "fails" && failures > 0 {
+				failures--
+				return errBoom
+			}
+			return nil
+		}})
+		defer r.stop()
+		r.AddAfter("later", time.Minute)
+		r.Add("fails")
+		d.read()
+		clock.Jump(jump)
+		time.Sleep(3 * time.Hour)
+		if diff := cmp.Diff([]string{"0s fails", "20ms fails", "60ms fails", "1m0s later"}, d.read()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}

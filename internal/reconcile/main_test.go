@@ -1,0 +1,83 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// klog flushes its buffers for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+var errBoom = errors.New("boom")
+
+// running is a loop under Run, and how to end it.
+type running struct {
+	*Loop[string]
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when Run has returned
+}
+
+// run starts a loop. It belongs into a synctest bubble, which fails the test if Run leaves anything behind.
+func run(ctx context.Context, config Config[string]) *running {
+	if config.Name == "" {
+		config.Name = "test"
+	}
+	config.Workers = max(config.Workers, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	r := &running{Loop: New(config), cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.Run(ctx)
+	}()
+	return r
+}
+
+func (r *running) stop() {
+	r.cancel()
+	<-r.ended
+}
+
+// hasEnded reports whether Run has returned by now.
+func (r *running) hasEnded() bool {
+	synctest.Wait()
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// diary is what happened, each line with the time since the diary was opened.
+type diary struct {
+	opened time.Time
+	mu     sync.Mutex
+	lines  []string
+}
+
+func openDiary() *diary { return &diary{opened: time.Now(), lines: []string{}} }
+
+func (d *diary) write(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, time.Since(d.opened).String()+" "+what)
+}
+
+// read returns all lines, once nothing moves any more.
+func (d *diary) read() []string {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lines
+}

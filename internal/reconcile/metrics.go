@@ -1,0 +1,34 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import "k8s.io/component-base/metrics"
+
+// Metrics are the series that all loops share. Queue depth, latency and retries
+// are workqueue_* series, which client-go feeds by itself.
+type Metrics struct {
+	stuck *metrics.GaugeVec
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{stuck: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "sacm_stuck_keys",
+		Help:           "Keys of a queue whose last ten syncs or more have all failed. They are still being retried.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"name"})}
+	mustRegister(m.stuck)
+	return m
+}
+
+// stuckGauge shows zero from the start, so that an alert can tell "none" from
+// "not measured". A nil Metrics counts nothing.
+func (m *Metrics) stuckGauge(name string) func(int) {
+	if m == nil {
+		return func(int) {}
+	}
+	gauge := m.stuck.WithLabelValues(name)
+	gauge.Set(0)
+	return func(n int) { gauge.Set(float64(n)) }
+}

@@ -1,0 +1,233 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// patient is a loop on a clock that the test moves, whose syncs fail for the keys that are broken.
+type patient struct {
+	*running
+	clock *clocktesting.FakeClock
+
+	mu     sync.Mutex
+	broken map[string]error
+	syncs  int
+}
+
+func newPatient(ctx context.Context, metrics *Metrics, broken map[string]error) *patient {
+	p := &patient{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), broken: maps.Clone(broken)}
+	p.running = run(ctx, Config[string]{Name: "patient", Clock: p.clock, Metrics: metrics, Sync: p.sync})
+	return p
+}
+
+func (p *patient) sync(_ context.Context, key string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.syncs++
+	return p.broken[key]
+}
+
+func (p *patient) repair(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.broken, key)
+}
+
+// after moves the clock and returns how many syncs there have been by then.
+func (p *patient) after(d time.Duration) int {
+	synctest.Wait()
+	p.clock.Step(d)
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.syncs
+}
+
+// due moves the clock to just before delay and then to it, and reports whether exactly one sync came, and not too early.
+func (p *patient) due(t *testing.T, nth int, delay time.Duration) {
+	t.Helper()
+	before := p.after(0)
+	if got := p.after(delay - 1); got != before {
+		t.Fatalf("retry %d came before %v", nth, delay)
+	}
+	if got := p.after(1); got != before+1 {
+		t.Fatalf("%d retries came after %v, want retry %d alone", got-before, delay, nth)
+	}
+}
+
+func TestAFailedKeyIsNeverGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t.Context(), nil, map[string]error{"a": errBoom})
+		defer p.stop()
+		p.Add("a")
+		delay := firstBackoff
+		for n := range 30 {
+			p.due(t, n+1, delay)
+			delay = min(2*delay, maxBackoff)
+		}
+		if delay != maxBackoff {
+			t.Fatalf("30 retries have not reached the cap, but %v", delay)
+		}
+
+		p.repair("a")
+		p.due(t, 31, maxBackoff)
+		if before, got := p.after(0), p.after(24*time.Hour); got != before {
+			t.Errorf("%d syncs came after the successful one, want none", got-before)
+		}
+
+		p.mu.Lock()
+		p.broken["a"] = errBoom
+		p.mu.Unlock()
+		p.Add("a")
+		p.due(t, 1, firstBackoff)
+	})
+}
+
+func TestAddAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t.Context(), nil, nil)
+		defer p.stop()
+		for range 5 {
+			p.AddAfter("a", time.Minute)
+		}
+		p.due(t, 1, time.Minute)
+
+		p.mu.Lock()
+		p.broken = map[string]error{"a": errBoom}
+		p.mu.Unlock()
+		p.AddAfter("a", time.Minute)
+		p.due(t, 1, time.Minute)
+		p.due(t, 2, firstBackoff) // five delays were no failures
+	})
+}
+
+func TestStuckKeysAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		registry := metrics.NewKubeRegistry()
+		p := newPatient(t.Context(), NewMetrics(registry.MustRegister), map[string]error{"a": errBoom, "b": errBoom})
+		defer p.stop()
+		expect := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			series := []string{fmt.Sprintf(`sacm_stuck_keys{name="patient"} %d`, want)}
+			if diff := cmp.Diff(series, scrape(registry)); diff != "" {
+				t.Errorf("%s: metrics (-want +got):\n%s", when, diff)
+			}
+		}
+		fail := func(times int) {
+			for range times {
+				p.after(maxBackoff)
+			}
+		}
+
+		expect("before any key", 0)
+		p.Add("a")
+		fail(8)
+		expect("after 9 failures", 0)
+		fail(1)
+		expect("after 10 failures", 1)
+		fail(20)
+		expect("after 30 failures", 1)
+		p.Add("b")
+		fail(9)
+		expect("after 10 failures of another key", 2)
+		p.repair("a")
+		fail(1)
+		expect("after a success of the first key", 1)
+		p.Add("a")
+		fail(1)
+		expect("after one more", 1)
+		p.repair("b")
+		fail(1)
+		expect("after a success of both", 0)
+	})
+}
+
+// scrape is every series of the registry as Prometheus sees it.
+func scrape(registry metrics.KubeRegistry) []string {
+	response := httptest.NewRecorder()
+	metrics.HandlerFor(registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
+}
+
+// What a person reads of a key that fails: the first time, and when it is stuck. A conflict is the business of the retry.
+func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "x", errBoom)
+	cases := map[string]struct {
+		reason    string
+		err       error
+		verbosity int
+		failures  int
+		want      []string
+	}{
+		"OnceFailed":   {reason: "the first failure is told", err: errBoom, failures: 1, want: []string{"Sync will be retried"}},
+		"OftenFailed":  {reason: "further ones are not", err: errBoom, failures: 9, want: []string{"Sync will be retried"}},
+		"Stuck":        {reason: "the tenth is", err: errBoom, failures: 25, want: []string{"Sync will be retried", "Key is stuck, retries go on"}},
+		"Conflict":     {reason: "somebody else was faster, that is no error", err: conflict, failures: 9},
+		"StuckOnIt":    {reason: "ten conflicts in a row are one", err: conflict, failures: 25, want: []string{"Key is stuck, retries go on"}},
+		"Behind":       {reason: "the watch brings it", err: fmt.Errorf("object: %w", ErrBehind), failures: 9},
+		"ForTheTracer": {reason: "at V(4) each one is told", err: conflict, failures: 3, verbosity: 4, want: slices.Repeat([]string{"Sync will be retried"}, 3)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				logger, messages := record(tc.verbosity)
+				p := newPatient(klog.NewContext(t.Context(), logger), nil, map[string]error{"a": tc.err})
+				p.Add("a")
+				for range tc.failures - 1 {
+					p.after(maxBackoff)
+				}
+				synctest.Wait()
+				p.stop()
+				if diff := cmp.Diff(tc.want, messages()); diff != "" {
+					t.Errorf("%s: messages (-want +got):\n%s", tc.reason, diff)
+				}
+			})
+		})
+	}
+}
+
+// record is a logger, and the messages it got, each of which must say which key of which queue it is about.
+func record(verbosity int) (klog.Logger, func() []string) {
+	config := ktesting.NewConfig(ktesting.BufferLogs(true))
+	_ = config.Verbosity().Set(strconv.Itoa(verbosity)) // it refuses only what is no number
+	logger := ktesting.NewLogger(ktesting.NopTL{}, config)
+	return logger, func() []string {
+		var messages []string
+		for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+			if !slices.Equal(entry.WithKVList, []any{"queue", "patient", "key", "a"}) {
+				messages = append(messages, fmt.Sprint("without queue and key: ", entry.WithKVList))
+			}
+			messages = append(messages, entry.Message)
+		}
+		return messages
+	}
+}

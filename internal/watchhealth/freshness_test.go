@@ -1,0 +1,178 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watchhealth
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// server answers watches with what a test writes.
+type server struct {
+	status int
+	err    error
+	pipe   *io.PipeReader
+}
+
+func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return &http.Response{StatusCode: s.status, Body: s.pipe}, nil
+}
+
+const (
+	streaming = "https://api/api/v1/secrets?watch=true&sendInitialEvents=true&fieldSelector=type%3Dx"
+	plain     = "https://api/api/v1/secrets?watch=true"
+	group     = "https://api/apis/rbac.authorization.k8s.io/v1/roles?watch=1&sendInitialEvents=true&labelSelector=a"
+)
+
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		url    string
+		method string
+		status int
+		err    error
+		// speaks is when something is heard, ends is when the informer stops.
+		speaks, ends time.Duration
+		after        time.Duration
+		want         string
+	}{
+		"Young": {
+			reason: "with etcd's defaults bookmarks begin late",
+			url:    streaming, after: 12 * time.Minute,
+		},
+		"NeverSpoke": {
+			reason: "it should have ended by itself",
+			url:    streaming, after: 13 * time.Minute, want: "nothing heard of v1/secrets (type=x) for 13m0s",
+		},
+		"FirstList": {reason: "it says nothing about bookmarks", url: streaming, speaks: time.Second, after: 5 * time.Minute},
+		"Bookmark":  {url: streaming, speaks: time.Minute, after: 4 * time.Minute},
+		"Silent": {
+			reason: "after one bookmark there is one each minute",
+			url:    streaming, speaks: time.Minute, after: 4*time.Minute + time.Second, want: "nothing heard of v1/secrets (type=x) for 3m1s",
+		},
+		"Group": {
+			url: group, speaks: time.Minute, after: 5 * time.Minute,
+			want: "nothing heard of rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
+		},
+		"NoWatchCache":       {reason: "without bookmarks, silence is normal", url: plain, speaks: time.Minute, after: 11 * time.Minute},
+		"NoWatchCacheSilent": {reason: "it should have ended by itself", url: plain, after: 13 * time.Minute, want: "nothing heard of v1/secrets for 13m0s"},
+		"Stopped":            {reason: "nobody relies on it any more", url: streaming, speaks: time.Minute, ends: time.Minute, after: time.Hour},
+		"Refused":            {url: streaming, status: http.StatusForbidden, after: time.Hour},
+		"Failed":             {url: streaming, err: errors.New("no route"), after: time.Hour},
+		"List":               {url: "https://api/api/v1/secrets", after: time.Hour},
+		"NotGet":             {url: streaming, method: http.MethodPost, after: time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				reader, writer := io.Pipe()
+				backend := &server{status: max(tc.status, http.StatusOK), err: tc.err, pipe: reader}
+				tracker := New(clock.RealClock{}, Limit)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				request := httptest.NewRequestWithContext(ctx, max(tc.method, http.MethodGet), tc.url, http.NoBody)
+				response, err := tracker.Wrap(backend).RoundTrip(request) //nolint:bodyclose // it is, if there is one
+				if err == nil {
+					defer response.Body.Close()
+					go func() { _, _ = io.Copy(io.Discard, response.Body) }()
+				}
+				start := time.Now()
+				if tc.speaks > 0 {
+					<-time.After(tc.speaks)
+					_, _ = writer.Write([]byte("bookmark"))
+				}
+				if tc.ends > 0 {
+					<-time.After(tc.ends)
+					cancel()
+				}
+				<-time.After(tc.after - time.Since(start))
+				synctest.Wait()
+				got := ""
+				if err := tracker.Check(); err != nil {
+					got = err.Error()
+				}
+				if got != tc.want {
+					t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+				}
+				_ = writer.Close() // a pipe's never fails
+			})
+		})
+	}
+}
+
+// An informer that cannot connect again is blind, although no watch is open.
+func TestWatchThatIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	tracker := New(now, Limit)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	open := func() *http.Response {
+		backend := &server{status: http.StatusOK, pipe: emptyBody()}
+		response, err := tracker.Wrap(backend).RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, streaming, http.NoBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response
+	}
+	open().Body.Close()
+	now.SetTime(now.Now().Add(13 * time.Minute))
+	if tracker.Check() == nil {
+		t.Error("a watch that ended and was not replaced counts as healthy")
+	}
+	open().Body.Close()
+	if err := tracker.Check(); err != nil {
+		t.Errorf("a new watch does not count: %v", err)
+	}
+}
+
+func emptyBody() *io.PipeReader {
+	reader, writer := io.Pipe()
+	_ = writer.Close() // a pipe's never fails
+	return reader
+}
+
+// TestBodiesPassUnchanged guards what matters most about a wrapper of everybody's
+// answers.
+func TestBodiesPassUnchanged(t *testing.T) {
+	t.Parallel()
+	const text = "one event, and another"
+	var hits atomic.Int32
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		hits.Add(1)
+		_, _ = io.Copy(w, strings.NewReader(text))
+	}))
+	t.Cleanup(backend.Close)
+	client := &http.Client{Transport: New(clock.RealClock{}, Limit).Wrap(http.DefaultTransport)}
+	for _, path := range []string{"/api/v1/secrets?watch=true", "/api/v1/secrets"} {
+		response, err := client.Get(backend.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if string(body) != text {
+			t.Errorf("%s came through as %q", path, body)
+		}
+	}
+}

@@ -81,7 +81,7 @@ type code map[string][]*ast.File
 func sources(t *testing.T) code {
 	t.Helper()
 	found := code{}
-	for _, root := range []string{"../admission", "../cmd", "../controllers", "../signing"} {
+	for _, root := range []string{"../admission", "../cmd", "../controllers", "../internal", "../signing"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -1,0 +1,78 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stateobject
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, version string
+		absent          bool
+		unknown         string // what the error must say
+		damage          string
+	}{
+		"Ours":     {version: "1"},
+		"Newer":    {version: "2", unknown: `its schema-version is "2", this program knows "1" only`},
+		"FarNewer": {reason: "the beginning names it", version: strings.Repeat("9", 50), unknown: `"` + strings.Repeat("9", 20) + `"`},
+		"Missing":  {absent: true, damage: "schema-version is missing"},
+		"Empty":    {damage: "schema-version is missing"},
+		"Word":     {reason: "no release writes it", version: "one", damage: "schema-version is no version"},
+		"Spaced":   {reason: "no release writes it", version: "1\n", damage: "schema-version is no version"},
+		"Zero":     {reason: "the first one is 1", version: "0", damage: "schema-version is no version"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			texts, bytes := map[string]string{VersionKey: tc.version}, map[string][]byte{VersionKey: []byte(tc.version)}
+			if tc.absent {
+				texts, bytes = nil, nil
+			}
+			text, err := Read(texts)
+			secret, errOfBytes := Read(bytes)
+			for _, err := range []error{err, errOfBytes} {
+				var unknown *UnknownVersionError
+				if got := errors.As(err, &unknown); got != (tc.unknown != "") || got && !strings.Contains(err.Error(), tc.unknown) {
+					t.Fatalf("%s: error is %v, want %q", tc.reason, err, tc.unknown)
+				}
+			}
+			if tc.unknown != "" {
+				return
+			}
+			check(t, "damage", tc.damage, text.Damage())
+			check(t, "damage of bytes", tc.damage, secret.Damage())
+		})
+	}
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	data := Stamp(map[string]string{"b-2.crt": "two", "b-1.crt": "one", "b-.crt": "none", "b-3.until": "", "c.crt": "", "b-": ""})
+	check(t, "version", "1", data[VersionKey])
+	f, err := Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, "value", "one", f.Get("b-1.crt"))
+	check(t, "no value", "", f.Get("b-4.crt"))
+	check(t, "names", []string{"", "1", "2"}, f.Between("b-", ".crt"))
+	check(t, "overlapping prefix and suffix", []string(nil), f.Between("b-2.crt", "t"))
+	check(t, "no damage", "", f.Damage())
+	f.Damaged("b-1.crt", errors.New("holds no certificate"))
+	f.Damaged("b-3.until and c.crt", errors.New("are empty"))
+	check(t, "damage", "b-1.crt: holds no certificate; b-3.until and c.crt: are empty", f.Damage())
+}
+
+func check(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/reconcile"
 )
 
 // Where the serving CA is kept unless configured.
@@ -154,7 +154,7 @@ func (m *Managed) Run(ctx context.Context) error {
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { m.informer.RunWithContext(ctx) })
-	defer admission.AwaitWatches(&watching)
+	defer reconcile.AwaitWatches(watching.Wait)
 	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
 	select {
 	case <-ctx.Done():

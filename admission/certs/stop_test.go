@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testaway"
 )
 
@@ -29,8 +29,8 @@ func TestManagedEndsWhileTheAPIServerIsAway(t *testing.T) {
 		if err := NewManaged(ManagedConfig{Client: testaway.Client(t)}).Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if late := time.Since(begin) - term; late > admission.StopPatience {
-			t.Errorf("Run ended %v late, want %v at most", late, admission.StopPatience)
+		if late := time.Since(begin) - term; late > reconcile.WatchStopTimeout {
+			t.Errorf("Run ended %v late, want %v at most", late, reconcile.WatchStopTimeout)
 		}
 		pause(time.Minute) // by then the watch has woken up and ended
 	})
@@ -40,7 +40,7 @@ func TestManagedEndsWhileTheAPIServerIsAway(t *testing.T) {
 type slowWatch struct{ *watch.RaceFreeFakeWatcher }
 
 func (w slowWatch) Stop() {
-	time.Sleep(admission.StopPatience / 2)
+	time.Sleep(reconcile.WatchStopTimeout / 2)
 	w.RaceFreeFakeWatcher.Stop()
 }
 
@@ -61,6 +61,6 @@ func TestManagedAwaitsItsWatch(t *testing.T) {
 		if !m.informer.IsStopped() {
 			t.Error("Run has ended, and its watch goes on")
 		}
-		pause(admission.StopPatience)
+		pause(reconcile.WatchStopTimeout)
 	})
 }

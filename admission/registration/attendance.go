@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/reconcile"
 )
 
 // unreadyDelay is how soon a replica that was asked too early looks at itself again.
@@ -86,7 +86,7 @@ func (a *Attendance) Run(ctx context.Context) error {
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { a.informer.RunWithContext(ctx) })
-	defer admission.AwaitWatches(&watching)
+	defer reconcile.AwaitWatches(watching.Wait)
 	select {
 	case <-ctx.Done():
 	case <-handler.HasSyncedChecker().Done():

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/reconcile"
 )
 
 const (
@@ -152,7 +152,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 	defer r.queue.ShutDown()
 	defer context.AfterFunc(ctx, r.queue.ShutDown)()
 	var running sync.WaitGroup
-	defer admission.AwaitWatches(&running)
+	defer reconcile.AwaitWatches(running.Wait)
 	var synced [kinds]<-chan struct{}
 	r.watched.reset()
 	for k, informer := range newInformers(r.config.Client) {

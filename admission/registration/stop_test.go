@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testaway"
 )
 
@@ -37,8 +37,8 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 				if err := start(t)(ctx); err != nil {
 					t.Error(err)
 				}
-				if late := time.Since(begin) - term; late > admission.StopPatience {
-					t.Errorf("Run ended %v late, want %v at most", late, admission.StopPatience)
+				if late := time.Since(begin) - term; late > reconcile.WatchStopTimeout {
+					t.Errorf("Run ended %v late, want %v at most", late, reconcile.WatchStopTimeout)
 				}
 				pause(time.Minute) // by then the watches have woken up and ended
 			})

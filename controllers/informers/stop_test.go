@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testaway"
 )
 
@@ -25,8 +26,8 @@ func TestStopWhileTheAPIServerIsAway(t *testing.T) {
 		cancel()
 		begin := time.Now()
 		v.Stop()
-		if took := time.Since(begin); took > StopPatience {
-			t.Errorf("Stop took %v, want %v at most", took, StopPatience)
+		if took := time.Since(begin); took > reconcile.WatchStopTimeout {
+			t.Errorf("Stop took %v, want %v at most", took, reconcile.WatchStopTimeout)
 		}
 		time.Sleep(time.Minute) // by then the last one has woken up and ended
 	})

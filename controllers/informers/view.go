@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/reconcile"
 )
 
 // View hands out shared informers. It is not safe for concurrent use until Start;
@@ -148,4 +150,14 @@ func (v *View) Await(ctx context.Context) bool {
 		lists = append(lists, w.informer.HasSyncedChecker())
 	}
 	return cache.WaitFor(ctx, "the first lists", lists...)
+}
+
+// Stop waits until every watch has ended; the context given to Start must have.
+func (v *View) Stop() {
+	reconcile.AwaitWatches(func() {
+		v.all.Shutdown()
+		v.tokenSecrets.Shutdown()
+		v.rootCAs.Shutdown()
+		v.keyRing.Shutdown()
+	})
 }

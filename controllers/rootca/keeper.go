@@ -124,7 +124,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { informer.RunWithContext(ctx) })
 	k.loop.Run(ctx)
-	informers.AwaitWatches(watching.Wait)
+	reconcile.AwaitWatches(watching.Wait)
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testaway"
 )
 
@@ -35,8 +35,8 @@ func TestKeeperEndsWhileTheAPIServerIsAway(t *testing.T) {
 		if err := k.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if late := time.Since(begin) - term; late > informers.StopPatience {
-			t.Errorf("Run ended %v late, want %v at most", late, informers.StopPatience)
+		if late := time.Since(begin) - term; late > reconcile.WatchStopTimeout {
+			t.Errorf("Run ended %v late, want %v at most", late, reconcile.WatchStopTimeout)
 		}
 		time.Sleep(time.Minute) // by then the watch has woken up and ended
 	})

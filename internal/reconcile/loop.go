@@ -31,14 +31,7 @@ const (
 	// stuckAfter failures in a row take about ten seconds to collect: longer
 	// than a conflict or a leader change of the apiserver, shorter than an outage.
 	stuckAfter = 10
-
-	// drainTimeout bounds a sync that is under way when the loop is told to stop.
-	drainTimeout = 5 * time.Second
 )
-
-// ErrAtOnce is the cause of a context that has ended and leaves no time to finish what
-// is under way, such as when the lease is lost.
-var ErrAtOnce = errors.New("stop at once")
 
 // ErrBehind is what a sync returns, wrapped, whose cache does not show yet what has
 // happened. It is tried again like any failure, and is none that anybody is told of

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/atomicfile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/atomicfile"
 )
 
 // direction is in or out.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/atomicfile"
+	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/manifests"
 )
 

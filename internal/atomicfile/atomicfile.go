@@ -6,7 +6,7 @@
 //
 // The new content is first written to a file in the same directory whose name begins
 // with a dot: the kubelet reads all other files of its manifests directory. No such file
-// is left behind unless the process is killed.
+// is left behind unless the process is killed; RemoveLeftovers removes it then.
 package atomicfile
 
 import (
@@ -19,7 +19,8 @@ import (
 )
 
 // Write makes path have the given content. A file that is there keeps its mode and
-// owner; a new one gets mode. A symbolic link stays one.
+// owner; a new one gets mode and, if root writes it, the owner of its directory: the
+// process that is to read it may be another user's. A symbolic link stays one.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	target, err := resolve(path)
 	if err != nil {
@@ -29,6 +30,25 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// RemoveLeftovers removes what killed writers of path have left. The caller sees to it
+// that nobody is writing path.
+func RemoveLeftovers(path string) error {
+	leftovers, err := filepath.Glob(temporaryPattern(path))
+	if err != nil {
+		return err // only a path with the characters of a pattern in it
+	}
+	for _, leftover := range leftovers {
+		if err := Remove(leftover); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func temporaryPattern(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 }
 
 // Remove removes path for good. It is no error if it is not there.
@@ -51,7 +71,7 @@ func resolve(path string) (string, error) {
 
 func write(path string, data []byte, mode fs.FileMode) (err error) {
 	dir := filepath.Dir(path)
-	temporary, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	temporary, err := os.CreateTemp(dir, filepath.Base(temporaryPattern(path)))
 	if err != nil {
 		return err
 	}
@@ -74,15 +94,21 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 
 // fill gives the temporary file all that the new one is to have.
 func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error {
-	before, err := os.Stat(path)
+	like, err := os.Stat(path)
 	switch {
 	case err == nil:
-		mode = before.Mode().Perm()
-		if err := keepOwner(temporary, before); err != nil {
-			return err
-		}
+		mode = like.Mode().Perm()
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
+	case os.Geteuid() == 0:
+		if like, err = os.Stat(filepath.Dir(path)); err != nil {
+			return err
+		}
+	}
+	if like != nil {
+		if err := setOwner(temporary, like); err != nil {
+			return err
+		}
 	}
 	if err := temporary.Chmod(mode); err != nil {
 		return err
@@ -93,8 +119,8 @@ func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error 
 	return temporary.Sync()
 }
 
-func keepOwner(temporary *os.File, before fs.FileInfo) error {
-	owner, ok := before.Sys().(*syscall.Stat_t)
+func setOwner(temporary *os.File, like fs.FileInfo) error {
+	owner, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil
 	}

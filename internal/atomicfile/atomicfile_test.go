@@ -36,6 +36,21 @@ func TestWrite(t *testing.T) {
 	only(t, dir)
 }
 
+// A killed writer's file is the next writer's to remove; what others have is not.
+func TestRemoveLeftovers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{".a.yaml-123", ".a.yaml-9", ".b.yaml-123", "a.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveLeftovers(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	only(t, dir, ".b.yaml-123", "a.yaml")
+}
+
 // A root user's umask or a directory that cannot be written must not cost the old file.
 func TestWriteFails(t *testing.T) {
 	t.Parallel()

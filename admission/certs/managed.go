@@ -34,8 +34,6 @@ const (
 )
 
 const (
-	fieldManager = "sa-controller-manager"
-
 	defaultCALifetime   = 365 * 24 * time.Hour
 	defaultLeafLifetime = 30 * 24 * time.Hour
 

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // act writes. Losing a race is no error: what the winner wrote comes through the watch.
@@ -38,9 +40,7 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 // replace puts another Secret in the place of one that is immutable. A replica that sees
 // it missing in between creates it from memory, which is as good.
 func (m *Managed) replace(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	err := m.config.Client.CoreV1().Secrets(m.config.Namespace).Delete(ctx, m.config.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
-	})
+	err := m.config.Client.CoreV1().Secrets(m.config.Namespace).Delete(ctx, m.config.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (m *Managed) create(ctx context.Context, decided decision, repaired bool) e
 	if err != nil {
 		return err
 	}
-	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: fieldManager})
+	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided dec
 	if err != nil {
 		return err
 	}
-	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -133,7 +134,7 @@ func (a *Attendance) sync(ctx context.Context) (time.Duration, error) {
 	if !a.writes.AllowN(a.config.Clock.Now(), 1) {
 		return writeInterval, nil
 	}
-	_, err := a.config.Client.CoreV1().ConfigMaps(RollCallNamespace).Update(ctx, answers(found, a.config.Host), metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := a.config.Client.CoreV1().ConfigMaps(RollCallNamespace).Update(ctx, answers(found, a.config.Host), metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return lookAgain, nil
 	}

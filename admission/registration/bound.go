@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // ErrOff says that a person has switched the webhook off.
@@ -78,7 +80,7 @@ func Delete(ctx context.Context, client kubernetes.Interface) error {
 
 // remove deletes o if nobody has changed it since it was read.
 func (o *object) remove(ctx context.Context, client kubernetes.Interface, k kind) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.meta.UID, ResourceVersion: &o.meta.ResourceVersion}}
+	options := metav1.DeleteOptions{Preconditions: meta.Preconditions(&o.meta)}
 	if k == mutating {
 		return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, Name, options)
 	}

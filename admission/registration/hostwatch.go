@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // watchHosts begins to watch which kube-apiservers there are, if that matters.
@@ -89,9 +91,9 @@ func (r *Registrar) callRoll(ctx context.Context) error {
 	configMaps := r.config.Client.CoreV1().ConfigMaps(RollCallNamespace)
 	var err error
 	if found == nil {
-		_, err = configMaps.Create(ctx, question, metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = configMaps.Create(ctx, question, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	} else {
-		_, err = configMaps.Update(ctx, question, metav1.UpdateOptions{FieldManager: fieldManager})
+		_, err = configMaps.Update(ctx, question, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		r.queue.AddAfter(Name, lookAgain)

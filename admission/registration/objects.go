@@ -10,10 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-)
 
-// fieldManager is who changed a field, in the object's managedFields.
-const fieldManager = "sa-controller-manager"
+	"sa-controller-manager/internal/meta"
+)
 
 // object is a configuration of either kind.
 type object struct {
@@ -118,13 +117,13 @@ func (o *object) put(ctx context.Context, client kubernetes.Interface, k kind) e
 	validatings := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	switch create := !o.exists; {
 	case k == mutating && create:
-		_, err = mutatings.Create(ctx, o.mutating(), metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = mutatings.Create(ctx, o.mutating(), metav1.CreateOptions{FieldManager: meta.FieldManager})
 	case k == mutating:
-		_, err = mutatings.Update(ctx, o.mutating(), metav1.UpdateOptions{FieldManager: fieldManager})
+		_, err = mutatings.Update(ctx, o.mutating(), metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	case create:
-		_, err = validatings.Create(ctx, o.validating(), metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = validatings.Create(ctx, o.validating(), metav1.CreateOptions{FieldManager: meta.FieldManager})
 	default:
-		_, err = validatings.Update(ctx, o.validating(), metav1.UpdateOptions{FieldManager: fieldManager})
+		_, err = validatings.Update(ctx, o.validating(), metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	}
 	return err
 }

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // probeTimeout is more than the apiserver gives the webhook.
@@ -30,7 +32,7 @@ func (r *Registrar) prove(ctx context.Context) error {
 	// nobody may make one for this account.
 	wanted.Spec.AutomountServiceAccountToken = new(false)
 	pod, err := r.config.Client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
-		DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager,
+		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
 	})
 	endpoint := r.config.Endpoint(mutatePath)
 	if err != nil {

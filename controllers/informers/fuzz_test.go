@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // mostKept bounds what is kept of a Secret's texts, whoever wrote them: a name, a UID, a key ID and a few annotations.
@@ -21,7 +23,7 @@ const mostKept = 2 << 10
 // kept, what is kept is short, and an annotation that is understood says the same once it is written again.
 func FuzzObserveTokenSecret(f *testing.F) {
 	good := legacyToken(f, robot(), "robot-token")
-	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`, good)
+	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", meta.FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`, good)
 	f.Add("robot", "", "in-place", "/", "", "kubectl", `{"f:type":{}}`, "")
 	f.Add("Robot\n", "a\nb", "IN-PLACE", "a/b/c", "no", "kube-controller-manager", `{"f:data":{"f:token":{},"f:ca.crt":null}}`, good[:len(good)-20])
 	f.Add("../robot", strings.Repeat("u", 5000), strings.Repeat("r", 3000), strings.Repeat("n", 3000)+"/u", "maybe", "", "null", "..")
@@ -93,7 +95,7 @@ func stringsIn(observed *TokenSecret) []string {
 // neither loses such a proof nor makes one.
 func FuzzManagedFields(f *testing.F) {
 	for _, fields := range []string{oneReference, applied, pullSecret, labelFields, `{"f:secrets":null}`, `{"f:secrets":{"k:{\"name\":\"a\"}":1}}`, "{", ""} {
-		f.Add(FieldManager, fields)
+		f.Add(meta.FieldManager, fields)
 		f.Add("kubectl", fields)
 	}
 	f.Fuzz(func(t *testing.T, manager, fields string) {

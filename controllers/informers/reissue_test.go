@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/meta"
 )
 
 func annotatedWith(name, value string) func(*corev1.Secret) {
@@ -47,7 +49,7 @@ func TestReissueMode(t *testing.T) {
 		"CreatedByKCM": {change: []func(*corev1.Secret){managedBy("kube-controller-manager", created)}, want: ReissueSideBySide},
 		"CreatedByUs": {
 			reason: "and somebody took the marker off",
-			change: []func(*corev1.Secret){managedBy(FieldManager, created)}, want: ReissueSideBySide,
+			change: []func(*corev1.Secret){managedBy(meta.FieldManager, created)}, want: ReissueSideBySide,
 		},
 		"FilledByKCM": {
 			reason: "it fills those of users too",
@@ -55,7 +57,7 @@ func TestReissueMode(t *testing.T) {
 		},
 		"GeneratedNameOfAUser": {
 			reason: "generateName makes the same names",
-			change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "robot"), managedBy("kubectl-create", created), managedBy(FieldManager, filled)},
+			change: []func(*corev1.Secret){calledFor("robot-token-x7k2p", "robot"), managedBy("kubectl-create", created), managedBy(meta.FieldManager, filled)},
 			want:   ReissueUserMade,
 		},
 		"BrokenManagedFields": {change: []func(*corev1.Secret){managedBy("kube-controller-manager", `{"f:type"`)}, want: ReissueUserMade},

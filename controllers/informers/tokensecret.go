@@ -127,12 +127,6 @@ func (s *TokenSecret) Account() cache.ObjectName {
 	return cache.NewObjectName(s.Namespace, s.AccountName)
 }
 
-// Preconditions make a delete apply to this very version of the Secret. To any other one
-// kube-apiserver answers 409.
-func (s *TokenSecret) Preconditions() *metav1.Preconditions {
-	return &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}
-}
-
 // OldestFirst orders token Secrets by age and, within the second that times are told in, by
 // name, so that whoever chooses among several chooses the same one each time.
 func OldestFirst(a, b *TokenSecret) int {

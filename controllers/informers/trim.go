@@ -9,14 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// FieldManager is the name our writes bear in managedFields.
-const FieldManager = "sa-controller-manager"
+	"sa-controller-manager/internal/meta"
+)
 
 // tokenControllers are the field managers whose entries in a ServiceAccount's
 // secrets list are token references: ours and kube-controller-manager's.
-var tokenControllers = []string{FieldManager, UpstreamFieldManager}
+var tokenControllers = []string{meta.FieldManager, meta.UpstreamFieldManager}
 
 // KeyRingName is the ConfigMap in kube-system in which the leader publishes what its key
 // ring is, without any key.

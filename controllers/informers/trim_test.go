@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // fieldsV1 as kube-apiserver writes them.
@@ -50,18 +52,18 @@ func TestTrimAccount(t *testing.T) {
 		want   []metav1.ManagedFieldsEntry
 	}{
 		"Nothing":     {reason: "an apiserver may be told to track nothing"},
-		"Ours":        {has: []metav1.ManagedFieldsEntry{wrote(FieldManager, oneReference)}, want: []metav1.ManagedFieldsEntry{wrote(FieldManager, oneReference)}},
+		"Ours":        {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}},
 		"Upstream's":  {has: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}, want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}},
 		"User's":      {reason: "proves no token reference", has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
-		"OtherFields": {reason: "prove nothing either", has: []metav1.ManagedFieldsEntry{wrote(FieldManager, labelFields), wrote("kube-controller-manager", pullSecret)}},
-		"NoFields":    {has: []metav1.ManagedFieldsEntry{wrote(FieldManager, "")}},
+		"OtherFields": {reason: "prove nothing either", has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, labelFields), wrote("kube-controller-manager", pullSecret)}},
+		"NoFields":    {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, "")}},
 		"Mixed": {
 			reason: "the order stays",
 			has: []metav1.ManagedFieldsEntry{
 				wrote("kubectl-client-side-apply", labelFields), wrote("kube-controller-manager", oneReference),
-				wrote("kubectl-edit", applied), wrote(FieldManager, applied), wrote(FieldManager, labelFields),
+				wrote("kubectl-edit", applied), wrote(meta.FieldManager, applied), wrote(meta.FieldManager, labelFields),
 			},
-			want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference), wrote(FieldManager, applied)},
+			want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference), wrote(meta.FieldManager, applied)},
 		},
 	}
 	for name, tc := range cases {
@@ -129,9 +131,9 @@ func TestReferenceWrittenByTokenController(t *testing.T) {
 		skip    string
 		want    bool
 	}{
-		"Ours":        {entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, oneReference)}, want: true},
+		"Ours":        {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: true},
 		"Upstream's":  {entries: []metav1.ManagedFieldsEntry{wrote(kcm, oneReference)}, want: true},
-		"Applied":     {reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, applied)}, want: true},
+		"Applied":     {reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, applied)}, want: true},
 		"OneOfTwo":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, two)}, want: true},
 		"SecondEntry": {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
 		"Shared":      {reason: "somebody else wrote the same entry as well", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)}, want: true},
@@ -141,7 +143,7 @@ func TestReferenceWrittenByTokenController(t *testing.T) {
 		"UsersBesidesOurs": {
 			reason: "we wrote another one",
 			entries: []metav1.ManagedFieldsEntry{
-				wrote("kubectl-edit", oneReference), wrote(FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
+				wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
 		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{}}`)}},

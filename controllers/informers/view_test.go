@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // The tests run in synctest bubbles, which also fail if a watch is left behind.
@@ -241,7 +243,7 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 func TestOtherObjectsAreTrimmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		entries := []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields), wrote(FieldManager, oneReference)}
+		entries := []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields), wrote(meta.FieldManager, oneReference)}
 		client := fake.NewClientset(account(entries...), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}}})
 		v, stop := started(t.Context(), client, func(v *View) { v.Accounts(); v.Namespaces() })
 		defer stop()

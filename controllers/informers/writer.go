@@ -14,10 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// UpstreamFieldManager is the name that kube-controller-manager's writes bear: what its
-// user agent begins with.
-const UpstreamFieldManager = "kube-controller-manager"
-
 // Writer is who wrote a field, and when, as far as managedFields say.
 type Writer struct {
 	Manager string

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/meta"
 )
 
 func TestDataWriters(t *testing.T) {
@@ -33,8 +35,8 @@ func TestDataWriters(t *testing.T) {
 		"NoData":   {has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields)}},
 		"Damaged":  {reason: "anybody may write them", has: []metav1.ManagedFieldsEntry{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
 		"OneWroteAll": {
-			has:  []metav1.ManagedFieldsEntry{at(wrote(UpstreamFieldManager, all), 1)},
-			want: map[string]Writer{"ca.crt": by(UpstreamFieldManager, 1), "namespace": by(UpstreamFieldManager, 1), "token": by(UpstreamFieldManager, 1)},
+			has:  []metav1.ManagedFieldsEntry{at(wrote(meta.UpstreamFieldManager, all), 1)},
+			want: map[string]Writer{"ca.crt": by(meta.UpstreamFieldManager, 1), "namespace": by(meta.UpstreamFieldManager, 1), "token": by(meta.UpstreamFieldManager, 1)},
 		},
 		"LastCounts": {
 			reason: "two may own a field that both have applied",
@@ -56,10 +58,10 @@ func TestDataWriters(t *testing.T) {
 func TestWritersOfATokenSecret(t *testing.T) {
 	t.Parallel()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
-		wrote(UpstreamFieldManager, `{"f:data":{"f:token":{}}}`), wrote(FieldManager, `{"f:data":{"f:ca.crt":{}}}`),
+		wrote(meta.UpstreamFieldManager, `{"f:data":{"f:token":{}}}`), wrote(meta.FieldManager, `{"f:data":{"f:ca.crt":{}}}`),
 	}}}
 	got := ObserveTokenSecret(secret)
-	if got.TokenWriter != UpstreamFieldManager || got.CAWriter != FieldManager {
+	if got.TokenWriter != meta.UpstreamFieldManager || got.CAWriter != meta.FieldManager {
 		t.Errorf("the token is by %q and ca.crt by %q", got.TokenWriter, got.CAWriter)
 	}
 }
@@ -78,17 +80,17 @@ func TestFilledByTokenController(t *testing.T) {
 		empty   bool
 		want    bool
 	}{
-		"Us":            {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", name), wrote(FieldManager, fill)}, want: true},
-		"Upstream":      {entries: []metav1.ManagedFieldsEntry{wrote(UpstreamFieldManager, fill), wrote("kubectl-create", name)}, want: true},
-		"OneAfterOther": {reason: "a takeover came between", entries: []metav1.ManagedFieldsEntry{wrote(UpstreamFieldManager, uid), wrote(FieldManager, token)}, want: true},
-		"NoToken":       {reason: "none was issued", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, uid)}, empty: true, want: true},
-		"UsersToken":    {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", token), wrote(FieldManager, uid)}},
-		"UsersUID":      {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", uid), wrote(FieldManager, token)}},
-		"UIDOfBoth":     {reason: "who applies the same value owns it too", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, fill), wrote("kubectl", uid)}},
+		"Us":            {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", name), wrote(meta.FieldManager, fill)}, want: true},
+		"Upstream":      {entries: []metav1.ManagedFieldsEntry{wrote(meta.UpstreamFieldManager, fill), wrote("kubectl-create", name)}, want: true},
+		"OneAfterOther": {reason: "a takeover came between", entries: []metav1.ManagedFieldsEntry{wrote(meta.UpstreamFieldManager, uid), wrote(meta.FieldManager, token)}, want: true},
+		"NoToken":       {reason: "none was issued", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, uid)}, empty: true, want: true},
+		"UsersToken":    {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", token), wrote(meta.FieldManager, uid)}},
+		"UsersUID":      {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-create", uid), wrote(meta.FieldManager, token)}},
+		"UIDOfBoth":     {reason: "who applies the same value owns it too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, fill), wrote("kubectl", uid)}},
 		"Nobody":        {reason: "an apiserver may be told to track nothing"},
 		"NobodyAndNone": {empty: true},
-		"NoFields":      {entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, "")}},
-		"Damaged":       {reason: "anybody may write them", entries: []metav1.ManagedFieldsEntry{wrote(FieldManager, `{"f:metadata":[]}`), wrote(FieldManager, `{"f:metadata"`)}},
+		"NoFields":      {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, "")}},
+		"Damaged":       {reason: "anybody may write them", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, `{"f:metadata":[]}`), wrote(meta.FieldManager, `{"f:metadata"`)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/internal/meta"
 )
 
 // mark labels the very version of the Secret that was decided on, and says what has
@@ -29,15 +30,14 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 		c.tellMarked(seen)
 		return mark, nil
 	}
-	patch, err := json.Marshal(markPatch{Metadata: markMetadata{
-		UID: secret.UID, ResourceVersion: secret.ResourceVersion,
-		Labels: map[string]string{informers.InvalidSinceLabel: when.today()},
-	}})
+	metadata := meta.PatchOf(secret)
+	metadata.Labels = map[string]*string{informers.InvalidSinceLabel: new(when.today())}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return "", err
 	}
 	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: informers.FieldManager})
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return keepChanged, nil
 	}
@@ -48,18 +48,6 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	c.Metrics.marked.Inc()
 	c.tellMarked(seen)
 	return mark, nil
-}
-
-// markPatch is a JSON merge patch. kube-apiserver answers 409 if UID or
-// resourceVersion is not the object's.
-type markPatch struct {
-	Metadata markMetadata `json:"metadata"`
-}
-
-type markMetadata struct {
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Labels          map[string]string `json:"labels"`
 }
 
 // remove deletes a Secret that is still to be deleted when it and its account are
@@ -93,7 +81,7 @@ func (c *Controller) remove(ctx context.Context, cached *informers.TokenSecret, 
 		c.tellRemoved(secret)
 		return remove, nil
 	}
-	err = c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: secret.Preconditions()})
+	err = c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return keepChanged, nil
 	}
@@ -135,7 +123,7 @@ func (c *Controller) live(ctx context.Context, cached *informers.TokenSecret) (*
 	if err != nil {
 		return nil, nil, fmt.Errorf("look up token secret %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
-	account, err := informers.LiveAccount(ctx, c.Client, cached.Account())
+	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil {
 		return nil, nil, err
 	}

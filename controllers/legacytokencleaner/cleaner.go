@@ -42,6 +42,7 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -157,7 +158,7 @@ func (c *Controller) survey(ctx context.Context) {
 		if secret == nil {
 			continue
 		}
-		seen := c.observe(secret, c.account(secret), nil)
+		seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), nil)
 		if c.round.of(seen).idle != working {
 			continue
 		}
@@ -201,7 +202,7 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 	if secret == nil {
 		return nil // deleted meanwhile
 	}
-	seen := c.observe(secret, c.account(secret), mounted)
+	seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), mounted)
 	outcome := c.round.plan(seen)
 	var err error
 	switch outcome {
@@ -250,13 +251,4 @@ func (c *Controller) observe(secret *informers.TokenSecret, account *corev1.Serv
 		seen.own = own != nil && own.UID == secret.UID
 	}
 	return seen
-}
-
-// account is the cached account that the Secret names, nil if there is none.
-func (c *Controller) account(secret *informers.TokenSecret) *corev1.ServiceAccount {
-	account, err := c.accounts.ServiceAccounts(secret.Namespace).Get(secret.AccountName)
-	if err != nil {
-		return nil // a lister's only error is that there is none
-	}
-	return account
 }

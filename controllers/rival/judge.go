@@ -8,6 +8,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 )
 
@@ -39,9 +40,9 @@ func judge(before, after *informers.TokenSecret, ca *rootca.Bundle, keys *signin
 		return sign{}
 	}
 	switch {
-	case wasFilled(before, after) && (after.TokenWriter == informers.UpstreamFieldManager || isStrange(after, keys)):
+	case wasFilled(before, after) && (after.TokenWriter == meta.UpstreamFieldManager || isStrange(after, keys)):
 		return sign{act: filled, manager: after.TokenWriter}
-	case wasUndone(before, after, ca) && after.CAWriter == informers.UpstreamFieldManager:
+	case wasUndone(before, after, ca) && after.CAWriter == meta.UpstreamFieldManager:
 		return sign{act: undone, manager: after.CAWriter}
 	case wasUndone(before, after, ca):
 		return sign{act: undone, manager: after.CAWriter, secret: cache.NewObjectName(after.Namespace, after.Name)}
@@ -74,7 +75,7 @@ func wasUndone(before, after *informers.TokenSecret, ca *rootca.Bundle) bool {
 // known to be one; anybody else may be a user who tries something out, or a replica of
 // ours that has just ceased to lead and whose last writes come late.
 func (s sign) needed() int {
-	if s.manager == informers.UpstreamFieldManager {
+	if s.manager == meta.UpstreamFieldManager {
 		return 1
 	}
 	return strangersSigns

@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -30,8 +31,8 @@ func TestMain(m *testing.M) {
 
 // Who writes.
 const (
-	us       = informers.FieldManager
-	kcm      = informers.UpstreamFieldManager
+	us       = meta.FieldManager
+	kcm      = meta.UpstreamFieldManager
 	stranger = "k3s"
 	nobody   = ""
 )

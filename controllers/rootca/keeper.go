@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -222,9 +223,9 @@ func (k *Keeper) write(ctx context.Context, object *corev1.ConfigMap, wanted sta
 	configMaps := k.Client.CoreV1().ConfigMaps(StateNamespace)
 	var err error
 	if object == nil {
-		_, err = configMaps.Create(ctx, next, metav1.CreateOptions{FieldManager: informers.FieldManager})
+		_, err = configMaps.Create(ctx, next, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	} else {
-		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: informers.FieldManager})
+		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
 		k.loop.AddAfter(StateName, raceDelay)

@@ -21,6 +21,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -157,7 +158,7 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 // is gone or going, that nothing is owed.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
 	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: informers.RootCAName}, bundle)
-	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: informers.FieldManager})
+	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
@@ -178,7 +179,7 @@ func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle
 // is gone comes through the watch.
 func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle *Bundle) error {
 	configMap := render(found.ObjectMeta, bundle)
-	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: informers.FieldManager})
+	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA again", "configMap", klog.KObj(configMap))

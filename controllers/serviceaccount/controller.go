@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -125,7 +126,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 // owed, and created is false. It may be called on any replica, leader or not.
 func (c *Controller) Ensure(ctx context.Context, namespace, name string) (created bool, _ error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: informers.FieldManager})
+	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Created service account", "serviceAccount", klog.KRef(namespace, name))

@@ -15,6 +15,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
 
@@ -77,7 +78,7 @@ func (c *Controller) create(ctx context.Context, cached *informers.TokenSecret, 
 		made.name = tokensecret.OwnName(account.Name, c.NewSuffix())
 		c.made[cached.UID] = made
 	}
-	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: informers.FieldManager})
+	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
 		delete(c.made, cached.UID)
@@ -118,7 +119,7 @@ func predecessorOf(secret *informers.TokenSecret) string {
 // reference leads everybody who asks the account for a token to the new Secret. Both
 // references stay: Pods of the old one go on.
 func (c *Controller) reference(ctx context.Context, secret, successor *informers.TokenSecret) error {
-	account, err := informers.LiveAccount(ctx, c.Client, secret.Account())
+	account, err := meta.LiveAccount(ctx, c.Client, secret.Account())
 	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *informers
 		return err
 	}
 	_, err = c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
-		metav1.PatchOptions{FieldManager: informers.FieldManager})
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -156,7 +157,7 @@ func (c *Controller) overwrite(ctx context.Context, cached *informers.TokenSecre
 	if err != nil {
 		return err
 	}
-	_, err = c.Client.CoreV1().Secrets(live.Namespace).Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: informers.FieldManager})
+	_, err = c.Client.CoreV1().Secrets(live.Namespace).Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -186,7 +187,7 @@ func (c *Controller) confirm(ctx context.Context, cached *informers.TokenSecret,
 	if err != nil {
 		return nil, nil, fmt.Errorf("look it up: %w", err)
 	}
-	account, err := informers.LiveAccount(ctx, c.Client, cached.Account())
+	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -206,7 +207,7 @@ func (c *Controller) confirm(ctx context.Context, cached *informers.TokenSecret,
 // discard deletes what is left of a re-issue that was cut short, once the apiserver has
 // confirmed that nothing references it and nobody has used it.
 func (c *Controller) discard(ctx context.Context, cached *informers.TokenSecret, secrets []*informers.TokenSecret, ring Ring) error {
-	account, err := informers.LiveAccount(ctx, c.Client, cached.Account())
+	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil || account == nil || account.UID != cached.AccountUID {
 		return err
 	}
@@ -221,7 +222,7 @@ func (c *Controller) discard(ctx context.Context, cached *informers.TokenSecret,
 	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring, c.Auto, c.Clock.Now()) {
 		return nil
 	}
-	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: live.Preconditions()})
+	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(live)})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
 
@@ -327,7 +328,7 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(informers.LastUsedLabel, "2026-05-09"))
-	spoiled, err := w.client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: informers.FieldManager})
+	spoiled, err := w.client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
@@ -235,7 +236,7 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	if !ok {
 		return nil
 	}
-	account, secrets := c.account(name), c.secrets.OfAccount(name)
+	account, secrets := meta.CachedAccount(c.accounts, name), c.secrets.OfAccount(name)
 	var errs []error
 	for _, step := range plan(account, secrets, ring, c.Auto, c.Clock.Now()) {
 		if err := c.act(ctx, step, secrets, ring); err != nil {
@@ -258,6 +259,7 @@ func (c *Controller) mayReissue() (Ring, bool) {
 func (c *Controller) survey() {
 	ring := RingOf(c.State())
 	byKey, byHolding := map[string]int{}, map[Holding]int{}
+	account := func(name cache.ObjectName) *corev1.ServiceAccount { return meta.CachedAccount(c.accounts, name) }
 	var all []*informers.TokenSecret
 	for _, name := range c.secrets.Names() {
 		secret := c.secrets.Get(name)
@@ -265,7 +267,7 @@ func (c *Controller) survey() {
 			continue
 		}
 		all = append(all, secret)
-		if name := secret.Account(); isUntouched(c.account(name), secret) {
+		if name := secret.Account(); isUntouched(account(name), secret) {
 			c.queue(name) // after a rollback it may be superfluous, and none is a holder
 		}
 		if secret.Token != nil {
@@ -273,7 +275,7 @@ func (c *Controller) survey() {
 		}
 	}
 	if byKey[string(rotation.Retired)] > 0 {
-		for _, holder := range Holders(all, c.account, ring) {
+		for _, holder := range Holders(all, account, ring) {
 			byHolding[holder.Holding]++
 			if holder.Holding.Pending() {
 				c.queue(holder.Secret.Account())
@@ -284,15 +286,6 @@ func (c *Controller) survey() {
 	forgetGone(c.refused, all)
 	c.Metrics.survey(byKey, byHolding)
 	c.loop.AddAfter(key{Work: surveying}, interval)
-}
-
-// account is the cached account of that name, nil if there is none.
-func (c *Controller) account(name cache.ObjectName) *corev1.ServiceAccount {
-	account, err := c.accounts.ServiceAccounts(name.Namespace).Get(name.Name)
-	if err != nil {
-		return nil // a lister's only error is that there is none
-	}
-	return account
 }
 
 // admit waits until one more Secret may be re-issued.

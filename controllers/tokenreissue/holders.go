@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 // Holding says how it stands with a token Secret whose token bears the ID of a retired
@@ -178,7 +179,7 @@ func sameKey(secret, predecessor *informers.TokenSecret) bool {
 
 // filledElsewhere tells whether managedFields name somebody else as who wrote the token.
 func filledElsewhere(secret *informers.TokenSecret) bool {
-	return secret.TokenWriter != "" && secret.TokenWriter != informers.FieldManager
+	return secret.TokenWriter != "" && secret.TokenWriter != meta.FieldManager
 }
 
 // fits tells whether the Secret and its token are those of this very account.

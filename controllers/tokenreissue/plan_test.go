@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 func TestPlan(t *testing.T) {
@@ -21,7 +22,7 @@ func TestPlan(t *testing.T) {
 	old, fresh := withOld(t), withNew(t)
 	kcm := func(secret *corev1.Secret) {
 		userMade(secret)
-		filledBy(informers.UpstreamFieldManager)(secret)
+		filledBy(meta.UpstreamFieldManager)(secret)
 	}
 	cases := map[string]struct {
 		reason  string

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 // publish makes the ring of this process known to all replicas if it is the newest, and
@@ -62,11 +63,11 @@ func (c *Controller) write(ctx context.Context, live *corev1.ConfigMap, data map
 	if live == nil {
 		_, err := configMaps.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName}, Data: data,
-		}, metav1.CreateOptions{FieldManager: informers.FieldManager})
+		}, metav1.CreateOptions{FieldManager: meta.FieldManager})
 		return err
 	}
 	next := live.DeepCopy()
 	next.Data = data
-	_, err := configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: informers.FieldManager})
+	_, err := configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	return err
 }

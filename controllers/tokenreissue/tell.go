@@ -9,9 +9,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 // Reasons of the Events. Each regards the Secret whose key is retired.
@@ -64,17 +64,12 @@ func (c *Controller) complain(holder Holder) {
 // the Secret: kube-apiserver answers 409 if UID or resourceVersion is not the object's.
 func tokenPatch(secret *informers.TokenSecret, token string) ([]byte, error) {
 	return json.Marshal(struct {
-		Metadata patchMetadata     `json:"metadata"`
-		Data     map[string][]byte `json:"data"`
+		Metadata meta.PatchMetadata `json:"metadata"`
+		Data     map[string][]byte  `json:"data"`
 	}{
-		patchMetadata{UID: secret.UID, ResourceVersion: secret.ResourceVersion},
+		meta.PatchOf(secret),
 		map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
 	})
-}
-
-type patchMetadata struct {
-	UID             types.UID `json:"uid"`
-	ResourceVersion string    `json:"resourceVersion"`
 }
 
 func named(secrets []*informers.TokenSecret, name string) bool {

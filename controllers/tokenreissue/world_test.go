@@ -25,6 +25,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
@@ -255,7 +256,7 @@ func describeAction(t *testing.T, action clienttesting.Action) string {
 		return what + action.Name
 	case clienttesting.PatchActionImpl:
 		var patch struct {
-			Metadata patchMetadata
+			Metadata meta.PatchMetadata
 			Data     map[string]string
 			Secrets  []struct{ Name string }
 		}

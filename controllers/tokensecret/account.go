@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 const (
@@ -33,7 +34,7 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	for _, secret := range secrets {
 		c.secretLoop.Add(nameOf(secret))
 	}
-	account := c.account(name)
+	account := meta.CachedAccount(c.accounts, name)
 	if account != nil {
 		c.queueDangling(account)
 	}
@@ -114,7 +115,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: informers.FieldManager})
+	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
 		return nil // nothing is owed in a namespace that is going
 	}
@@ -183,7 +184,7 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 
 func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAccount, patch ReferencePatch) error {
 	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
-		metav1.PatchOptions{FieldManager: informers.FieldManager})
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	return err
 }
 
@@ -193,7 +194,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 	if len(surplus) == 0 {
 		return nil
 	}
-	live, err := informers.LiveAccount(ctx, c.Client, cache.MetaObjectToName(account))
+	live, err := meta.LiveAccount(ctx, c.Client, cache.MetaObjectToName(account))
 	if err != nil {
 		return err
 	}

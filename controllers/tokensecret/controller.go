@@ -28,7 +28,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -206,13 +205,4 @@ func (c *Controller) queueReference(secret *informers.TokenSecret) {
 
 func nameOf(secret *informers.TokenSecret) cache.ObjectName {
 	return cache.NewObjectName(secret.Namespace, secret.Name)
-}
-
-// account is the cached account of that name, nil if there is none.
-func (c *Controller) account(name cache.ObjectName) *corev1.ServiceAccount {
-	account, err := c.accounts.ServiceAccounts(name.Namespace).Get(name.Name)
-	if err != nil {
-		return nil // a lister's only error is that there is none
-	}
-	return account
 }

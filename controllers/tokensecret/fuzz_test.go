@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
 
@@ -200,7 +201,7 @@ func secretOf(t *testing.T, name, uid, token, ca, namespace, key, value string, 
 		{terminatingSecret, flags&isTerminating != 0},
 		{invalidSince, flags&isInvalid != 0},
 		{autoCreated, flags&isAuto != 0},
-		{writtenBy(informers.FieldManager, fillFields), flags&filledByUs != 0},
+		{writtenBy(meta.FieldManager, fillFields), flags&filledByUs != 0},
 		{createdAt(101), flags&isYounger != 0},
 	} {
 		if apply.given {

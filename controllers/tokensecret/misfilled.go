@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 // mayBeMisfilled tells whether a Secret that bears another UID than the account that lives
@@ -108,7 +109,7 @@ func (c *Controller) misfilled(ctx context.Context, secret *informers.TokenSecre
 		return false, nil
 	}
 	account := live
-	if cached := c.account(cache.MetaObjectToName(live)); cached != nil && cached.UID == live.UID {
+	if cached := meta.CachedAccount(c.accounts, cache.MetaObjectToName(live)); cached != nil && cached.UID == live.UID {
 		account = cached // an earlier version of it, or the same
 	}
 	if !younger(secret, account) {
@@ -132,7 +133,7 @@ func (c *Controller) unfill(ctx context.Context, secret *informers.TokenSecret) 
 		return err
 	}
 	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: informers.FieldManager})
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.lookAgain(secret)
 		return nil
@@ -149,7 +150,7 @@ func (c *Controller) unfill(ctx context.Context, secret *informers.TokenSecret) 
 }
 
 func unfillPatch(secret *informers.TokenSecret) ([]byte, error) {
-	patch := secretPatch{Metadata: precondition(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
+	patch := secretPatch{Metadata: meta.PatchOf(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
 	patch.Metadata.Annotations = map[string]*string{corev1.ServiceAccountUIDKey: nil}
 	return patch.encode()
 }

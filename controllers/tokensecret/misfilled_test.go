@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 func TestSecretOfAnEarlierAccount(t *testing.T) {
 	t.Parallel()
 	const accountMade = 100
-	byUs := []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(informers.FieldManager, fillFields)}
+	byUs := []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(meta.FieldManager, fillFields)}
 	tests := map[string]struct {
 		reason string
 		age    int64 // of the account, when the Secret was made
@@ -62,12 +63,12 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"FilledByKCM": {
 			reason: "its cache is late as well", age: 1,
-			secret: []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(informers.UpstreamFieldManager, fillFields)},
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", createFields), writtenBy(meta.UpstreamFieldManager, fillFields)},
 			want:   []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
 		},
 		"FilledWithoutToken": {
 			reason: "one that is marked invalid gets none", age: 1,
-			secret: append([]func(*corev1.Secret){withData(corev1.ServiceAccountTokenKey, ""), writtenBy(informers.FieldManager, uidFields)}, writtenBy("kubectl-create", createFields)),
+			secret: append([]func(*corev1.Secret){withData(corev1.ServiceAccountTokenKey, ""), writtenBy(meta.FieldManager, uidFields)}, writtenBy("kubectl-create", createFields)),
 			want:   []string{asksAccount, asksSecret, emptiesIt}, event: "Normal MisfilledTokenSecretEmptied",
 		},
 		"Older": {reason: "it belonged to the former account", age: -1, secret: byUs, want: []string{asksAccount, deletesIt}},
@@ -101,7 +102,7 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		"SameSecondOursAccountChanged": {
 			reason: "the account that lives gets its own", filled: "11", cached: "12", changed: "12",
 			history: []corev1.ServiceAccount{*account(recreated)},
-			secret:  []func(*corev1.Secret){autoCreated, writtenBy(informers.FieldManager, fillFields)},
+			secret:  []func(*corev1.Secret){autoCreated, writtenBy(meta.FieldManager, fillFields)},
 			want:    []string{asksAccount, deletesIt},
 		},
 		"SameSecondOddVersions": {
@@ -110,7 +111,7 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"UIDOfItsUser": {
 			reason: "its user asked for that account and for no other", age: 1,
-			secret: []func(*corev1.Secret){writtenBy("kubectl-create", boundFields), writtenBy(informers.FieldManager, tokenFields)},
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", boundFields), writtenBy(meta.FieldManager, tokenFields)},
 			want:   []string{asksAccount, asksSecret, deletesIt},
 		},
 		"UIDOfItsUserToo": {
@@ -120,18 +121,18 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 		},
 		"TokenOfItsUser": {
 			reason: "a copy of an old Secret; what is in it is not ours to take out", age: 1,
-			secret: []func(*corev1.Secret){writtenBy("kubectl-create", tokenFields), writtenBy(informers.FieldManager, uidFields)},
+			secret: []func(*corev1.Secret){writtenBy("kubectl-create", tokenFields), writtenBy(meta.FieldManager, uidFields)},
 			want:   []string{asksAccount, asksSecret, deletesIt},
 		},
 		"NobodyKnows": {reason: "managedFields may be dropped", age: 1, want: []string{asksAccount, asksSecret, deletesIt}},
 		"Ours": {
 			reason: "the account that lives gets its own", age: 1,
-			secret: []func(*corev1.Secret){autoCreated, writtenBy(informers.FieldManager, fillFields)},
+			secret: []func(*corev1.Secret){autoCreated, writtenBy(meta.FieldManager, fillFields)},
 			want:   []string{asksAccount, deletesIt},
 		},
 		"OfATokenController": {
 			reason: "nobody asked for it", age: 1,
-			secret: []func(*corev1.Secret){writtenBy(informers.UpstreamFieldManager, boundFields), writtenBy(informers.UpstreamFieldManager, fillFields)},
+			secret: []func(*corev1.Secret){writtenBy(meta.UpstreamFieldManager, boundFields), writtenBy(meta.UpstreamFieldManager, fillFields)},
 			want:   []string{asksAccount, deletesIt},
 		},
 		"Immutable": {
@@ -238,7 +239,7 @@ func TestAutoAwaitsTheEmptying(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"SameTime": 0, "AheadOfTheAPIServer": time.Hour, "BehindTheAPIServer": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(informers.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			secret.ResourceVersion = "21"
 			empty := tokenSecret("token", createdAt(100))
 			successor := account(recreated, madeAt(100))
@@ -282,7 +283,7 @@ func TestHistoryDoesNotTell(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(informers.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret := tokenSecret("token", filled(t), createdAt(100), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			secret.ResourceVersion = "11"
 			successor := account(recreated, madeAt(100))
 			successor.ResourceVersion = "12"
@@ -320,7 +321,7 @@ func TestEmptyingIsRefused(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(informers.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
+			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			successor := account(recreated, madeAt(100))
 			w := newWorld(t, secret, successor)
 			w.cacheObjects(t, secret, successor)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
 
 // behindRetry is when to look again after the apiserver has shown that the cache is
@@ -36,7 +37,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *informers.TokenSecr
 		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
-	live, err := informers.LiveAccount(ctx, c.Client, secret.Account())
+	live, err := meta.LiveAccount(ctx, c.Client, secret.Account())
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *informers.TokenSe
 // delete removes the very version of the Secret that was decided on and tells
 // whether it did. One that has changed comes back by the watch.
 func (c *Controller) delete(ctx context.Context, secret *informers.TokenSecret, why string) (bool, error) {
-	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: secret.Preconditions()})
+	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.lookAgain(secret)
 		return false, nil

@@ -10,22 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 )
-
-// patchMetadata carries the preconditions: kube-apiserver answers 409 to a patch
-// whose UID or resourceVersion is not the object's.
-type patchMetadata struct {
-	UID             types.UID          `json:"uid"`
-	ResourceVersion string             `json:"resourceVersion"`
-	Annotations     map[string]*string `json:"annotations,omitempty"`
-}
 
 // secretPatch is a JSON merge patch: members of data that it does not name stay, and those
 // that are nil go, as with annotations. Values are base64, as in any Secret.
 type secretPatch struct {
-	Metadata patchMetadata     `json:"metadata"`
-	Data     map[string][]byte `json:"data,omitempty"`
+	Metadata meta.PatchMetadata `json:"metadata"`
+	Data     map[string][]byte  `json:"data,omitempty"`
 }
 
 func (p secretPatch) encode() ([]byte, error) { return json.Marshal(p) }
@@ -40,8 +32,8 @@ type ReferencePatch struct {
 // accountPatch is a strategic merge patch. The secrets list of a ServiceAccount is
 // merged by name, so entries that the patch does not name stay as they are.
 type accountPatch struct {
-	Metadata patchMetadata `json:"metadata"`
-	Secrets  []entryPatch  `json:"secrets"`
+	Metadata meta.PatchMetadata `json:"metadata"`
+	Secrets  []entryPatch       `json:"secrets"`
 	// Order is that of the list afterwards, by name.
 	Order []entryPatch `json:"$setElementOrder/secrets,omitempty"`
 }
@@ -53,7 +45,7 @@ type entryPatch struct {
 
 // wholeList is a JSON merge patch, with all entries of the list afterwards.
 type wholeList struct {
-	Metadata patchMetadata            `json:"metadata"`
+	Metadata meta.PatchMetadata       `json:"metadata"`
 	Secrets  []corev1.ObjectReference `json:"secrets"`
 }
 
@@ -87,18 +79,10 @@ func withoutReference(account *corev1.ServiceAccount, secret string) []corev1.Ob
 // of such an account the whole list is written, which is as safe for exactly one version.
 func changeReferences(account *corev1.ServiceAccount, patch accountPatch, after []corev1.ObjectReference) (ReferencePatch, error) {
 	if slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == "" }) {
-		body, err := json.Marshal(wholeList{Metadata: accountPrecondition(account), Secrets: after})
+		body, err := json.Marshal(wholeList{Metadata: meta.PatchOf(account), Secrets: after})
 		return ReferencePatch{Type: types.MergePatchType, Body: body}, err
 	}
-	patch.Metadata = accountPrecondition(account)
+	patch.Metadata = meta.PatchOf(account)
 	body, err := json.Marshal(patch)
 	return ReferencePatch{Type: types.StrategicMergePatchType, Body: body}, err
-}
-
-func accountPrecondition(account *corev1.ServiceAccount) patchMetadata {
-	return patchMetadata{UID: account.UID, ResourceVersion: account.ResourceVersion}
-}
-
-func precondition(secret *informers.TokenSecret) patchMetadata {
-	return patchMetadata{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // TestReferencePatches applies the patches as kube-apiserver does.
@@ -52,7 +54,7 @@ func TestReferencePatches(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: references (-want +got):\n%s", tc.reason, diff)
 			}
-			var sent struct{ Metadata patchMetadata }
+			var sent struct{ Metadata meta.PatchMetadata }
 			if err := json.Unmarshal(patch.Body, &sent); err != nil || sent.Metadata.UID != before.UID || sent.Metadata.ResourceVersion != before.ResourceVersion {
 				t.Errorf("the patch is for any version: %s (%v)", patch.Body, err)
 			}

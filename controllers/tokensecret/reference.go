@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -42,7 +43,7 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		return nil // created again
 	}
 	name := cache.NewObjectName(key.Secret.Namespace, key.Account)
-	account := c.account(name)
+	account := meta.CachedAccount(c.accounts, name)
 	if account == nil || (key.AccountUID != "" && key.AccountUID != account.UID) {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
 
@@ -34,7 +35,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 			"the annotation "+corev1.ServiceAccountNameKey+" holds nothing that a ServiceAccount can be called; the Secret is left alone")
 		return nil
 	}
-	account := c.account(secret.Account())
+	account := meta.CachedAccount(c.accounts, secret.Account())
 	if !secret.BelongsTo(account) {
 		return c.syncOrphan(ctx, secret)
 	}
@@ -56,7 +57,7 @@ func (c *Controller) fill(ctx context.Context, secret *informers.TokenSecret, ac
 		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: informers.FieldManager})
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	logger := klog.FromContext(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
@@ -77,7 +78,7 @@ func (c *Controller) fill(ctx context.Context, secret *informers.TokenSecret, ac
 // fillPatch renders plan as a JSON merge patch (RFC 7386) that applies only to the
 // version of the Secret that plan was made from.
 func (c *Controller) fillPatch(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
-	patch := secretPatch{Metadata: precondition(secret)}
+	patch := secretPatch{Metadata: meta.PatchOf(secret)}
 	// Both annotations are written whenever anything is: together they say whose
 	// token this is.
 	patch.Metadata.Annotations = map[string]*string{

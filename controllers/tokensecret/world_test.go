@@ -29,6 +29,7 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -154,9 +155,9 @@ func describe(t *testing.T, action clienttesting.Action) string {
 func describePatch(t *testing.T, action clienttesting.PatchActionImpl) string {
 	t.Helper()
 	var patch struct {
-		Metadata patchMetadata     `json:"metadata"`
-		Data     map[string][]byte `json:"data"`
-		Secrets  []entryPatch      `json:"secrets"`
+		Metadata meta.PatchMetadata `json:"metadata"`
+		Data     map[string][]byte  `json:"data"`
+		Secrets  []entryPatch       `json:"secrets"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(action.Patch)))
 	decoder.DisallowUnknownFields()

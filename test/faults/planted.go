@@ -76,7 +76,7 @@ func Plants() []Plant {
 			`^token Secret \S+-late-deletion/reused was deleted, and its account lives$`,
 		), Edits: []Edit{{
 			"controllers/tokensecret/orphan.go",
-			"metav1.DeleteOptions{Preconditions: secret.Preconditions()}", "metav1.DeleteOptions{}",
+			"metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)}", "metav1.DeleteOptions{}",
 		}}},
 		{Name: "patch that rewrites a list", Promise: 1, Shows: regexp.MustCompile(
 			`^account \S+ was rewritten where it is the user's: it lists \[\] and \["pull"\], want \["first" "second"\] and \["pull"\]$`,

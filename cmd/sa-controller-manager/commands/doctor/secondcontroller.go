@@ -10,11 +10,11 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rival"
+	"sa-controller-manager/internal/meta"
 )
 
-const kcm = informers.UpstreamFieldManager
+const kcm = meta.UpstreamFieldManager
 
 // checkSecondController finds Secrets that kube-controller-manager has filled since our
 // leader took the Lease. That is a heuristic: it sees work and not processes, so one

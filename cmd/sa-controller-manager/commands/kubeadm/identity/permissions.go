@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/manifests"
 )
 
@@ -25,8 +26,6 @@ const (
 	// tryInterval is short, because this is what the first start of a cluster waits for.
 	tryInterval = 250 * time.Millisecond
 	tryTimeout  = 10 * time.Second
-
-	fieldManager = "sa-controller-manager"
 )
 
 // applyPermissions is tried until the API server has taken all of it.
@@ -65,7 +64,7 @@ func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
 		Host:            to.server,
 		TLSClientConfig: rest.TLSClientConfig{CAData: to.ca, CertData: pair.cert, KeyData: pair.key},
 		QPS:             -1,
-		UserAgent:       fieldManager,
+		UserAgent:       meta.FieldManager,
 		Timeout:         tryTimeout,
 		WarningHandler:  rest.NoWarnings{},
 	})
@@ -85,7 +84,7 @@ func (c Config) applyOne(ctx context.Context, client rest.Interface, object mani
 	var last error // the one of the end says nothing
 	for {
 		err := client.Patch(types.ApplyYAMLPatchType).AbsPath(path).
-			Param("fieldManager", fieldManager).Param("force", "true").
+			Param("fieldManager", meta.FieldManager).Param("force", "true").
 			MaxRetries(0).Body(object.YAML).Do(ctx).Error()
 		if err == nil || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 			return err

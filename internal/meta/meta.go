@@ -1,0 +1,73 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package meta holds what every read and write of an object has in common: the field manager
+// of our writes, the preconditions without which nothing is written or deleted, and the two
+// ways to look a ServiceAccount up.
+//
+// Decisions are made on cached objects, which may be stale. kube-apiserver answers 409 to a
+// write whose UID or resourceVersion is not the object's, so a stale decision writes nothing.
+package meta
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Field managers, as managedFields name them.
+const (
+	// FieldManager is that of our writes.
+	FieldManager = "sa-controller-manager"
+	// UpstreamFieldManager is that of kube-controller-manager's writes: what its user agent
+	// begins with.
+	UpstreamFieldManager = "kube-controller-manager"
+)
+
+// Preconditions make a delete apply to this very version of the object.
+func Preconditions(object metav1.Object) *metav1.Preconditions {
+	return &metav1.Preconditions{UID: new(object.GetUID()), ResourceVersion: new(object.GetResourceVersion())}
+}
+
+// PatchMetadata is the metadata of a JSON or strategic merge patch that applies to one version
+// of an object. A nil label or annotation is removed; those that are not named stay.
+type PatchMetadata struct {
+	UID             types.UID          `json:"uid"`
+	ResourceVersion string             `json:"resourceVersion"`
+	Labels          map[string]*string `json:"labels,omitempty"`
+	Annotations     map[string]*string `json:"annotations,omitempty"`
+}
+
+// PatchOf begins a patch of this very version of the object.
+func PatchOf(object metav1.Object) PatchMetadata {
+	return PatchMetadata{UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}
+}
+
+// LiveAccount asks the apiserver itself, because caches may be stale; nil means that there is
+// no such account.
+func LiveAccount(ctx context.Context, client kubernetes.Interface, name cache.ObjectName) (*corev1.ServiceAccount, error) {
+	account, err := client.CoreV1().ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up service account %s: %w", name, err)
+	}
+	return account, nil
+}
+
+// CachedAccount is the account that lister has, nil if it has none.
+func CachedAccount(lister corev1listers.ServiceAccountLister, name cache.ObjectName) *corev1.ServiceAccount {
+	account, err := lister.ServiceAccounts(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil // a lister's only error is that there is none
+	}
+	return account
+}

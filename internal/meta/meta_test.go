@@ -1,0 +1,66 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package meta
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestLiveAccount(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: "robot-uid"}})
+	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot")); err != nil || live == nil || live.UID != "robot-uid" {
+		t.Errorf("one that is there: %v, %v", live, err)
+	}
+	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "nobody")); err != nil || live != nil {
+		t.Errorf("one that is not: %v, %v", live, err)
+	}
+	errBoom := errors.New("boom")
+	client.PrependReactor("get", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errBoom })
+	live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot"))
+	if live != nil || !errors.Is(err, errBoom) || err.Error() != "look up service account shop/robot: boom" {
+		t.Errorf("when nobody can say: %v, %v", live, err)
+	}
+}
+
+func TestCachedAccount(t *testing.T) {
+	t.Parallel()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	robot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot"}}
+	if err := indexer.Add(robot); err != nil {
+		t.Fatal(err)
+	}
+	lister := corev1listers.NewServiceAccountLister(indexer)
+	if got := CachedAccount(lister, cache.NewObjectName("shop", "robot")); got != robot {
+		t.Errorf("one that is cached: %v", got)
+	}
+	if got := CachedAccount(lister, cache.NewObjectName("shop", "nobody")); got != nil {
+		t.Errorf("one that is not: %v", got)
+	}
+}
+
+func TestPreconditions(t *testing.T) {
+	t.Parallel()
+	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", UID: "uid", ResourceVersion: "7"}}
+	deletion, err := json.Marshal(metav1.DeleteOptions{Preconditions: Preconditions(object)})
+	if err != nil || string(deletion) != `{"preconditions":{"uid":"uid","resourceVersion":"7"}}` {
+		t.Errorf("delete: %s, %v", deletion, err)
+	}
+	metadata := PatchOf(object)
+	metadata.Labels = map[string]*string{"set": new("yes"), "gone": nil}
+	patch, err := json.Marshal(metadata)
+	if err != nil || string(patch) != `{"uid":"uid","resourceVersion":"7","labels":{"gone":null,"set":"yes"}}` {
+		t.Errorf("patch: %s, %v", patch, err)
+	}
+}

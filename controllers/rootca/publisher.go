@@ -95,12 +95,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 }
 
 func (p *Publisher) handler(namespaceOf func(cache.ObjectName) string) cache.ResourceEventHandler {
-	add := func(obj any) {
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			p.loop.Add(namespaceOf(name))
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add}
+	return reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(namespaceOf(name)) })
 }
 
 // queueAll is for a changed bundle, of which every replica is told. Run looks at all

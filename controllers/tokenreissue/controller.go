@@ -162,9 +162,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{c.accountInformer, onEvery(c.queueAccount)},
-		{c.secretInformer, onEvery(c.queueSecret)},
-		{c.ringInformer, onEvery(func(any) { c.RingChanged() })},
+		{c.accountInformer, reconcile.OnEvery(c.queueAccount)},
+		{c.secretInformer, reconcile.OnEvery(c.queueSecret)},
+		{c.ringInformer, reconcile.OnEvery(func(any) { c.RingChanged() })},
 	} {
 		handler, err := watched.informer.AddEventHandler(watched.handler)
 		if err != nil {
@@ -178,19 +178,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		errs = append(errs, remove())
 	}
 	return errors.Join(errs...)
-}
-
-// onEvery calls found with each object that comes, changes or goes.
-func onEvery(found func(obj any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: found, UpdateFunc: func(_, obj any) { found(obj) },
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj // the last state that was cached
-			}
-			found(obj)
-		},
-	}
 }
 
 func (c *Controller) queueAccount(obj any) {

@@ -153,12 +153,7 @@ func (c *Controller) queueAllSecrets() {
 }
 
 func (c *Controller) accountHandler() cache.ResourceEventHandler {
-	add := func(obj any) {
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			c.accountLoop.Add(name)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add}
+	return reconcile.OnEveryName(c.accountLoop.Add)
 }
 
 func (c *Controller) secretHandler() cache.ResourceEventHandler {
@@ -168,15 +163,12 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 			c.queueSecret(obj.(*informers.TokenSecret))
 			c.queueAccountOf(old.(*informers.TokenSecret))
 		},
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj // the last state that was cached
-			}
+		DeleteFunc: reconcile.OnDelete(func(obj any) {
 			if secret, ok := obj.(*informers.TokenSecret); ok {
 				c.queueSecret(secret)
 				c.queueReference(secret)
 			}
-		},
+		}),
 	}
 }
 

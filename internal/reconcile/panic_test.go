@@ -54,7 +54,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 	}
 	want := map[string]string{
 		"Text":    "a value of type string",
-		"Error":   "a value of type loop.quotingError",
+		"Error":   "a value of type reconcile.quotingError",
 		"Wrapped": "a value of type *errors.joinError",
 		"Object":  "a value of type *v1.Secret",
 		"Bytes":   "a value of type [7]uint8",
@@ -75,7 +75,7 @@ func TestAPanicEndsTheProcess(t *testing.T) {
 			if strings.Contains(got, "hunter2") || strings.Contains(got, fmt.Sprint([]byte("hunter2"))) {
 				t.Errorf("it tells the value of the panic:\n%s", got)
 			}
-			if where := "loop.panics.func"; !strings.Contains(got, where) {
+			if where := "reconcile.panics.func"; !strings.Contains(got, where) {
 				t.Errorf("it does not say where, want %q:\n%s", where, got)
 			}
 		})

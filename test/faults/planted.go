@@ -69,8 +69,8 @@ func Plants() []Plant {
 		{Name: "dropped tombstones", Promise: 3, Shows: regexp.MustCompile(
 			`^account \S+-missed-deletion/missed references missed-token-[a-z0-9]{5}, which is gone$`,
 		), Edits: []Edit{{
-			"controllers/tokensecret/controller.go",
-			"obj = tombstone.Obj // the last state that was cached", "_ = tombstone; return",
+			"internal/reconcile/handler.go",
+			"obj = tombstone.Obj", "_ = tombstone; return",
 		}}},
 		{Name: "missing UID precondition", Promise: 1, Shows: regexp.MustCompile(
 			`^token Secret \S+-late-deletion/reused was deleted, and its account lives$`,

@@ -1,0 +1,41 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestHandlers(t *testing.T) {
+	t.Parallel()
+	secret := func(name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	}
+	var objects, names []string
+	onObject := OnEvery(func(obj any) {
+		if secret, ok := obj.(*corev1.Secret); ok {
+			objects = append(objects, "ns/"+secret.Name)
+		}
+	})
+	onName := OnEveryName(func(name cache.ObjectName) { names = append(names, name.String()) })
+	for _, handler := range []cache.ResourceEventHandler{onObject, onName} {
+		handler.OnAdd(secret("come"), true)
+		handler.OnUpdate(secret("old"), secret("changed"))
+		handler.OnDelete(secret("gone"))
+		handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/missed", Obj: secret("missed")})
+		handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b/c"})
+	}
+	want := []string{"ns/come", "ns/changed", "ns/gone", "ns/missed"}
+	if diff := cmp.Diff(want, objects); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}

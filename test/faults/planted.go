@@ -94,7 +94,7 @@ func Plants() []Plant {
 			`-lease/\S* began \d\S* after the renew deadline, and kube-apiserver took it$`,
 		), Edits: []Edit{{
 			"cmd/sa-controller-manager/app/election.go",
-			"defer lock.fence(func() { lost.Store(true); stop(loop.ErrAtOnce) })()", "_ = loop.ErrAtOnce",
+			"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", "_ = reconcile.ErrAtOnce",
 		}, {
 			"cmd/sa-controller-manager/app/election.go", "fenced(working, lock.overdue)", "working",
 		}}},

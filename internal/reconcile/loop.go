@@ -44,6 +44,8 @@ type Config[K comparable] struct {
 	Workers int
 	Sync    func(context.Context, K) error
 	Metrics *Metrics
+	// MaxBackoff is a minute if zero.
+	MaxBackoff time.Duration
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
 }
@@ -65,6 +67,9 @@ func New[K comparable](config Config[K]) *Loop[K] {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
+	if config.MaxBackoff == 0 {
+		config.MaxBackoff = maxBackoff
+	}
 	return &Loop[K]{
 		Config: config,
 		stuck:  stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},
@@ -77,7 +82,7 @@ func (l *Loop[K]) current() workqueue.TypedRateLimitingInterface[K] {
 	defer l.mu.Unlock()
 	if l.queue == nil {
 		l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, maxBackoff),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, l.MaxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.Name, Clock: l.Clock},
 		)
 	}

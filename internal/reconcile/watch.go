@@ -1,0 +1,70 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch is an informer that RunWatching runs.
+type Watch struct {
+	Informer cache.SharedIndexInformer
+	// Observe is called with each object that comes, changes or goes, before the key is
+	// queued. It is for what the informer's store does not keep, and may be nil.
+	Observe func(obj any, deleted bool)
+}
+
+// OnlyNamed makes an informer watch the object of one name.
+func OnlyNamed(name string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+}
+
+// RunWatching is Run for a loop of a single key: every event of a watch queues it. The first
+// sync begins once all watches have listed what there is. RunWatching returns when the watches
+// have ended too.
+func (l *Loop[K]) RunWatching(ctx context.Context, key K, watches ...Watch) error {
+	var watching sync.WaitGroup
+	defer AwaitWatches(watching.Wait)
+	synced := make([]cache.DoneChecker, len(watches))
+	for i, watch := range watches {
+		handler, err := watch.Informer.AddEventHandler(watch.handler(func() { l.AddIfRunning(key) }))
+		if err != nil {
+			return fmt.Errorf("watch for queue %s: %w", l.Name, err)
+		}
+		synced[i] = handler.HasSyncedChecker()
+		watching.Go(func() { watch.Informer.RunWithContext(ctx) })
+	}
+	if cache.WaitFor(ctx, "", synced...) {
+		l.Add(key)
+		l.Run(ctx)
+	}
+	return nil
+}
+
+func (w Watch) handler(queue func()) cache.ResourceEventHandlerFuncs {
+	observed := func(obj any, deleted bool) {
+		if w.Observe != nil {
+			w.Observe(obj, deleted)
+		}
+		queue()
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { observed(obj, false) },
+		UpdateFunc: func(_, obj any) { observed(obj, false) },
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			observed(obj, true)
+		},
+	}
+}

@@ -1,0 +1,87 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestRunWatching(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, diary := fake.NewClientset(configMap("here")), openDiary()
+		client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(time.Second)
+			return false, nil, nil
+		})
+		loop := New(Config[string]{Name: "test", Workers: 1, Sync: func(_ context.Context, key string) error {
+			diary.write("sync " + key)
+			return nil
+		}})
+		watch := Watch{
+			Informer: corev1informers.NewConfigMapInformer(client, "ns", 0, cache.Indexers{}),
+			Observe: func(obj any, deleted bool) {
+				diary.write(fmt.Sprintf("%s deleted=%t", obj.(*corev1.ConfigMap).Name, deleted))
+			},
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- loop.RunWatching(ctx, "all", watch) }()
+
+		time.Sleep(10 * time.Second)
+		configMaps := client.CoreV1().ConfigMaps("ns")
+		if _, err := configMaps.Create(ctx, configMap("new"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := configMaps.Delete(ctx, "new", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"1s here deleted=false", "1s sync all",
+			"10s new deleted=false", "10s sync all",
+			"20s new deleted=true", "20s sync all",
+		}
+		if diff := cmp.Diff(want, diary.read()); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !watch.Informer.IsStopped() {
+			t.Error("the watch goes on")
+		}
+	})
+}
+
+// TestObserveLooksIntoTombstones: a deletion that the watch has missed is one.
+func TestObserveLooksIntoTombstones(t *testing.T) {
+	t.Parallel()
+	var got string
+	watch := Watch{Observe: func(obj any, deleted bool) {
+		got = fmt.Sprintf("%s deleted=%t", obj.(*corev1.ConfigMap).Name, deleted)
+	}}
+	watch.handler(func() {}).OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/gone", Obj: configMap("gone")})
+	if got != "gone deleted=true" {
+		t.Errorf("observed %q", got)
+	}
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podscan finds the Pods that were admitted without what the ServiceAccount
-// plugin owes them, and has those created anew that a controller owns.
+// plugin owes them, and names the commands that have controllers create them again.
 //
 // Such a Pod was created while nobody called the webhook: before it was registered, or
 // while a person had taken it out. It stays as it is, because a Pod's account and
@@ -31,6 +31,6 @@
 //
 // Finder lists Pods in pages and keeps nothing. Scanner has it do so on the leader, once
 // after each time that the registration has become right; in between it sends nothing.
-// Recreator is for a person's command. It must never remove a Pod that nobody would
-// create anew, nor go on when the new ones are no better than the old.
+// Remedies are for the user to type. None of them may remove a Pod that no controller is
+// known to create again.
 package podscan

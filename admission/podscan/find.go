@@ -45,7 +45,7 @@ func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	if err != nil {
 		return found, err
 	}
-	err = f.eachPod(ctx, namespace, stillRunning, func(pod *corev1.Pod) error {
+	err = f.eachPod(ctx, namespace, func(pod *corev1.Pod) error {
 		found.Looked++
 		missing, uncertain, err := f.examine(ctx, seen, pod)
 		switch {
@@ -79,10 +79,9 @@ func (f Finder) examine(ctx context.Context, seen *surroundings, pod *corev1.Pod
 	return missing, uncertain, nil
 }
 
-// eachPod calls visit with every Pod that the field selector selects. Visit keeps none
-// of it.
-func (f Finder) eachPod(ctx context.Context, namespace, selector string, visit func(*corev1.Pod) error) error {
-	options := metav1.ListOptions{Limit: pageSize, FieldSelector: selector}
+// eachPod calls visit with every Pod that has not ended. Visit keeps none of it.
+func (f Finder) eachPod(ctx context.Context, namespace string, visit func(*corev1.Pod) error) error {
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: stillRunning}
 	for {
 		page, err := f.Client.CoreV1().Pods(namespace).List(ctx, options)
 		if err != nil {

@@ -4,10 +4,8 @@
 package podscan
 
 import (
-	"strconv"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,9 +35,8 @@ type Pod struct {
 	// Uncertain: the account may have refused the token when the Pod was created.
 	Uncertain bool `json:"uncertain,omitempty"`
 
-	ready bool
-	// indexFailures is how often the Pod's index of an indexed Job has failed.
-	indexFailures int
+	// deployment owns the ReplicaSet that owns the Pod, "" if none does.
+	deployment string
 }
 
 // Owner is the controller of a Pod.
@@ -72,21 +69,11 @@ func (p *Pod) reference() *corev1.ObjectReference {
 func describe(pod *corev1.Pod, missing []Part, uncertain bool) Pod {
 	described := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
-		Created: pod.CreationTimestamp, Missing: missing, Uncertain: uncertain, ready: isReady(pod),
+		Created: pod.CreationTimestamp, Missing: missing, Uncertain: uncertain,
 	}
 	if c := metav1.GetControllerOf(pod); c != nil {
 		described.Owner = &Owner{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
+		described.deployment = deploymentOf(pod, c.Name)
 	}
-	// Only Jobs that count failures by index write it; without it there were none.
-	described.indexFailures, _ = strconv.Atoi(pod.Annotations[batchv1.JobIndexFailureCountAnnotation])
 	return described
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

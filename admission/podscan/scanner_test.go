@@ -149,7 +149,7 @@ func TestScanReports(t *testing.T) {
 	}{
 		"None":         {},
 		"Unsure":       {unsure: true},
-		"One":          {pods: 1, events: 2, tail: "; sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and with --recreate has them created anew"},
+		"One":          {pods: 1, events: 2, tail: "; sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and what to type to have them created again"},
 		"OneAndUnsure": {pods: 1, unsure: true, events: 2, tail: "; uncertain are 1 more"},
 		"Many":         {pods: eventLimit + 1, events: eventLimit + 1, tail: "; the newest 100 have Events of their own"},
 	}

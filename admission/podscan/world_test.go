@@ -22,14 +22,11 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-// world is an apiserver that pages lists of Pods, admits Pods as it is told and writes
-// requests down.
+// world is an apiserver that pages lists of Pods and writes requests down.
 type world struct {
 	*fake.Clientset
 
 	pageSize int
-	// admits is what becomes of a Pod that is created.
-	admits func(*corev1.Pod) error
 
 	mu       sync.Mutex
 	requests []string
@@ -38,17 +35,12 @@ type world struct {
 }
 
 func newWorld(objects ...runtime.Object) *world {
-	w := &world{Clientset: fake.NewClientset(objects...), pageSize: pageSize, admits: func(*corev1.Pod) error { return nil }}
+	w := &world{Clientset: fake.NewClientset(objects...), pageSize: pageSize}
 	w.PrependReactor("list", "pods", w.page)
-	w.PrependReactor("create", "pods", w.admit)
 	w.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		what := action.GetVerb() + " " + action.GetResource().Resource
-		if action.GetSubresource() != "" {
-			what += "/" + action.GetSubresource()
-		}
-		w.requests = append(w.requests, what)
+		w.requests = append(w.requests, action.GetVerb()+" "+action.GetResource().Resource)
 		return false, nil, nil
 	})
 	return w
@@ -80,21 +72,6 @@ func (w *world) page(action clienttesting.Action) (bool, runtime.Object, error) 
 	}
 	pods.Items = pods.Items[from:to]
 	return true, pods, nil
-}
-
-func (w *world) admit(action clienttesting.Action) (bool, runtime.Object, error) {
-	create := action.(clienttesting.CreateActionImpl)
-	if create.Subresource != "" {
-		return false, nil, nil
-	}
-	pod := create.Object.(*corev1.Pod).DeepCopy()
-	if err := w.admits(pod); err != nil {
-		return true, nil, err
-	}
-	if len(create.CreateOptions.DryRun) > 0 {
-		return true, pod, nil
-	}
-	return true, pod, w.Tracker().Create(create.Resource, pod, create.Namespace)
 }
 
 func (w *world) warn(regarding *corev1.ObjectReference, reason, _, note string) {

@@ -12,10 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -24,13 +22,13 @@ import (
 
 // TestMissedPods has Pods created before anybody knows of the webhook, and while it is
 // away. The scan reports exactly those that lack something, the command lists them and
-// has those created anew that a controller owns.
+// prints what has those created again that a controller owns.
 func TestMissedPods(t *testing.T) {
 	c := ownControlPlane(t)
-	kcm := c.replicaSets(t)
+	kcm := c.workloadControllers(t)
 	namespace := c.namespace(t)
-	c.webSet(t, namespace, 2)
-	replicas := c.awaitPods(t, namespace, 2)
+	c.workloads(t, namespace)
+	replicas := c.awaitPods(t, namespace, 3)
 	want := c.missablePods(t, namespace)
 	for _, pod := range replicas {
 		want[pod.Name] = "account token"
@@ -55,24 +53,23 @@ func TestMissedPods(t *testing.T) {
 			t.Errorf("uncertain is %v, want account-changed", got.Uncertain)
 		}
 	})
-	t.Run("DryRun", func(t *testing.T) {
-		for _, pod := range c.missed(t, 2, "--recreate", "--dry-run").Missed {
-			if _, ours := want[pod.Name]; pod.Owner != nil && pod.Result.State != "planned" || !ours {
-				t.Errorf("Pod %s: %v", pod.Name, pod.Result)
+	t.Run("Typed", func(t *testing.T) {
+		bare := c.pods(t, namespace, "app!=web")
+		typed := map[string]bool{}
+		for _, pod := range c.missed(t, 2).Missed {
+			if pod.Command != "" && !typed[pod.Command] {
+				typed[pod.Command] = true
+				kubectl(t, pod.Command)
 			}
 		}
-		if diff := cmp.Diff(identities(replicas), identities(c.awaitPods(t, namespace, 2))); diff != "" {
-			t.Errorf("the dry run has replaced Pods (-before +after):\n%s", diff)
+		if len(typed) != 2 {
+			t.Errorf("typed %v, want one command for the Deployment and one for the ReplicaSet", typed)
 		}
-	})
-	t.Run("Recreate", func(t *testing.T) {
-		bare := c.pods(t, namespace, "app!=web")
-		c.missed(t, 2, "--recreate")
-		for _, pod := range c.awaitPods(t, namespace, 2) {
+		for _, pod := range c.awaitSuccessors(t, namespace, replicas) {
 			complete(t, &pod, "default")
 		}
 		if diff := cmp.Diff(identities(bare), identities(c.pods(t, namespace, "app!=web"))); diff != "" {
-			t.Errorf("Pods that nobody creates anew (-before +after):\n%s", diff)
+			t.Errorf("Pods that nobody creates again (-before +after):\n%s", diff)
 		}
 	})
 	scans := 1
@@ -85,7 +82,7 @@ func TestMissedPods(t *testing.T) {
 		c.awaitBound(t)
 		m.awaitScan(t, scanned)
 		if got := m.metric(t, "sacm_webhook_missed_pods", nil); got != float64(len(want)-len(replicas)+1) {
-			t.Errorf("the metric says %v Pods, want the former ones less %d and one more", got, len(replicas))
+			t.Errorf("the metric says %v Pods, want the previous ones less %d and one more", got, len(replicas))
 		}
 	})
 	t.Run("NoneLeft", func(t *testing.T) {
@@ -101,63 +98,6 @@ func TestMissedPods(t *testing.T) {
 	pods := proxy.Requests(faultproxy.On("list", "pods"))
 	if len(lists) != scans || len(pods) != scans {
 		t.Errorf("lists of the manager: %v, want one of Pods for each of %d scans", lists, scans)
-	}
-	if _, err := kcm.Stop(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestRecreateRespectsBudgets asks for what a PodDisruptionBudget forbids.
-func TestRecreateRespectsBudgets(t *testing.T) {
-	await.Long(t)
-	c := ownControlPlane(t)
-	kcm := c.replicaSets(t, "disruption-controller")
-	namespace := c.namespace(t)
-	c.webSet(t, namespace, 1)
-	c.run(t, &c.awaitPods(t, namespace, 1)[0]) // one that does not run is not protected
-	before := c.awaitPods(t, namespace, 1)
-	minAvailable := intstr.FromInt32(1)
-	_, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &minAvailable, Selector: &metav1.LabelSelector{MatchLabels: web()}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	poll(t, "await the budget's status", func(ctx context.Context) error {
-		pdb, err := c.client.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, "web", metav1.GetOptions{})
-		if err == nil && pdb.Status.CurrentHealthy != 1 {
-			err = fmt.Errorf("healthy: %d", pdb.Status.CurrentHealthy)
-		}
-		return err
-	})
-	c.manage(t)
-	got := c.missed(t, 2, "--recreate", "--wait=2s").Missed
-	if len(got) != 1 || got[0].Result.State != "left" {
-		t.Errorf("got %+v, want one that is left", got)
-	}
-	if diff := cmp.Diff(identities(before), identities(c.awaitPods(t, namespace, 1))); diff != "" {
-		t.Errorf("Pods (-before +after):\n%s", diff)
-	}
-	if _, err := kcm.Stop(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestRecreateNeedsTheWebhook asks for what would be in vain.
-func TestRecreateNeedsTheWebhook(t *testing.T) {
-	await.Long(t)
-	c := ownControlPlane(t)
-	kcm := c.replicaSets(t)
-	namespace := c.namespace(t)
-	c.webSet(t, namespace, 1)
-	before := c.awaitPods(t, namespace, 1)
-	got := c.missed(t, 2, "--recreate").Missed
-	if len(got) != 1 || got[0].Result.State != "left" {
-		t.Errorf("got %+v, want one that is left", got)
-	}
-	if diff := cmp.Diff(identities(before), identities(c.awaitPods(t, namespace, 1))); diff != "" {
-		t.Errorf("Pods (-before +after):\n%s", diff)
 	}
 	if _, err := kcm.Stop(); err != nil {
 		t.Error(err)
@@ -219,33 +159,39 @@ func (c *cluster) missablePods(t *testing.T, namespace string) map[string]string
 	return map[string]string{"no-account": "account token", "no-token": "token", "insists": "token", "wants-none": "account"}
 }
 
-func web() map[string]string { return map[string]string{"app": "web"} }
-
-// webSet creates a ReplicaSet.
-func (c *cluster) webSet(t *testing.T, namespace string, replicas int32) {
+// workloads creates a Deployment of one Pod and a ReplicaSet of two, all with the label app=web.
+func (c *cluster) workloads(t *testing.T, namespace string) {
 	t.Helper()
-	_, err := c.client.AppsV1().ReplicaSets(namespace).Create(t.Context(), &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.ReplicaSetSpec{
-			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: web()},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web()}, Spec: newPod().Spec},
+	labels := func(of string) map[string]string { return map[string]string{"app": "web", "of": of} }
+	selector := func(of string) *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: labels(of)} }
+	template := func(of string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(of)}, Spec: newPod().Spec}
+	}
+	_, err := c.client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "deployed"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: selector("deployment"), Template: template("deployment"),
+			// No Pod becomes ready here, which a rolling update would wait for.
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.client.AppsV1().ReplicaSets(namespace).Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "replicated"},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Selector: selector("replicas"), Template: template("replicas")},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// replicaSets starts the real kube-controller-manager with the controller of
-// ReplicaSets, and the others that are named.
-func (c *cluster) replicaSets(t *testing.T, others ...string) *devcluster.Manager {
+// workloadControllers starts the real kube-controller-manager with what creates the Pods
+// of workloads.
+func (c *cluster) workloadControllers(t *testing.T) *devcluster.Manager {
 	t.Helper()
-	controllers := "--controllers=replicaset-controller"
-	for _, other := range others {
-		controllers += "," + other
-	}
-	kcm, err := c.StartKubeControllerManager(controllers)
+	kcm, err := c.StartKubeControllerManager("--controllers=deployment-controller,replicaset-controller")
 	if err != nil {
 		t.Fatal(err)
 	}

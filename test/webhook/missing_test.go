@@ -9,7 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +54,7 @@ type missedPod struct {
 	UID             types.UID
 	Owner           *struct{ Kind, Name string }
 	Missing         []string
-	Result          struct{ State, Detail string }
+	Command         string
 }
 
 // missing is what each Pod lacks, by name.
@@ -86,6 +89,22 @@ func (c *cluster) missed(t *testing.T, code int, flags ...string) missedPods {
 		t.Fatalf("webhook missed %v: %v:\n%s%s", flags, err, &stdout, &stderr)
 	}
 	return found
+}
+
+// kubectl runs a command line as a shell does in which there is kubectl.
+func kubectl(t *testing.T, line string) {
+	t.Helper()
+	program, err := devcluster.ControlPlaneBinary("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "sh", "-c", line)
+	command.Env = append(os.Environ(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+	out, err := command.CombinedOutput()
+	t.Logf("%s: %s", line, out)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // awaitScan returns once a scan has ended later than that.
@@ -147,11 +166,29 @@ func (c *cluster) awaitMissedPod(t *testing.T, namespace string) {
 	})
 }
 
-// awaitPods returns the Pods of the ReplicaSet once there are that many that stay.
+// awaitPods returns the Pods of the two workloads once there are that many.
 func (c *cluster) awaitPods(t *testing.T, namespace string, n int) (pods []corev1.Pod) {
 	t.Helper()
 	poll(t, fmt.Sprintf("await %d Pods", n), func(context.Context) error {
 		if pods = c.pods(t, namespace, "app=web"); len(pods) != n {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		return nil
+	})
+	return pods
+}
+
+// awaitSuccessors returns what is in the place of those Pods once none of them is left.
+func (c *cluster) awaitSuccessors(t *testing.T, namespace string, of []corev1.Pod) (pods []corev1.Pod) {
+	t.Helper()
+	poll(t, "await that the Pods are replaced", func(context.Context) error {
+		pods = c.pods(t, namespace, "app=web")
+		for _, pod := range pods {
+			if slices.ContainsFunc(of, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
+				return fmt.Errorf("%s is still there", pod.Name)
+			}
+		}
+		if len(pods) != len(of) {
 			return fmt.Errorf("there are %d", len(pods))
 		}
 		return nil
@@ -175,14 +212,4 @@ func identities(pods []corev1.Pod) map[string]string {
 		byName[pod.Name] = string(pod.UID) + " " + pod.ResourceVersion
 	}
 	return byName
-}
-
-// run says of a Pod what a kubelet would.
-func (c *cluster) run(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	_, err := c.client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
-		[]byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
 }

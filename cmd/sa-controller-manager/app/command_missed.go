@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -22,29 +21,21 @@ const missedDescription = `List the Pods that were admitted without the webhook 
 them: a ServiceAccount, or its token. Such Pods were created before the webhook was
 registered, or while it was out. They do not heal, because neither can be added later.
 
-With --recreate, those that a controller owns are evicted one after the other, as
-PodDisruptionBudgets allow, so that their ReplicaSet, ReplicationController,
-StatefulSet, DaemonSet or unfinished Job creates them anew. Each time the new Pod is
-awaited, and that it is ready if the old one was. Nothing is evicted where a trial Pod
-(created with dryRun) gets no account, and it ends at the first new Pod that lacks
-something too. Pods that nobody would create anew are listed and left alone.
+Below the list are the kubectl commands, one for each owner, with which those are created
+again that a controller owns, and the Pods that no known controller creates again. Nothing
+is changed. See first that a new Pod would be better: /readyz says "registered".
 
 A Pod that names an account and has no token is uncertain if the account was changed
 after the Pod was created: it may have refused the token then. Such Pods are listed,
-but do not count, and --recreate leaves them alone.
+but do not count, and have no command.
 
-Exit code: 0 if there is none (with --recreate: none is left), 2 if there are some, and
-1 if that could not be found out.`
+Exit code: 0 if there is none, 2 if there are some, and 1 if that could not be found out.`
 
 const missedExamples = `  # In all namespaces.
   sa-controller-manager webhook missed --kubeconfig=admin.conf
 
-  # For programs.
-  sa-controller-manager webhook missed --kubeconfig=admin.conf -o json
-
-  # What would be done in one namespace, and then do it.
-  sa-controller-manager webhook missed --kubeconfig=admin.conf -n kube-system --recreate --dry-run
-  sa-controller-manager webhook missed --kubeconfig=admin.conf -n kube-system --recreate`
+  # In one namespace, for programs.
+  sa-controller-manager webhook missed --kubeconfig=admin.conf -n kube-system -o json`
 
 // missedOptions are the flags of the command.
 type missedOptions struct {
@@ -53,18 +44,15 @@ type missedOptions struct {
 	namespace  string
 	all        bool
 	output     outputOptions
-	recreate   bool
-	dryRun     bool
-	wait       time.Duration
 }
 
 // newMissedCommand finds Pods that the webhook was not called for. It needs no running
 // manager.
 func newMissedCommand(client clientFunc) *cobra.Command {
-	o := &missedOptions{admission: newAdmissionOptions(), wait: 2 * time.Minute}
+	o := &missedOptions{admission: newAdmissionOptions()}
 	cmd := &cobra.Command{
 		Use:     "missed",
-		Short:   "List the Pods that were admitted without the webhook, or have them created anew",
+		Short:   "List the Pods that were admitted without the webhook",
 		Long:    missedDescription,
 		Example: missedExamples,
 		Args:    noArguments,
@@ -88,9 +76,6 @@ func newMissedCommand(client clientFunc) *cobra.Command {
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", o.namespace, "Look into this `namespace` only.")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", o.all, "Look into all namespaces, which is the default.")
 	o.output.addFlag(cmd, "table", "json", "yaml")
-	cmd.Flags().BoolVar(&o.recreate, "recreate", o.recreate, "Have those Pods created anew that a controller owns.")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", o.dryRun, "With --recreate: evict nothing, say what would be done.")
-	cmd.Flags().DurationVar(&o.wait, "wait", o.wait, "With --recreate: how long to wait for each Pod, until a PodDisruptionBudget allows its eviction and then until there is a new one.")
 	return cmd
 }
 
@@ -99,10 +84,6 @@ func (o *missedOptions) validate() []error {
 	if o.all && o.namespace != "" {
 		p.add("namespace", o.namespace, "and --all-namespaces exclude each other")
 	}
-	if o.dryRun && !o.recreate {
-		p.add("dry-run", o.dryRun, "is for --recreate; without that nothing is changed")
-	}
-	p.positive("wait", o.wait)
 	return append(p, o.admission.Validate()...)
 }
 
@@ -115,46 +96,19 @@ func (o *missedOptions) run(ctx context.Context, client clientFunc, stdout, stde
 	if err != nil {
 		return err
 	}
-	finder := podscan.Finder{Client: connected, Config: config}
-	found, err := finder.Find(ctx, o.namespace)
+	found, err := podscan.Finder{Client: connected, Config: config}.Find(ctx, o.namespace)
 	if err != nil {
 		return fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
 	}
-	report := newMissedReport(found)
-	if o.recreate {
-		err = o.recreateAll(ctx, finder, found.Missed, report, stderr)
-	}
-	// What was done before something failed is told too.
-	if printErr := report.print(stdout, o.output.format, time.Now()); printErr != nil {
-		return errors.Join(err, printErr)
-	}
-	if err != nil {
+	report := newMissedReport(found, o.connection.Kubeconfig)
+	if err := report.print(stdout, o.output.format, time.Now()); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, report.summary(o))
-	if report.remain() > 0 {
+	fmt.Fprintln(stderr, report.summary())
+	if len(report.Missed) > 0 {
 		return errFindings
 	}
 	return nil
-}
-
-// recreateAll puts into report what becomes of each Pod.
-func (o *missedOptions) recreateAll(ctx context.Context, finder podscan.Finder, pods []podscan.Pod, report *missedReport, stderr io.Writer) error {
-	recreator := podscan.Recreator{Finder: finder, Patience: o.wait, DryRun: o.dryRun}
-	if terminalWidth(stderr) > 0 {
-		last := ""
-		recreator.Progress = func(pod *podscan.Pod, what string) {
-			if line := fmt.Sprintf("%s %s", pod, what); line != last {
-				last = line
-				fmt.Fprintln(stderr, line)
-			}
-		}
-	}
-	done := 0
-	return recreator.Run(ctx, pods, func(_ *podscan.Pod, result podscan.Result) {
-		report.Missed[done].Result = &result
-		done++
-	})
 }
 
 // configOfPods is what the ServiceAccount plugin runs with.

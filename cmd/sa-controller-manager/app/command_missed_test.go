@@ -48,7 +48,6 @@ func missedWorld() []runtime.Object {
 
 func TestMissedCommand(t *testing.T) {
 	t.Parallel()
-	const tip = " To have them created anew: the same command with --recreate."
 	const uncertain = " Uncertain, because their account was changed after they were created: 1."
 	cases := map[string]struct {
 		args       []string
@@ -64,32 +63,31 @@ func TestMissedCommand(t *testing.T) {
 			wantStderr: "None of 0 Pods was admitted without the webhook.\n",
 		},
 		"Table": {
-			objects: missedWorld(), args: []string{"-A"}, wantErr: errFindings,
+			objects: missedWorld(), args: []string{"-A", "--kubeconfig=admin.conf"}, wantErr: errFindings,
 			wantStdout: `
 NAMESPACE   POD       OWNER            NODE     AGE   MISSING
 bank        bare      <none>           node-1   90m   account
 shop        running   ReplicaSet/web   <none>   90m   token
 shop        unsure    <none>           <none>   90m   token (uncertain)
+
+To have their controllers create them again:
+kubectl delete pod running -n shop --kubeconfig=admin.conf
+
+Pods that no known controller creates again:
+bank/bare: no controller owns it: delete it and create it yourself
 `,
-			wantStderr: "2 of 4 Pods were admitted without the webhook." + tip + uncertain + "\n",
+			wantStderr: "2 of 4 Pods were admitted without the webhook." + uncertain + "\n",
 		},
 		"Namespace": {
 			objects: missedWorld(), args: []string{"-n=bank"}, wantErr: errFindings,
 			wantStdout: `
 NAMESPACE   POD    OWNER    NODE     AGE   MISSING
 bank        bare   <none>   node-1   90m   account
+
+Pods that no known controller creates again:
+bank/bare: no controller owns it: delete it and create it yourself
 `,
-			wantStderr: "1 of 1 Pods were admitted without the webhook." + tip + "\n",
-		},
-		"Recreate": {
-			objects: missedWorld(), args: []string{"--recreate"}, wantErr: errFindings,
-			wantStdout: `
-NAMESPACE   POD       OWNER            NODE     AGE   MISSING   RESULT
-bank        bare      <none>           node-1   90m   account   left: no controller owns it
-shop        running   ReplicaSet/web   <none>   90m   token     left: ReplicaSet/web is gone
-shop        unsure    <none>           <none>   90m   token (uncertain)
-`,
-			wantStderr: "0 of 2 Pods are replaced, 2 still lack something." + uncertain + "\n",
+			wantStderr: "1 of 1 Pods were admitted without the webhook.\n",
 		},
 	}
 	for name, tc := range cases {
@@ -145,8 +143,6 @@ func TestMissedCommandLine(t *testing.T) {
 	}{
 		"Output":     {args: []string{"-o=wide"}, want: "Error: --output \"wide\" must be one of \"table\", \"json\", \"yaml\"\n"},
 		"Namespaces": {args: []string{"-A", "-n=shop"}, want: "Error: --namespace \"shop\" and --all-namespaces exclude each other\n"},
-		"DryRun":     {args: []string{"--dry-run"}, want: "Error: --dry-run true is for --recreate; without that nothing is changed\n"},
-		"Wait":       {args: []string{"--wait=0"}, want: "Error: --wait 0s must be greater than 0\n"},
 		"PodToken":   {args: []string{"--pod-token=none"}, want: "Error: --pod-token \"none\" must be one of \"projected\", \"secret\"\n"},
 		"File":       {args: []string{"--admission-control-config-file=testdata/none"}, want: "Error: --admission-control-config-file: "},
 		"Connection": {args: []string{"--kubeconfig=testdata/none"}, want: "Error: --kubeconfig \"testdata/none\": "},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/internal/printers"
@@ -26,21 +27,23 @@ type missedReport struct {
 
 type missedPod struct {
 	podscan.Pod
-
-	// Result is there with --recreate, unless that ended before this Pod.
-	Result *podscan.Result `json:"result,omitempty"`
+	podscan.Remedy
 }
 
-func newMissedReport(found podscan.Found) *missedReport {
-	report := &missedReport{Missed: []missedPod{}, Uncertain: append([]podscan.Pod{}, found.Uncertain...), looked: found.Looked}
-	for _, pod := range found.Missed {
-		report.Missed = append(report.Missed, missedPod{Pod: pod})
+func newMissedReport(found podscan.Found, kubeconfig string) *missedReport {
+	report := &missedReport{
+		Missed:    make([]missedPod, len(found.Missed)),
+		Uncertain: append([]podscan.Pod{}, found.Uncertain...),
+		looked:    found.Looked,
+	}
+	for i, remedy := range podscan.Remedies(found.Missed, kubeconfig) {
+		report.Missed[i] = missedPod{found.Missed[i], remedy}
 	}
 	return report
 }
 
 func (r *missedReport) print(w io.Writer, output string, now time.Time) error {
-	return printers.Document(w, output, "the Pods", r, func() string { return r.table(now) })
+	return printers.Document(w, output, "the Pods", r, func() string { return r.table(now) + r.remedies() })
 }
 
 // table is empty without Pods, as that of kubectl.
@@ -50,18 +53,9 @@ func (r *missedReport) table(now time.Time) string {
 	}
 	var b strings.Builder
 	table := printers.Table(&b)
-	recreated := len(r.Missed) > 0 && r.Missed[0].Result != nil
-	header := "NAMESPACE\tPOD\tOWNER\tNODE\tAGE\tMISSING"
-	if recreated {
-		header += "\tRESULT"
-	}
-	fmt.Fprintln(table, header)
+	fmt.Fprintln(table, "NAMESPACE\tPOD\tOWNER\tNODE\tAGE\tMISSING")
 	for i := range r.Missed {
-		row := missedRow(&r.Missed[i].Pod, now)
-		if result := r.Missed[i].Result; recreated && result != nil {
-			row += "\t" + result.String()
-		}
-		fmt.Fprintln(table, row)
+		fmt.Fprintln(table, missedRow(&r.Missed[i].Pod, now))
 	}
 	for i := range r.Uncertain {
 		fmt.Fprintln(table, missedRow(&r.Uncertain[i], now)+" (uncertain)")
@@ -79,30 +73,41 @@ func missedRow(pod *podscan.Pod, now time.Time) string {
 	return strings.Join([]string{pod.Namespace, pod.Name, owner, cmp.Or(pod.Node, "<none>"), age, pod.Lacks()}, "\t")
 }
 
-// remain is how many Pods lack something.
-func (r *missedReport) remain() int {
-	n := 0
+// remedies are the lines to type, one for each owner, and the Pods for which there is none.
+func (r *missedReport) remedies() string {
+	var lines, rest strings.Builder
+	typed := sets.New[string]()
 	for i := range r.Missed {
-		if result := r.Missed[i].Result; result == nil || !result.Healed() {
-			n++
+		pod := &r.Missed[i]
+		switch {
+		case pod.Command == "":
+			fmt.Fprintf(&rest, "%s: %s\n", pod.Pod.String(), pod.Note)
+			continue
+		case typed.Has(pod.Command):
+			continue
+		case pod.Note != "":
+			fmt.Fprintf(&lines, "%s  # %s\n", pod.Command, pod.Note)
+		default:
+			fmt.Fprintln(&lines, pod.Command)
 		}
+		typed.Insert(pod.Command)
 	}
-	return n
+	return titled("To have their controllers create them again:", lines.String()) +
+		titled("Pods that no known controller creates again:", rest.String())
+}
+
+func titled(title, lines string) string {
+	if lines == "" {
+		return ""
+	}
+	return "\n" + title + "\n" + lines
 }
 
 // summary is one line for people, whatever the output's format.
-func (r *missedReport) summary(o *missedOptions) string {
-	remain := r.remain()
+func (r *missedReport) summary() string {
 	text := fmt.Sprintf("%d of %d Pods were admitted without the webhook.", len(r.Missed), r.looked)
-	switch {
-	case len(r.Missed) == 0:
+	if len(r.Missed) == 0 {
 		text = fmt.Sprintf("None of %d Pods was admitted without the webhook.", r.looked)
-	case !o.recreate:
-		text += " To have them created anew: the same command with --recreate."
-	case o.dryRun:
-		text += " Nothing was changed."
-	default:
-		text = fmt.Sprintf("%d of %d Pods are replaced, %d still lack something.", len(r.Missed)-remain, len(r.Missed), remain)
 	}
 	if n := len(r.Uncertain); n > 0 {
 		text += fmt.Sprintf(" Uncertain, because their account was changed after they were created: %d.", n)

@@ -17,18 +17,30 @@ import (
 func TestMissedReport(t *testing.T) {
 	t.Parallel()
 	created := metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	job := &podscan.Owner{APIVersion: "batch/v1", Kind: "Job", Name: "sum", UID: "6"}
 	report := newMissedReport(podscan.Found{
-		Missed: []podscan.Pod{{Namespace: "bank", Name: "bare", UID: "1", Node: "node-1", Created: created, Missing: []podscan.Part{podscan.Account}}},
+		Missed: []podscan.Pod{
+			{Namespace: "bank", Name: "bare", UID: "1", Node: "node-1", Created: created, Missing: []podscan.Part{podscan.Account}},
+			{Namespace: "bank", Name: "first", UID: "4", Created: created, Missing: []podscan.Part{podscan.Token}, Owner: job},
+			{Namespace: "bank", Name: "second", UID: "5", Created: created, Missing: []podscan.Part{podscan.Token}, Owner: job},
+		},
 		Uncertain: []podscan.Pod{{
 			Namespace: "shop", Name: "unsure", UID: "2", Created: created, Missing: []podscan.Part{podscan.Token}, Uncertain: true,
 			Owner: &podscan.Owner{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "3"},
 		}},
-	})
-	report.Missed[0].Result = &podscan.Result{State: podscan.Left, Detail: "no controller owns it"}
+	}, "admin.conf")
 	cases := map[string]string{
-		"table": `NAMESPACE   POD      OWNER            NODE     AGE   MISSING   RESULT
-bank        bare     <none>           node-1   90m   account   left: no controller owns it
+		"table": `NAMESPACE   POD      OWNER            NODE     AGE   MISSING
+bank        bare     <none>           node-1   90m   account
+bank        first    Job/sum          <none>   90m   token
+bank        second   Job/sum          <none>   90m   token
 shop        unsure   ReplicaSet/web   <none>   90m   token (uncertain)
+
+To have their controllers create them again:
+kubectl delete pod first second -n bank --kubeconfig=admin.conf  # Job/sum counts a deleted Pod as failed
+
+Pods that no known controller creates again:
+bank/bare: no controller owns it: delete it and create it yourself
 `,
 		"json": `{
   "missed": [
@@ -41,10 +53,41 @@ shop        unsure   ReplicaSet/web   <none>   90m   token (uncertain)
       "missing": [
         "account"
       ],
-      "result": {
-        "state": "left",
-        "detail": "no controller owns it"
-      }
+      "note": "no controller owns it: delete it and create it yourself"
+    },
+    {
+      "namespace": "bank",
+      "name": "first",
+      "uid": "4",
+      "created": "2026-01-02T03:04:05Z",
+      "owner": {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "sum",
+        "uid": "6"
+      },
+      "missing": [
+        "token"
+      ],
+      "command": "kubectl delete pod first second -n bank --kubeconfig=admin.conf",
+      "note": "Job/sum counts a deleted Pod as failed"
+    },
+    {
+      "namespace": "bank",
+      "name": "second",
+      "uid": "5",
+      "created": "2026-01-02T03:04:05Z",
+      "owner": {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "sum",
+        "uid": "6"
+      },
+      "missing": [
+        "token"
+      ],
+      "command": "kubectl delete pod first second -n bank --kubeconfig=admin.conf",
+      "note": "Job/sum counts a deleted Pod as failed"
     }
   ],
   "uncertain": [
@@ -74,10 +117,34 @@ shop        unsure   ReplicaSet/web   <none>   90m   token (uncertain)
   name: bare
   namespace: bank
   node: node-1
-  result:
-    detail: no controller owns it
-    state: left
+  note: 'no controller owns it: delete it and create it yourself'
   uid: "1"
+- command: kubectl delete pod first second -n bank --kubeconfig=admin.conf
+  created: "2026-01-02T03:04:05Z"
+  missing:
+  - token
+  name: first
+  namespace: bank
+  note: Job/sum counts a deleted Pod as failed
+  owner:
+    apiVersion: batch/v1
+    kind: Job
+    name: sum
+    uid: "6"
+  uid: "4"
+- command: kubectl delete pod first second -n bank --kubeconfig=admin.conf
+  created: "2026-01-02T03:04:05Z"
+  missing:
+  - token
+  name: second
+  namespace: bank
+  note: Job/sum counts a deleted Pod as failed
+  owner:
+    apiVersion: batch/v1
+    kind: Job
+    name: sum
+    uid: "6"
+  uid: "5"
 uncertain:
 - created: "2026-01-02T03:04:05Z"
   missing:

@@ -27,6 +27,6 @@ func checkMissed(ctx context.Context, c *Cluster) (Answer, error) {
 		names = append(names, all.Missed[i].String())
 	}
 	answer.Findings = []Finding{found(count(len(names), "Pod was", "Pods were")+" admitted without the webhook and without an account or token",
-		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and with --recreate has them created anew", names...)}
+		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and what to type to have them created again", names...)}
 	return answer, nil
 }

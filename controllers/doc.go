@@ -22,10 +22,10 @@
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyactivation owns which loaded private key signs; it writes no object.
 //
-// They share three helpers: loop runs a sync function over a queue of keys, view
-// is the process's trimmed picture of the cluster, and events records what an
-// operator asks about.
+// They share three helpers: internal/reconcile runs a sync function over a queue of
+// keys, informers is the process's trimmed picture of the cluster, and internal/events
+// records what an operator asks about.
 //
 // Data flows one way: watch -> handler (computes a key, nothing else) -> queue ->
-// loop -> sync -> view -> plan (pure) -> one write.
+// reconcile -> sync -> lister -> plan (pure) -> one write.
 package controllers

@@ -83,7 +83,7 @@ type Controller struct {
 
 	accounts corev1listers.ServiceAccountLister
 	secrets  informers.TokenSecretLister
-	loop     *reconcile.Loop[string]
+	loop     *reconcile.Runner[string]
 
 	// round is what is under way. Only the loop's one worker looks at it.
 	round round

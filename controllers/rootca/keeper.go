@@ -63,7 +63,7 @@ type Keeper struct {
 
 	file  atomic.Pointer[Bundle]
 	leads atomic.Bool
-	loop  *reconcile.Loop[string]
+	loop  *reconcile.Runner[string]
 
 	// Only the loop's one worker uses what follows.
 	known  state     // what was decided last, or zero

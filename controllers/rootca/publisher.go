@@ -60,7 +60,7 @@ type Publisher struct {
 	configMaps        informers.RootCALister
 	namespaceInformer cache.SharedIndexInformer
 	configMapInformer cache.SharedIndexInformer
-	loop              *reconcile.Loop[string]
+	loop              *reconcile.Runner[string]
 	memory            memory
 }
 

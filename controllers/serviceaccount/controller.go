@@ -49,7 +49,7 @@ type Controller struct {
 	accounts          corev1listers.ServiceAccountLister
 	namespaceInformer cache.SharedIndexInformer
 	accountInformer   cache.SharedIndexInformer
-	loop              *reconcile.Loop[string]
+	loop              *reconcile.Runner[string]
 }
 
 // New builds a controller that ensures the accounts called names.

@@ -98,7 +98,7 @@ type Controller struct {
 	accountInformer cache.SharedIndexInformer
 	secretInformer  cache.SharedIndexInformer
 	ringInformer    cache.SharedIndexInformer
-	loop            *reconcile.Loop[key]
+	loop            *reconcile.Runner[key]
 	limiter         *rate.Limiter
 
 	// Only the loop's one worker looks at what follows.

@@ -83,9 +83,9 @@ type Controller struct {
 	accountInformer cache.SharedIndexInformer
 	secretInformer  cache.SharedIndexInformer
 
-	accountLoop   *reconcile.Loop[cache.ObjectName]
-	secretLoop    *reconcile.Loop[cache.ObjectName]
-	referenceLoop *reconcile.Loop[referenceKey]
+	accountLoop   *reconcile.Runner[cache.ObjectName]
+	secretLoop    *reconcile.Runner[cache.ObjectName]
+	referenceLoop *reconcile.Runner[referenceKey]
 
 	written  versions
 	waiting  sightings        // Secrets
@@ -111,7 +111,7 @@ func New(config Config) *Controller {
 	return c
 }
 
-func newLoop[K comparable](config Config, name string, sync func(context.Context, K) error) *reconcile.Loop[K] {
+func newLoop[K comparable](config Config, name string, sync func(context.Context, K) error) *reconcile.Runner[K] {
 	return reconcile.New(reconcile.Config[K]{Name: name, Workers: config.Workers, Sync: sync, Metrics: config.Loops, Clock: config.Clock})
 }
 

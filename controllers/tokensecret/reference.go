@@ -35,7 +35,7 @@ type referenceKey struct {
 
 // errAccountBehind: the reference was written so recently that the cached account
 // does not show it yet.
-var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", reconcile.ErrBehind)
+var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", reconcile.ErrStaleCache)
 
 // syncReference removes the reference if the Secret is gone and the entry is there.
 func (c *Controller) syncReference(ctx context.Context, key referenceKey) error {

@@ -17,15 +17,15 @@ func TestRunAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := openDiary()
-		l := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
+		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
 			d.write(key)
 			return nil
 		}})
 		for _, key := range []string{"first", "second"} {
-			l.Add(key)
-			l.AddAfter("too late", time.Hour)
+			r.Add(key)
+			r.AddAfter("too late", time.Hour)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			l.Run(ctx)
+			r.Run(ctx)
 			cancel()
 		}
 		if diff := cmp.Diff([]string{"0s first", "1m0s second"}, d.read()); diff != "" {
@@ -39,17 +39,17 @@ func TestAddIfRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := openDiary()
-		l := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
+		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
 			d.write(key)
 			return nil
 		}})
-		l.AddIfRunning("before")
+		r.AddIfRunning("before")
 		for _, key := range []string{"first", "second"} {
-			time.AfterFunc(time.Second, func() { l.AddIfRunning(key) })
+			time.AfterFunc(time.Second, func() { r.AddIfRunning(key) })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			l.Run(ctx)
+			r.Run(ctx)
 			cancel()
-			l.AddIfRunning("between " + key)
+			r.AddIfRunning("between " + key)
 		}
 		if diff := cmp.Diff([]string{"1s first", "1m1s second"}, d.read()); diff != "" {
 			t.Errorf("syncs (-want +got):\n%s", diff)
@@ -62,16 +62,16 @@ func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := openDiary()
-		l := New(Config[string]{Workers: 1, Sync: func(ctx context.Context, key string) error {
+		r := New(Config[string]{Workers: 1, Sync: func(ctx context.Context, key string) error {
 			d.write(key)
 			<-ctx.Done()
 			return ctx.Err()
 		}})
-		l.Add("under way")
-		l.Add("waiting")
+		r.Add("under way")
+		r.Add("waiting")
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { stop(ErrAtOnce) })
-		l.Run(ctx)
+		r.Run(ctx)
 		if took := time.Since(d.opened); took != time.Second {
 			t.Errorf("it ended after %v, want 1s: what was under way is not waited for", took)
 		}

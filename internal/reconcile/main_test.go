@@ -21,21 +21,21 @@ func TestMain(m *testing.M) {
 
 var errBoom = errors.New("boom")
 
-// running is a loop under Run, and how to end it.
+// running is a Runner under Run, and how to end it.
 type running struct {
-	*Loop[string]
+	*Runner[string]
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when Run has returned
 }
 
-// run starts a loop. It belongs into a synctest bubble, which fails the test if Run leaves anything behind.
+// run starts a Runner. It belongs into a synctest bubble, which fails the test if Run leaves anything behind.
 func run(ctx context.Context, config Config[string]) *running {
 	if config.Name == "" {
 		config.Name = "test"
 	}
 	config.Workers = max(config.Workers, 1)
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{Loop: New(config), cancel: cancel, ended: make(chan struct{})}
+	r := &running{Runner: New(config), cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.Run(ctx)

@@ -5,7 +5,7 @@ package reconcile
 
 import "k8s.io/component-base/metrics"
 
-// Metrics are the series that all loops share. Queue depth, latency and retries
+// Metrics are the series that all queues share. Queue depth, latency and retries
 // are workqueue_* series, which client-go feeds by itself.
 type Metrics struct {
 	stuck *metrics.GaugeVec

@@ -17,8 +17,8 @@ import (
 //
 // It is made here, once the first one is over: Go prints all that are under way. It is no
 // exit of the process, because a panic prints the other goroutines too (GOTRACEBACK=all).
-func (l *Loop[K]) sync(ctx context.Context, key K) error {
-	trouble, err := l.recovered(ctx, key)
+func (r *Runner[K]) sync(ctx context.Context, key K) error {
+	trouble, err := r.recovered(ctx, key)
 	if trouble != "" {
 		panic(trouble)
 	}
@@ -26,13 +26,13 @@ func (l *Loop[K]) sync(ctx context.Context, key K) error {
 }
 
 // recovered tells of a panic with its stack, which has no values but addresses and numbers.
-func (l *Loop[K]) recovered(ctx context.Context, key K) (trouble string, err error) {
+func (r *Runner[K]) recovered(ctx context.Context, key K) (trouble string, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			trouble = fmt.Sprintf("sync of %v in queue %q: %s\n%s", key, l.Name, cause(value), debug.Stack())
+			trouble = fmt.Sprintf("sync of %v in queue %q: %s\n%s", key, r.Name, cause(value), debug.Stack())
 		}
 	}()
-	return "", l.Sync(ctx, key)
+	return "", r.Sync(ctx, key)
 }
 
 // cause is what may be told of the value of a panic. Errors of the Go runtime say indices and

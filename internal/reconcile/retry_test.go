@@ -26,7 +26,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// patient is a loop on a clock that the test moves, whose syncs fail for the keys that are broken.
+// patient is a Runner on a clock that the test moves, whose syncs fail for the keys that are broken.
 type patient struct {
 	*running
 	clock *clocktesting.FakeClock
@@ -192,7 +192,7 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 		"Stuck":        {reason: "the tenth is", err: errBoom, failures: 25, want: []string{"Sync will be retried", "Key is stuck, retries go on"}},
 		"Conflict":     {reason: "somebody else was faster, that is no error", err: conflict, failures: 9},
 		"StuckOnIt":    {reason: "ten conflicts in a row are one", err: conflict, failures: 25, want: []string{"Key is stuck, retries go on"}},
-		"Behind":       {reason: "the watch brings it", err: fmt.Errorf("object: %w", ErrBehind), failures: 9},
+		"Behind":       {reason: "the watch brings it", err: fmt.Errorf("object: %w", ErrStaleCache), failures: 9},
 		"ForTheTracer": {reason: "at V(4) each one is told", err: conflict, failures: 3, verbosity: 4, want: slices.Repeat([]string{"Sync will be retried"}, 3)},
 	}
 	for name, tc := range cases {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// drainTimeout bounds a sync that is under way when the loop is told to stop.
+	// drainTimeout bounds a sync that is under way when a Runner is to stop.
 	drainTimeout = 5 * time.Second
 
 	// WatchStopTimeout is how long AwaitWatches waits.

@@ -31,21 +31,21 @@ func OnlyNamed(name string) func(*metav1.ListOptions) {
 // RunWatching is Run for a loop of a single key: every event of a watch queues it. The first
 // sync begins once all watches have listed what there is. RunWatching returns when the watches
 // have ended too.
-func (l *Loop[K]) RunWatching(ctx context.Context, key K, watches ...Watch) error {
+func (r *Runner[K]) RunWatching(ctx context.Context, key K, watches ...Watch) error {
 	var watching sync.WaitGroup
 	defer AwaitWatches(watching.Wait)
 	synced := make([]cache.DoneChecker, len(watches))
 	for i, watch := range watches {
-		handler, err := watch.Informer.AddEventHandler(watch.handler(func() { l.AddIfRunning(key) }))
+		handler, err := watch.Informer.AddEventHandler(watch.handler(func() { r.AddIfRunning(key) }))
 		if err != nil {
-			return fmt.Errorf("watch for queue %s: %w", l.Name, err)
+			return fmt.Errorf("watch for queue %s: %w", r.Name, err)
 		}
 		synced[i] = handler.HasSyncedChecker()
 		watching.Go(func() { watch.Informer.RunWithContext(ctx) })
 	}
 	if cache.WaitFor(ctx, "", synced...) {
-		l.Add(key)
-		l.Run(ctx)
+		r.Add(key)
+		r.Run(ctx)
 	}
 	return nil
 }

@@ -1,13 +1,12 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile runs a sync function over a queue of keys. It is the only loop of
-// the controllers: workers, retries and draining are decided here once.
+// Package reconcile calls a sync function for the keys of a queue. It is the only queue
+// loop of the program: workers, retries and draining are decided here once.
 //
-// A key is never given up. A sync that returns an error is tried again after a
-// back-off that doubles up to a cap; a key that has failed often is counted as
-// stuck in a metric until it succeeds. Keys are compared by value, and one key is
-// never in two workers at a time.
+// A key is never given up. A sync that returns an error is requeued with a back-off that
+// doubles up to a cap; a key that has failed often is counted as stuck in a metric until it
+// succeeds. Keys are compared by value, and one key is never in two workers at a time.
 package reconcile
 
 import (
@@ -23,8 +22,8 @@ import (
 )
 
 const (
-	// The first retry comes at once for a person and late enough for a busy
-	// apiserver; the cap keeps a broken key visible without a second's load.
+	// The first retry follows at once for a person and late enough for a busy
+	// apiserver; the cap keeps a broken key visible at hardly any load.
 	firstBackoff = 20 * time.Millisecond
 	maxBackoff   = time.Minute
 
@@ -33,12 +32,11 @@ const (
 	stuckAfter = 10
 )
 
-// ErrBehind is what a sync returns, wrapped, whose cache does not show yet what has
-// happened. It is tried again like any failure, and is none that anybody is told of
-// unless it goes on.
-var ErrBehind = errors.New("the cache is behind")
+// ErrStaleCache is what a sync returns, wrapped, if its cache does not show yet what has
+// happened. It is requeued like any failure, but logged as an error only if it persists.
+var ErrStaleCache = errors.New("the cache is stale")
 
-// Config describes one loop. Name is the queue's name in workqueue metrics.
+// Config describes one Runner. Name is the queue's name in workqueue metrics.
 type Config[K comparable] struct {
 	Name    string
 	Workers int
@@ -50,10 +48,10 @@ type Config[K comparable] struct {
 	Clock clock.WithTicker
 }
 
-// Loop is a rate-limited queue and the workers that empty it. Add, AddAfter and
+// Runner is a rate-limited queue and the workers that empty it. Add, AddAfter and
 // AddIfRunning may be called from any goroutine, also before Run. Run may be called again
 // once it has returned.
-type Loop[K comparable] struct {
+type Runner[K comparable] struct {
 	Config[K]
 	stuck stuckKeys[K]
 
@@ -62,82 +60,81 @@ type Loop[K comparable] struct {
 	running bool
 }
 
-// New builds a loop that does not run yet.
-func New[K comparable](config Config[K]) *Loop[K] {
+// New builds a Runner that does not run yet.
+func New[K comparable](config Config[K]) *Runner[K] {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
 	if config.MaxBackoff == 0 {
 		config.MaxBackoff = maxBackoff
 	}
-	return &Loop[K]{
+	return &Runner[K]{
 		Config: config,
 		stuck:  stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},
 	}
 }
 
 // current is the queue to add to now.
-func (l *Loop[K]) current() workqueue.TypedRateLimitingInterface[K] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.queue == nil {
-		l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, l.MaxBackoff),
-			workqueue.TypedRateLimitingQueueConfig[K]{Name: l.Name, Clock: l.Clock},
+func (r *Runner[K]) current() workqueue.TypedRateLimitingInterface[K] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue == nil {
+		r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, r.MaxBackoff),
+			workqueue.TypedRateLimitingQueueConfig[K]{Name: r.Name, Clock: r.Clock},
 		)
 	}
-	return l.queue
+	return r.queue
 }
 
 // begin is current, for Run.
-func (l *Loop[K]) begin() workqueue.TypedRateLimitingInterface[K] {
-	queue := l.current()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running = true
+func (r *Runner[K]) begin() workqueue.TypedRateLimitingInterface[K] {
+	queue := r.current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = true
 	return queue
 }
 
 // drop ends the queue for good: one that was shut down takes no more keys.
-func (l *Loop[K]) drop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue, l.running = nil, false
-	l.stuck.clear()
+func (r *Runner[K]) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue, r.running = nil, false
+	r.stuck.clear()
 }
 
-// Add queues key for a sync. Adding a key that waits already changes nothing;
-// adding one that is being worked on makes it be worked on once more.
-func (l *Loop[K]) Add(key K) { l.current().Add(key) }
+// Add queues key for a sync. Adding a key that is queued already changes nothing; one that
+// is in a worker is synced once more afterwards.
+func (r *Runner[K]) Add(key K) { r.current().Add(key) }
 
 // AddAfter queues key once delay has passed. It does not count as a failure.
-func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.current().AddAfter(key, delay) }
+func (r *Runner[K]) AddAfter(key K, delay time.Duration) { r.current().AddAfter(key, delay) }
 
-// AddIfRunning queues key while Run works, and does nothing otherwise. It is for what is
-// told to replicas that do not lead as well, if who begins to lead looks at all keys
-// anyway: nobody would empty their queues, whose depth is a metric.
-func (l *Loop[K]) AddIfRunning(key K) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.running {
-		l.queue.Add(key)
+// AddIfRunning queues key while Run works, and does nothing otherwise. It is for what
+// happens on replicas that do not lead, too: nobody would empty their queues, whose depth is
+// a metric, and a replica that begins to lead looks at all keys anyway.
+func (r *Runner[K]) AddIfRunning(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running {
+		r.queue.Add(key)
 	}
 }
 
-// Run works until ctx ends. After that no sync begins; those under way may finish
-// within drainTimeout and are cancelled then, or at once if that is what the cause of
-// ctx asks for. Run returns when all workers have. What is added while it ends is lost;
-// what still waits is, too.
-func (l *Loop[K]) Run(ctx context.Context) {
+// Run works until ctx ends. After that no sync begins; those under way are cancelled after
+// drainTimeout, or at once if the cause of ctx is ErrAtOnce. Run returns when all workers
+// have. What is still queued then, or added meanwhile, is lost.
+func (r *Runner[K]) Run(ctx context.Context) {
 	syncCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	queue := l.begin()
-	defer l.drop()
+	queue := r.begin()
+	defer r.drop()
 
 	var workers sync.WaitGroup
-	for range l.Workers {
+	for range r.Workers {
 		workers.Go(func() {
-			for l.next(ctx, syncCtx, queue) {
+			for r.next(ctx, syncCtx, queue) {
 			}
 		})
 	}
@@ -163,8 +160,8 @@ func discard[K comparable](queue workqueue.TypedRateLimitingInterface[K]) {
 	}
 }
 
-// next works on one key and tells whether to go on.
-func (l *Loop[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+// next works on one key and reports whether to go on.
+func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -174,27 +171,27 @@ func (l *Loop[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRateLi
 	if ctx.Err() != nil {
 		return false
 	}
-	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", l.Name, "key", key)
-	err := l.sync(klog.NewContext(syncCtx, logger), key)
+	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", r.Name, "key", key)
+	err := r.sync(klog.NewContext(syncCtx, logger), key)
 	if err == nil {
 		queue.Forget(key)
-		l.stuck.remove(key)
+		r.stuck.remove(key)
 		return true
 	}
 	if errors.Is(context.Cause(ctx), ErrAtOnce) {
 		return false // it was cut off
 	}
-	l.retry(logger, queue, key, err)
+	r.retry(logger, queue, key, err)
 	return true
 }
 
-func (l *Loop[K]) retry(logger klog.Logger, queue workqueue.TypedRateLimitingInterface[K], key K, err error) {
+func (r *Runner[K]) retry(logger klog.Logger, queue workqueue.TypedRateLimitingInterface[K], key K, err error) {
 	failures := queue.NumRequeues(key) + 1
 	switch {
 	case failures == stuckAfter:
-		l.stuck.add(key)
+		r.stuck.add(key)
 		logger.Error(err, "Key is stuck, retries go on", "failures", failures)
-	case apierrors.IsConflict(err) || errors.Is(err, ErrBehind) || failures > 1:
+	case apierrors.IsConflict(err) || errors.Is(err, ErrStaleCache) || failures > 1:
 		logger.V(4).Info("Sync will be retried", "failures", failures, "err", err)
 	default:
 		logger.Error(err, "Sync will be retried")

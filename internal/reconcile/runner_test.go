@@ -48,18 +48,18 @@ func TestKeysAddedBeforeRunAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := openDiary()
-		l := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
+		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
 			d.write(key)
 			return nil
 		}})
-		l.Add("now")
-		l.Add("now")
-		l.AddAfter("later", time.Minute)
+		r.Add("now")
+		r.Add("now")
+		r.AddAfter("later", time.Minute)
 		time.Sleep(time.Second)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		l.Run(ctx)
+		r.Run(ctx)
 		if diff := cmp.Diff([]string{"1s now", "1m0s later"}, d.read()); diff != "" {
 			t.Errorf("syncs (-want +got):\n%s", diff)
 		}

@@ -191,7 +191,7 @@ func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
 		return // another file content has replaced the candidate meanwhile
 	}
 	klog.FromContext(ctx).Info("A new key signs", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
-	a.Recorder.Tell(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
+	a.Recorder.Normal(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
 	if a.Kept != nil && !a.Kept(former.ID()) {
 		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", former.ID())
 		a.Recorder.Warn(a.Process, "FormerKeyNotKept", "Activate", fmt.Sprintf(

@@ -28,11 +28,11 @@ func (c *Controller) tellMarked(seen observed) {
 		unused = fmt.Sprintf("replaced by Secret %q; ", seen.successor.Name) + unused
 	}
 	if c.DryRun {
-		c.Recorder.Tell(secret.Reference(), reasonWouldMark, "MarkInvalid", unused+
+		c.Recorder.Normal(secret.Reference(), reasonWouldMark, "MarkInvalid", unused+
 			", and no Pod uses the Secret: it would be marked invalid, but for the dry run"+wayOut)
 		return
 	}
-	c.Recorder.Tell(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
+	c.Recorder.Normal(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
 		", and no Pod uses the Secret: kube-apiserver refuses the token from now on, and the Secret is deleted after another %v; "+
 			"removing the label %s brings the token back", period, informers.InvalidSinceLabel)+wayOut)
 }
@@ -41,10 +41,10 @@ func (c *Controller) tellRemoved(secret *informers.TokenSecret) {
 	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
 		secret.AccountName, secret.Labels[informers.InvalidSinceLabel], lastUse(secret))
 	if c.DryRun {
-		c.Recorder.Tell(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+wayOut)
+		c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+wayOut)
 		return
 	}
-	c.Recorder.Tell(secret.Reference(), reasonRemoved, "Delete", invalid+": the Secret was deleted")
+	c.Recorder.Normal(secret.Reference(), reasonRemoved, "Delete", invalid+": the Secret was deleted")
 }
 
 func (c *Controller) tellTried(secret *informers.TokenSecret) {

@@ -26,12 +26,12 @@ func (k *Keeper) tell(ctx context.Context, decided decision) {
 	if began := fingerprints(decided.began); began != "" {
 		until := lastEnd(decided).Format(time.RFC3339)
 		logger.Info("The root CA has changed, the former one is published beside it", "former", began, "until", until)
-		k.Recorder.Tell(k.Process, "RootCAOverlapBegan", "Publish",
+		k.Recorder.Normal(k.Process, "RootCAOverlapBegan", "Publish",
 			fmt.Sprintf("the root CA has changed; what it was before (%s) is published beside it until %s", began, until))
 	}
 	if ended := fingerprints(decided.ended); ended != "" {
 		logger.Info("A former root CA is not published any more", "former", ended)
-		k.Recorder.Tell(k.Process, "RootCAOverlapEnded", "Publish",
+		k.Recorder.Normal(k.Process, "RootCAOverlapEnded", "Publish",
 			fmt.Sprintf("a former root CA (%s) is not published any more", ended))
 	}
 	if crowded := fingerprints(decided.crowded); crowded != "" {

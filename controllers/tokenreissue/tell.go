@@ -27,13 +27,13 @@ const (
 const actionReissue = "Reissue"
 
 func (c *Controller) tellReplaced(secret, successor *informers.TokenSecret) {
-	c.Recorder.Tell(secret.Reference(), reasonReplaced, actionReissue, fmt.Sprintf(
+	c.Recorder.Normal(secret.Reference(), reasonReplaced, actionReissue, fmt.Sprintf(
 		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
 			"once nobody uses it", successor.Name, secret.AccountName))
 }
 
 func (c *Controller) tellOverwritten(secret *informers.TokenSecret) {
-	c.Recorder.Tell(secret.Reference(), reasonOverwritten, actionReissue,
+	c.Recorder.Normal(secret.Reference(), reasonOverwritten, actionReissue,
 		"the key of the token is retired, and the annotation "+informers.ReissueAnnotation+" asks for a new one in its place: "+
 			"kube-apiserver refuses the former token from now on")
 }

@@ -143,7 +143,7 @@ func (c *Controller) unfill(ctx context.Context, secret *informers.TokenSecret) 
 	}
 	c.written.wrote(secret)
 	klog.FromContext(ctx).V(2).Info("Emptied token secret that was filled for an earlier account", "secret", klog.KObj(secret), "serviceAccountUID", secret.AccountUID)
-	c.Recorder.Tell(secret.Reference(), "MisfilledTokenSecretEmptied", "Fill", fmt.Sprintf(
+	c.Recorder.Normal(secret.Reference(), "MisfilledTokenSecretEmptied", "Fill", fmt.Sprintf(
 		"emptied, to be filled again: it was filled for an earlier ServiceAccount %q with UID %q, and is younger than the one that lives",
 		secret.AccountName, secret.AccountUID))
 	return nil

@@ -97,7 +97,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *informers.TokenSe
 	if live != nil {
 		note = fmt.Sprintf("deleted, because it belonged to an earlier ServiceAccount %q with UID %q", secret.AccountName, secret.AccountUID)
 	}
-	c.Recorder.Tell(secret.Reference(), "OrphanedTokenSecretDeleted", "Delete", note)
+	c.Recorder.Normal(secret.Reference(), "OrphanedTokenSecretDeleted", "Delete", note)
 	return nil
 }
 

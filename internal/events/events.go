@@ -5,11 +5,10 @@
 // events.k8s.io/v1: what was deleted, what was refused and why. Success is not an
 // Event; metrics count it.
 //
-// A Recorder never blocks its caller and never loses the caller's work: Events are
-// dropped rather than awaited. Each object has a budget, so that one misbehaving
-// object cannot flood the apiserver, and a note is not repeated while it is
-// fresh. No note may contain a token or a key. A Recorder is safe for concurrent
-// use.
+// A Recorder never blocks its caller: an Event that does not fit into its queue is
+// dropped. Each object has a budget, so that one misbehaving object cannot flood the
+// apiserver, and a note is not repeated while it is fresh. No note may contain a token or
+// a key. A Recorder is safe for concurrent use.
 package events
 
 import (
@@ -28,20 +27,20 @@ const (
 	burst    = 5
 	interval = 5 * time.Minute
 
-	// repeatAfter is how long a note stays fresh: a standing problem is told again
+	// repeatAfter is how long a note stays fresh: a standing problem is recorded again
 	// each hour, as often as the apiserver forgets Events by default.
 	repeatAfter = time.Hour
 
-	// rememberedObjects bounds the memory of both rules; the least recently seen
-	// object is forgotten first.
-	rememberedObjects = 4096
+	// limitedObjects bounds how many objects both limits are kept of; the least recently
+	// seen one is dropped first.
+	limitedObjects = 4096
 
 	// noteLimit is the longest note the API accepts, in bytes
 	// (pkg/apis/core/validation/events.go, NoteLengthLimit).
 	noteLimit = 1024
 )
 
-// Event is one thing to tell. Regarding must carry what identifies the object;
+// Event is what is recorded. Regarding must carry what identifies the object;
 // Reason and Action are CamelCase words that people filter by.
 type Event struct {
 	Regarding *corev1.ObjectReference
@@ -54,7 +53,7 @@ type Event struct {
 // Recorder sends Events. The zero value is not usable; a nil Recorder drops all.
 type Recorder struct {
 	sink    events.EventRecorder
-	sender  *sender // nil if the sink is somebody else's
+	sender  *sender // nil if the sink was given
 	limiter *limiter
 }
 
@@ -70,20 +69,20 @@ func NewRecorderTo(sink events.EventRecorder, clock clock.PassiveClock) *Recorde
 	return &Recorder{sink: sink, limiter: newLimiter(clock)}
 }
 
-// Run sends what is recorded until ctx ends. What was recorded before is kept, as far
-// as the queue is long.
+// Run sends what is recorded until ctx ends, and first what was recorded before, as much
+// of it as fits into the queue.
 func (r *Recorder) Run(ctx context.Context) error {
 	r.sender.run(ctx)
 	return nil
 }
 
-// Warn tells that something was refused or could not be done.
+// Warn records a Warning Event: something was refused or could not be done.
 func (r *Recorder) Warn(regarding *corev1.ObjectReference, reason, action, note string) {
 	r.record(Event{regarding, corev1.EventTypeWarning, reason, action, note})
 }
 
-// Tell tells that something was done which somebody may wonder about.
-func (r *Recorder) Tell(regarding *corev1.ObjectReference, reason, action, note string) {
+// Normal records a Normal Event: something was done that an operator may ask about.
+func (r *Recorder) Normal(regarding *corev1.ObjectReference, reason, action, note string) {
 	r.record(Event{regarding, corev1.EventTypeNormal, reason, action, note})
 }
 

@@ -81,7 +81,7 @@ func TestEventsReachTheAPI(t *testing.T) {
 		namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
 		s.Warn(secret("robot-token"), "TokenRefused", "Verify", "1: the token is for another Secret")
 		time.Sleep(time.Second) // the names of Events are made from the time
-		s.Tell(secret("robot-token"), "OrphanDeleted", "Delete", "2: its account is gone")
+		s.Normal(secret("robot-token"), "OrphanDeleted", "Delete", "2: its account is gone")
 		time.Sleep(time.Second)
 		s.Warn(namespace, "FileReloadRefused", "Reload", "3: is empty")
 
@@ -150,7 +150,7 @@ func TestAFloodIsPaced(t *testing.T) {
 		defer s.stop()
 		const flood = 200
 		for i := range flood {
-			s.Tell(secret(fmt.Sprint("token-", i)), "OrphanDeleted", "Delete", "its account is gone")
+			s.Normal(secret(fmt.Sprint("token-", i)), "OrphanDeleted", "Delete", "its account is gone")
 		}
 		for _, want := range []int{atOnce, atOnce + perSecond, atOnce + 2*perSecond} {
 			if got := len(s.received(t)); got != want {
@@ -191,7 +191,7 @@ func TestAfterTheEndEventsAreDropped(t *testing.T) {
 		synctest.Wait()
 		s.stop()
 		s.Warn(secret("a"), "Refused", "Try", "late")
-		s.Tell(secret("b"), "Deleted", "Delete", "late too")
+		s.Normal(secret("b"), "Deleted", "Delete", "late too")
 		if diff := gocmp.Diff([]string{"in time"}, s.notes(t)); diff != "" {
 			t.Errorf("notes (-want +got):\n%s", diff)
 		}

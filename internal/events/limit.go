@@ -14,45 +14,45 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// limiter decides which Events are told: each object has a budget, and a note
-// that is still fresh is not told again.
+// limiter decides which Events are sent: each object has a budget, and a note
+// that is still fresh is not repeated.
 type limiter struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	seen  *lru.Cache // object key -> *memory
+	seen  *lru.Cache // object key -> *history
 }
 
-// memory is what is remembered of one object. Its notes are as few as its budget
+// history is what was sent about one object. Its notes are as few as its budget
 // allows in repeatAfter.
-type memory struct {
+type history struct {
 	budget *rate.Limiter
-	told   map[string]time.Time
+	sent   map[string]time.Time // note -> when
 }
 
 func newLimiter(clock clock.PassiveClock) *limiter {
-	return &limiter{clock: clock, seen: lru.New(rememberedObjects)}
+	return &limiter{clock: clock, seen: lru.New(limitedObjects)}
 }
 
 func (l *limiter) allow(event Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	object := l.recall(objectKey(event.Regarding))
-	maps.DeleteFunc(object.told, func(_ string, at time.Time) bool { return now.Sub(at) >= repeatAfter })
+	object := l.historyOf(objectKey(event.Regarding))
+	maps.DeleteFunc(object.sent, func(_ string, at time.Time) bool { return now.Sub(at) >= repeatAfter })
 
 	note := event.Reason + "\x00" + event.Note
-	if _, fresh := object.told[note]; fresh || !object.budget.AllowN(now, 1) {
+	if _, fresh := object.sent[note]; fresh || !object.budget.AllowN(now, 1) {
 		return false
 	}
-	object.told[note] = now
+	object.sent[note] = now
 	return true
 }
 
-func (l *limiter) recall(key string) *memory {
+func (l *limiter) historyOf(key string) *history {
 	if object, ok := l.seen.Get(key); ok {
-		return object.(*memory)
+		return object.(*history)
 	}
-	object := &memory{budget: rate.NewLimiter(rate.Every(interval), burst), told: map[string]time.Time{}}
+	object := &history{budget: rate.NewLimiter(rate.Every(interval), burst), sent: map[string]time.Time{}}
 	l.seen.Add(key, object)
 	return object
 }

@@ -109,7 +109,7 @@ func TestTellAndWarnShareABudget(t *testing.T) {
 	recorder, told, _ := limited()
 	for i := range 4 {
 		recorder.Warn(secret("a"), "Refused", "Sign", fmt.Sprint("warning ", i))
-		recorder.Tell(secret("a"), "Deleted", "Delete", fmt.Sprint("news ", i))
+		recorder.Normal(secret("a"), "Deleted", "Delete", fmt.Sprint("news ", i))
 	}
 	want := []string{
 		"a: Warning Refused Sign: warning 0", "a: Normal Deleted Delete: news 0",
@@ -126,12 +126,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	recorder, told, clock := limited()
 	recorder.Warn(secret("kept"), "Refused", "Try", "x")
 	recorder.Warn(secret("forgotten"), "Refused", "Try", "x")
-	for i := range rememberedObjects {
+	for i := range limitedObjects {
 		recorder.Warn(secret("kept"), "Refused", "Try", "x") // seen again and again, so never the oldest
 		recorder.Warn(secret(fmt.Sprint("other-", i)), "Refused", "Try", "x")
 	}
-	if got := recorder.limiter.seen.Len(); got != rememberedObjects {
-		t.Errorf("%d objects are remembered, want %d", got, rememberedObjects)
+	if got := recorder.limiter.seen.Len(); got != limitedObjects {
+		t.Errorf("%d objects are remembered, want %d", got, limitedObjects)
 	}
 	told.lines = []string{}
 	recorder.Warn(secret("kept"), "Refused", "Try", "x")
@@ -145,7 +145,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		recorder.Warn(secret("kept"), "Refused", "Try", fmt.Sprint("note ", i))
 	}
 	most := burst + int(repeatAfter/interval)
-	if got := len(recorder.limiter.recall(objectKey(secret("kept"))).told); got > most {
+	if got := len(recorder.limiter.historyOf(objectKey(secret("kept"))).sent); got > most {
 		t.Errorf("%d notes of one object are remembered, want %d at most", got, most)
 	}
 }
@@ -182,5 +182,5 @@ func TestANilRecorderDropsAll(t *testing.T) {
 	t.Parallel()
 	var recorder *Recorder
 	recorder.Warn(secret("a"), "Refused", "Try", "x")
-	recorder.Tell(secret("a"), "Deleted", "Delete", "x")
+	recorder.Normal(secret("a"), "Deleted", "Delete", "x")
 }

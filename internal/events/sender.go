@@ -23,21 +23,20 @@ import (
 )
 
 const (
-	// queueLength bounds what waits for the apiserver; what comes beyond is dropped.
+	// queueLength bounds how many Events wait for the apiserver; further ones are dropped.
 	queueLength = 1000
 
 	sendTimeout = 10 * time.Second
 
-	// perSecond and atOnce are how many Events leave. Each costs etcd as much as the write
-	// that it tells of, which must not be slower for it when thousands are due.
+	// perSecond and atOnce limit how many Events are sent. Each costs etcd as much as the
+	// write that it records, which must not slow down when thousands are due.
 	perSecond = 20
 	atOnce    = 50
 )
 
 // sender writes each Event as an object of its own. client-go's broadcaster makes one
 // series of all that agree in object, reason and action, whatever their notes say, so
-// that of two different notes the second is never seen. The limiter has taken care of
-// repetitions before.
+// the second of two different notes is never seen. The limiter drops repetitions before.
 type sender struct {
 	client    kubernetes.Interface
 	component string

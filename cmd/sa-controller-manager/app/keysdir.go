@@ -66,7 +66,7 @@ func (m *manager) followKeysDir(ctx context.Context) {
 		m.ringChanged()
 		show(snapshot)
 		if id := snapshot.Active.ID(); id != former {
-			m.recorder.Tell(m.files.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key directory says", id))
+			m.recorder.Normal(m.files.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key directory says", id))
 		}
 	}, func(err error) {
 		m.files.metrics.reloads.WithLabelValues(keysDirFlag, "refused").Inc()

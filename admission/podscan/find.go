@@ -41,13 +41,13 @@ type Found struct {
 // for each namespace, of Pods that look like misses.
 func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	var found Found
-	seen, err := look(ctx, f.Client)
+	lookups, err := newLookupCache(ctx, f.Client)
 	if err != nil {
 		return found, err
 	}
 	err = f.eachPod(ctx, namespace, func(pod *corev1.Pod) error {
 		found.Looked++
-		missing, uncertain, err := f.examine(ctx, seen, pod)
+		missing, uncertain, err := f.examine(ctx, lookups, pod)
 		switch {
 		case err != nil:
 			return err
@@ -62,20 +62,20 @@ func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	return found, err
 }
 
-// examine judges a Pod, and asks for no more than it takes to.
-func (f Finder) examine(ctx context.Context, seen *surroundings, pod *corev1.Pod) (missing []Part, uncertain bool, _ error) {
-	if !suspect(f.Config, pod) {
+// examine classifies a Pod, and reads no more than that takes.
+func (f Finder) examine(ctx context.Context, lookups *lookupCache, pod *corev1.Pod) (missing []Part, uncertain bool, _ error) {
+	if !mayLack(f.Config, pod) {
 		return nil, false, nil
 	}
-	covered, err := seen.covered(ctx, pod.Namespace)
+	covered, err := lookups.covered(ctx, pod.Namespace)
 	if err != nil || !covered {
 		return nil, false, err
 	}
-	account, err := seen.account(ctx, pod.Namespace, serviceaccount.AccountOf(pod))
+	account, err := lookups.account(ctx, pod.Namespace, serviceaccount.AccountOf(pod))
 	if err != nil {
 		return nil, false, err
 	}
-	missing, uncertain = judge(f.Config, pod, account)
+	missing, uncertain = classify(f.Config, pod, account)
 	return missing, uncertain, nil
 }
 

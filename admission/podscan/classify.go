@@ -12,16 +12,16 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-// suspect tells whether the Pod is a miss if its account wants a token mounted. It is
-// what can be decided without knowing the account.
-func suspect(config serviceaccount.Config, pod *corev1.Pod) bool {
-	missing, _ := judge(config, pod, &corev1.ServiceAccount{})
+// mayLack reports whether the Pod is a miss if its account wants a token mounted. That can
+// be decided without knowing the account.
+func mayLack(config serviceaccount.Config, pod *corev1.Pod) bool {
+	missing, _ := classify(config, pod, &corev1.ServiceAccount{})
 	return len(missing) > 0
 }
 
-// judge says what the Pod lacks, nothing if it is no miss; see the package comment. The
-// account is nil if it does not exist.
-func judge(config serviceaccount.Config, pod *corev1.Pod, account *corev1.ServiceAccount) (missing []Part, uncertain bool) {
+// classify returns what the Pod lacks, nothing if it is no miss; see the package comment.
+// The account is nil if it does not exist.
+func classify(config serviceaccount.Config, pod *corev1.Pod, account *corev1.ServiceAccount) (missing []Part, uncertain bool) {
 	if hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil, false
 	}
@@ -45,7 +45,7 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// changedSince tells whether the account may have wanted something else at that time. An
+// changedSince reports whether the account may have wanted something else at that time. An
 // account that did not exist yet wanted nothing: the plugin would have refused the Pod.
 // Times in the API are whole seconds. What happens within one, as when both are applied
 // together, counts as no change.
@@ -61,7 +61,7 @@ func changedSince(account *corev1.ServiceAccount, then metav1.Time) bool {
 	return false
 }
 
-// onlyReferences tells whether an entry owns the account's lists of Secrets and nothing
+// onlyReferences reports whether an entry owns the account's lists of Secrets and nothing
 // else. Controllers add to them whenever they please.
 func onlyReferences(entry metav1.ManagedFieldsEntry) bool {
 	var owned map[string]json.RawMessage

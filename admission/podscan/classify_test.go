@@ -71,7 +71,7 @@ func changed(after time.Duration, fields string) func(*corev1.ServiceAccount) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	t.Parallel()
 	const automountField = `{"f:automountServiceAccountToken":{}}`
 	both, account, token := []Part{Account, Token}, []Part{Account}, []Part{Token}
@@ -126,12 +126,12 @@ func TestJudge(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			missing, uncertain := judge(serviceaccount.DefaultConfig(), tc.pod, tc.account)
+			missing, uncertain := classify(serviceaccount.DefaultConfig(), tc.pod, tc.account)
 			if diff := cmp.Diff(tc.want, missing, cmpopts.EquateEmpty()); diff != "" || uncertain != tc.wantUncertain {
 				t.Errorf("%s\nuncertain %t, want %t; missing (-want +got):\n%s", tc.reason, uncertain, tc.wantUncertain, diff)
 			}
-			if len(missing) > 0 && !suspect(serviceaccount.DefaultConfig(), tc.pod) {
-				t.Error("it is a miss and was never a suspect")
+			if len(missing) > 0 && !mayLack(serviceaccount.DefaultConfig(), tc.pod) {
+				t.Error("it is a miss, and mayLack says that it cannot be one")
 			}
 		})
 	}

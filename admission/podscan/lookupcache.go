@@ -17,56 +17,56 @@ import (
 	"sa-controller-manager/admission/registration"
 )
 
-// surroundings are what besides a Pod says whether it is a miss. Each is asked for once.
+// lookupCache has what besides a Pod decides whether it is a miss. Each object is read once.
 // The process's cache of accounts would not do: it keeps little of their managedFields.
-type surroundings struct {
+type lookupCache struct {
 	client     kubernetes.Interface
 	selector   labels.Selector
 	namespaces map[string]bool // covered or not
 	accounts   map[cache.ObjectName]*corev1.ServiceAccount
 }
 
-func look(ctx context.Context, client kubernetes.Interface) (*surroundings, error) {
+func newLookupCache(ctx context.Context, client kubernetes.Interface) (*lookupCache, error) {
 	selector, err := registration.NamespaceSelector(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	return &surroundings{
+	return &lookupCache{
 		client: client, selector: selector,
 		namespaces: map[string]bool{}, accounts: map[cache.ObjectName]*corev1.ServiceAccount{},
 	}, nil
 }
 
-// covered tells whether the webhook is called for Pods of the namespace.
-func (s *surroundings) covered(ctx context.Context, name string) (bool, error) {
-	if s.selector.Empty() {
+// covered reports whether the webhook is called for Pods of the namespace.
+func (c *lookupCache) covered(ctx context.Context, name string) (bool, error) {
+	if c.selector.Empty() {
 		return true, nil
 	}
-	if covered, known := s.namespaces[name]; known {
+	if covered, known := c.namespaces[name]; known {
 		return covered, nil
 	}
-	namespace, err := s.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	namespace, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("read namespace %s: %w", name, err)
 	}
 	// One that is gone has taken its Pods along.
-	s.namespaces[name] = err == nil && s.selector.Matches(labels.Set(namespace.Labels))
-	return s.namespaces[name], nil
+	c.namespaces[name] = err == nil && c.selector.Matches(labels.Set(namespace.Labels))
+	return c.namespaces[name], nil
 }
 
 // account is nil if there is none of that name.
-func (s *surroundings) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+func (c *lookupCache) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	key := cache.NewObjectName(namespace, name)
-	if account, known := s.accounts[key]; known {
+	if account, known := c.accounts[key]; known {
 		return account, nil
 	}
-	account, err := s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		account, err = nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read service account %s: %w", key, err)
 	}
-	s.accounts[key] = account
+	c.accounts[key] = account
 	return account, nil
 }

@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/internal/events"
 )
 
 // gauges are the series of the scan.
@@ -39,7 +41,7 @@ func scanning(t *testing.T, w *world) (*Scanner, metrics.KubeRegistry) {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
 	s := NewScanner(ScannerConfig{
-		Finder: w.finder(), Warn: w.warn, Metrics: NewMetrics(registry.MustRegister),
+		Finder: w.finder(), Recorder: events.NewRecorderTo(w, clock.RealClock{}), Metrics: NewMetrics(registry.MustRegister),
 		Process: &corev1.ObjectReference{Kind: "Lease", Name: "us"},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +92,7 @@ func TestScansWhenRegistered(t *testing.T) {
 		wantScans(t, w, "before it is registered", 0)
 
 		s.Registration(registration.Registered)
-		pause(settle - 1)
+		pause(settleDelay - 1)
 		wantScans(t, w, "while kube-apiserver learns of it", 0)
 		pause(1)
 		wantScans(t, w, "after that", 1)
@@ -101,7 +103,7 @@ func TestScansWhenRegistered(t *testing.T) {
 		pause(time.Hour)
 		wantScans(t, w, "while it is away", 0)
 		s.Registration(registration.Registered)
-		pause(settle)
+		pause(settleDelay)
 		wantScans(t, w, "when it is back", 1)
 	})
 }
@@ -134,7 +136,7 @@ func TestScanWaitsForWhatGoesAgain(t *testing.T) {
 		pause(time.Hour)
 		wantScans(t, w, "while a person has it out", 0)
 		s.Registration(registration.Registered)
-		pause(settle)
+		pause(settleDelay)
 		wantScans(t, w, "when it is back", 1)
 	})
 }
@@ -169,7 +171,7 @@ func TestScanReports(t *testing.T) {
 				}
 				s, registry := scanning(t, w)
 				s.Registration(registration.Registered)
-				pause(settle)
+				pause(settleDelay)
 				told := w.told()
 				if len(told) != tc.events {
 					t.Fatalf("%d Events, want %d: %q", len(told), tc.events, told)
@@ -204,7 +206,7 @@ func TestScanTellsOfTheNewest(t *testing.T) {
 		}
 		s, _ := scanning(t, w)
 		s.Registration(registration.Registered)
-		pause(settle)
+		pause(settleDelay)
 		w.told()
 		later := newPod(named("shop", "the-last"))
 		later.CreationTimestamp = metav1.NewTime(later.CreationTimestamp.Add(time.Second))
@@ -212,10 +214,10 @@ func TestScanTellsOfTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Registration(registration.Registered)
-		pause(interval + settle)
+		pause(interval + settleDelay)
 		told := w.told()
-		if len(told) != eventLimit+1 || !strings.HasPrefix(told[0], "AdmittedWithoutWebhook Pod/the-last: ") {
-			t.Errorf("%d Events, the first is %q, want %d and the newest Pod", len(told), told[:min(1, len(told))], eventLimit+1)
+		if len(told) != 2 || !strings.HasPrefix(told[0], "AdmittedWithoutWebhook Pod/the-last: ") || !strings.HasPrefix(told[1], "PodsMissed ") {
+			t.Errorf("Events %q, want one of the newest Pod and the summary", told)
 		}
 	})
 }
@@ -227,7 +229,7 @@ func TestScanFails(t *testing.T) {
 		w.breaks(errors.New("boom"))
 		s, _ := scanning(t, w)
 		s.Registration(registration.Registered)
-		pause(settle)
+		pause(settleDelay)
 		if told := w.told(); len(told) > 0 {
 			t.Errorf("told at once: %q", told)
 		}
@@ -236,11 +238,11 @@ func TestScanFails(t *testing.T) {
 		if told := w.told(); !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}
-		if n := w.scans(); n < 50 || n > 70 {
-			t.Errorf("%d tries in an hour, want about one a minute", n)
+		if n := w.scans(); n < 60 || n > 75 {
+			t.Errorf("%d tries in an hour, want a dozen and then one a minute", n)
 		}
 		w.breaks(nil)
-		pause(maxBackoff + settle)
+		pause(time.Minute + settleDelay)
 		wantScans(t, w, "when it can be looked again", 1)
 		if told := w.told(); len(told) != 2 {
 			t.Errorf("told %q, want a Pod and the summary", told)

@@ -74,10 +74,12 @@ func (w *world) page(action clienttesting.Action) (bool, runtime.Object, error) 
 	return true, pods, nil
 }
 
-func (w *world) warn(regarding *corev1.ObjectReference, reason, _, note string) {
+// Eventf makes it a sink of Events.
+func (w *world) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.warnings = append(w.warnings, fmt.Sprintf("%s %s/%s: %s", reason, regarding.Kind, regarding.Name, note))
+	object := regarding.(*corev1.ObjectReference)
+	w.warnings = append(w.warnings, fmt.Sprintf("%s %s/%s: %s", reason, object.Kind, object.Name, fmt.Sprintf(note, args...)))
 }
 
 // asked are the requests since it was called last.

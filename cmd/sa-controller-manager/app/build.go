@@ -51,6 +51,7 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	m.rootCA = rootca.NewSource(bundle)
 	m.view = informers.New(m.clients.main, o.Generic.resync())
 	m.recorder = events.NewRecorder(m.clients.main, programName)
+	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
 	m.files.recorder, m.files.process = m.recorder, o.LeaderElection.process()
 	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
 	for _, gauge := range m.files.refusedGauges() {
@@ -86,7 +87,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	if elsewhere := set.NotRun(); len(elsewhere) > 0 {
 		logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
 	}
-	loops := reconcile.NewMetrics(legacyregistry.MustRegister)
+	loops := m.loops
 	if set.Enabled(ServiceAccountController) {
 		m.accounts = serviceaccount.New(m.clients.of(ServiceAccountController), m.view, m.options.Tokens.ServiceAccounts, loops)
 		m.controllers = append(m.controllers, controller{ServiceAccountController, m.accounts.Run})

@@ -19,10 +19,11 @@ func (m *manager) newMissedScanner() *podscan.Scanner {
 		return nil
 	}
 	return podscan.NewScanner(podscan.ScannerConfig{
-		Finder:  podscan.Finder{Client: m.clients.main, Config: *m.podConfig},
-		Process: m.options.LeaderElection.process(),
-		Warn:    m.recorder.Warn,
-		Metrics: podscan.NewMetrics(legacyregistry.MustRegister),
+		Finder:   podscan.Finder{Client: m.clients.main, Config: *m.podConfig},
+		Process:  m.options.LeaderElection.process(),
+		Recorder: m.recorder,
+		Metrics:  podscan.NewMetrics(legacyregistry.MustRegister),
+		Loops:    m.loops,
 	})
 }
 

@@ -51,6 +51,7 @@ type manager struct {
 	clients      clients
 	view         *informers.View
 	recorder     *events.Recorder
+	loops        *reconcile.Metrics
 	files        *files
 	ring         *signing.Keyring // nil without a signing key
 	rootCA       *rootca.Source

@@ -1,25 +1,23 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watchhealth tells when a watch has gone silent, so that a process that works
-// on an old picture of the cluster can say so.
+// Package watchhealth reports which watches have gone silent, because their caches may be
+// stale.
 //
-// A Tracker wraps the transport of a client and notes when each watch was last
-// heard of. kube-apiserver's watch cache sends a watch a bookmark about each minute
-// (k8s.io/apiserver/pkg/storage/cacher), so a healthy one is not silent for long,
-// however little happens. It begins to do so when its picture is newer than that
-// which the watch began with: with kubeadm's etcd that is at once, with etcd's
-// defaults after ten minutes or the first event. Bodies pass through unread and
-// uncopied.
+// A Tracker wraps the transport of a client and notes when each watch last received
+// something. kube-apiserver's watch cache sends a watch a bookmark about once a minute
+// (k8s.io/apiserver/pkg/storage/cacher), so a healthy one is not silent for long, however
+// little happens. Bookmarks begin once that cache is newer than what the watch began with:
+// with kubeadm's etcd that is at once, with etcd's defaults after ten minutes or the first
+// event. Bodies pass through unread and uncopied.
 //
-// Lifecycle: a Tracker knows a watch from its first answer until the context of the
-// request ends, which for an informer is when it stops. In between it remembers the
-// watch, also while nobody holds one: an informer that cannot connect again is as
-// blind as one that hears nothing.
+// Lifecycle: a Tracker knows a watch from its first answer until the context of the request
+// ends, which for an informer is when it stops. It keeps the watch while no request is
+// under way: an informer that cannot connect has a stale cache, too.
 //
 // Concurrency: all methods may be called from any goroutine, and none blocks.
 //
-// What must never happen: a silence that is reported although the watch is healthy.
+// What must never happen: a healthy watch that is reported as silent.
 package watchhealth
 
 import (
@@ -36,51 +34,49 @@ import (
 )
 
 const (
-	// Limit is how long a watch may be silent that gets bookmarks: two of them may be
+	// Limit is how long a watch that gets bookmarks may be silent: two of them may be
 	// late.
 	Limit = 3 * time.Minute
 
-	// longLimit is for a watch that gets none, or none yet. It at least ends, within
-	// the ten minutes that client-go asks for (tools/cache/reflector.go), and the next
-	// one begins.
+	// longLimit is for a watch that gets none, or none yet. It ends at least, within the
+	// ten minutes that client-go asks for (tools/cache/reflector.go), and the next begins.
 	longLimit = 12 * time.Minute
 
-	// settling is how long the first list may come through a watch. What comes later is
-	// an event or a bookmark, and bookmarks follow.
-	settling = 50 * time.Second
+	// initialListTime is how long the first list may take to come through a watch. What
+	// comes later is an event or a bookmark, and bookmarks follow.
+	initialListTime = 50 * time.Second
 )
 
-// Tracker knows the watches of a client. Its zero value is of no use; see New.
+// Tracker knows the watches of a client. Build it with New.
 type Tracker struct {
 	clock clock.PassiveClock
 	limit time.Duration
 
 	mu      sync.Mutex
-	watches map[string]*heard
+	watches map[string]*watch
 }
 
-// heard is what is known of the watch of one resource with one selector.
-type heard struct {
-	// began is when its present stream did, last when something last came.
+// watch is the watch of one resource with one selector.
+type watch struct {
+	// began is when the present response began, last when something was last received.
 	began, last time.Time
-	// cached is whether it is served by a watch cache, which is what sends bookmarks.
+	// cached: a watch cache serves it, which is what sends bookmarks.
 	cached bool
-	// stop ends what awaits the end of the informer.
+	// stop cancels the call of forget when the informer ends.
 	stop func() bool
 }
 
 // limit is how long it may be silent.
-func (h *heard) limit(short time.Duration) time.Duration {
-	if h.cached && h.last.Sub(h.began) >= settling {
+func (w *watch) limit(short time.Duration) time.Duration {
+	if w.cached && w.last.Sub(w.began) >= initialListTime {
 		return short
 	}
 	return longLimit
 }
 
-// New returns a Tracker that takes a watch which gets bookmarks for silent after
-// limit.
+// New returns a Tracker by which a watch that gets bookmarks is silent after limit.
 func New(c clock.PassiveClock, limit time.Duration) *Tracker {
-	return &Tracker{clock: c, limit: limit, watches: map[string]*heard{}}
+	return &Tracker{clock: c, limit: limit, watches: map[string]*watch{}}
 }
 
 // Wrap is for rest.Config.Wrap.
@@ -88,7 +84,7 @@ func (t *Tracker) Wrap(base http.RoundTripper) http.RoundTripper {
 	return &transport{base: base, tracker: t}
 }
 
-// Check is an error that names each watch that is silent for too long.
+// Check returns an error that names each watch that has been silent for too long.
 func (t *Tracker) Check() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +113,7 @@ func (t *Tracker) begin(request *http.Request) string {
 	defer t.mu.Unlock()
 	w := t.watches[name]
 	if w == nil {
-		w = &heard{}
+		w = &watch{}
 		t.watches[name] = w
 	} else {
 		w.stop()
@@ -130,7 +126,7 @@ func (t *Tracker) begin(request *http.Request) string {
 	return name
 }
 
-func (t *Tracker) hear(name string) {
+func (t *Tracker) received(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.watches[name]; w != nil {
@@ -139,7 +135,7 @@ func (t *Tracker) hear(name string) {
 }
 
 // forget is called when an informer has stopped.
-func (t *Tracker) forget(name string, w *heard) {
+func (t *Tracker) forget(name string, w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watches[name] == w {
@@ -148,8 +144,8 @@ func (t *Tracker) forget(name string, w *heard) {
 }
 
 func isWatch(request *http.Request) bool {
-	watch := request.URL.Query().Get("watch")
-	return request.Method == http.MethodGet && (watch == "true" || watch == "1")
+	value := request.URL.Query().Get("watch")
+	return request.Method == http.MethodGet && (value == "true" || value == "1")
 }
 
 // transport notes watches.
@@ -165,7 +161,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	name := t.tracker.begin(request)
-	response.Body = &body{ReadCloser: response.Body, heard: func() { t.tracker.hear(name) }}
+	response.Body = &body{ReadCloser: response.Body, received: func() { t.tracker.received(name) }}
 	return response, nil
 }
 
@@ -173,18 +169,18 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // (k8s.io/apimachinery/pkg/util/net).
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
-// body notes when something comes.
+// body calls received whenever something is read.
 type body struct {
 	io.ReadCloser
 
-	heard func()
+	received func()
 }
 
 // Read is io.Reader's.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		b.heard()
+		b.received()
 	}
 	return n, err
 }

@@ -11,14 +11,14 @@
 //
 //  1. ParsePrivateKey reads it. What kube-controller-manager could not sign with, or what is too weak, is refused here, with a
 //     sentence that says what was found and what is accepted. The caller adds the name of the file.
-//  2. NewKeyring makes the first key active at once, as kube-controller-manager does with its key file.
-//  3. Keyring.Offer makes a later key the candidate. A candidate verifies but does not sign: kube-apiserver reads its key files
-//     once, so a new key file must not turn into tokens nobody accepts.
-//  4. Keyring.Activate makes the candidate the active key, once the caller has proof that the apiserver accepts it.
-//  5. The formerly active key goes on verifying for the life of the process, because tokens that bear its key ID live on.
-//
-// That is the life of a key in a file of its own. Packages rotation and keydir give keys a longer one, which outlives the
-// process: with a key directory, Keyring.Replace takes what the directory says, and nothing else changes the ring.
+//  2. A Ring gives it a role: *active* signs, *next* is published and does not sign yet, *retired* has signed, *verify-only* is
+//     of a verification key file. Keys of every role verify. A Store keeps rings.
+//  3. Keyring is the ring of this process. What the store has at the start signs at once, as in kube-controller-manager.
+//  4. Keyring.Set takes a later ring of the store. A store that counts generations decides which key signs, and when a key is
+//     pruned. A key file does not: its changed key is the next one, because kube-apiserver reads its key files once, and a new
+//     key file must not turn into tokens nobody accepts.
+//  5. Keyring.Activate makes that one the active key, once the caller has proof that the apiserver accepts it. The previous one
+//     is retired and goes on verifying for the life of the process, because tokens that bear its key ID live on.
 //
 // MarshalJWKS and MarshalDiscovery tell the keys to relying parties in the form of kube-apiserver, and ParseJWKS reads such a
 // document of anybody.

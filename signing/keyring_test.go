@@ -51,7 +51,7 @@ func TestKeyringSteps(t *testing.T) {
 	names := map[string]string{a.ID(): "a", b.ID(): "b", c.ID(): "c", other.ID: "other"}
 
 	offer := func(key *signing.PrivateKey) func(*signing.Keyring) {
-		return func(r *signing.Keyring) { r.Offer(key) }
+		return func(r *signing.Keyring) { r.Set(want(key)) }
 	}
 	activate := func(key *signing.PrivateKey, want bool) func(*signing.Keyring) {
 		return func(r *signing.Keyring) {
@@ -65,7 +65,7 @@ func TestKeyringSteps(t *testing.T) {
 	}
 	type step struct {
 		do   func(*signing.Keyring)
-		want string // active, candidate, verification keys
+		want string // active, next, verification keys
 	}
 	cases := map[string]struct {
 		reason string
@@ -73,7 +73,7 @@ func TestKeyringSteps(t *testing.T) {
 		steps  []step
 	}{
 		"rotation": {
-			"a candidate verifies before it signs, and the old key verifies on",
+			"the next key verifies before it signs, and the old key verifies on",
 			signing.NewKeyring(a), []step{
 				{offer(b), "a b a,b"},
 				{activate(b, true), "b - b,a"},
@@ -87,6 +87,8 @@ func TestKeyringSteps(t *testing.T) {
 				{offer(b), "a b a,b"},
 				{activate(b, true), "b - b,a"},
 				{offer(againA), "b a b,a"},
+				{offer(b), "b - b,a"}, // it verifies on although it was withdrawn
+				{offer(againA), "b a b,a"},
 				{activate(a, true), "a - a,b"},
 			},
 		},
@@ -99,11 +101,11 @@ func TestKeyringSteps(t *testing.T) {
 			},
 		},
 		"withdrawn by nil": {
-			"no key is no candidate",
+			"no key is no next key",
 			signing.NewKeyring(a), []step{{offer(b), "a b a,b"}, {offer(nil), "a - a"}},
 		},
 		"replaced": {
-			"proof for the first candidate says nothing of the second",
+			"proof for the first key says nothing of the second",
 			signing.NewKeyring(a), []step{
 				{offer(b), "a b a,b"},
 				{offer(c), "a c a,c"},
@@ -113,7 +115,7 @@ func TestKeyringSteps(t *testing.T) {
 			},
 		},
 		"nothing offered": {
-			"the active key is no candidate",
+			"the active key is not the next one",
 			signing.NewKeyring(a), []step{{activate(a, false), "a - a"}},
 		},
 		"verify only": {
@@ -150,7 +152,7 @@ func TestKeyringSteps(t *testing.T) {
 				for _, key := range tc.ring.Keys().All() {
 					keys = append(keys, names[key.ID])
 				}
-				got := name(tc.ring.Active()) + " " + name(tc.ring.Candidate()) + " " + strings.Join(keys, ",")
+				got := name(tc.ring.Ring().Active()) + " " + name(tc.ring.Ring().Next()) + " " + strings.Join(keys, ",")
 				if diff := cmp.Diff(step.want, got); diff != "" {
 					t.Errorf("%s: step %d: -want +got:\n%s", tc.reason, i, diff)
 				}
@@ -179,12 +181,12 @@ func TestKeyringSignsWithActiveKey(t *testing.T) {
 		}
 		return ""
 	}
-	ring.Offer(b)
+	ring.Set(want(b))
 	if got := signedBy(ring); got != a.ID() {
 		t.Errorf("the ring signed with %s while %s is active", got, a.ID())
 	}
-	if got := signedBy(ring.Candidate()); got != b.ID() {
-		t.Errorf("the candidate signed with %s, want %s", got, b.ID())
+	if got := signedBy(ring.Ring().Next()); got != b.ID() {
+		t.Errorf("the next key signed with %s, want %s", got, b.ID())
 	}
 	ring.Activate(b.ID())
 	if got := signedBy(ring); got != b.ID() {
@@ -206,7 +208,7 @@ func TestKeyringSnapshots(t *testing.T) {
 	for range 4 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				active := ring.Active()
+				active := ring.Ring().Active()
 				if _, ok := ring.Keys().Lookup(active.ID()); !ok {
 					t.Error("the active key does not verify")
 					return
@@ -216,9 +218,9 @@ func TestKeyringSnapshots(t *testing.T) {
 	}
 	for i := range 2000 {
 		next := []*signing.PrivateKey{b, a}[i%2]
-		ring.Offer(next)
+		ring.Set(want(next))
 		if !ring.Activate(next.ID()) {
-			t.Error("a candidate was lost")
+			t.Error("the next key was lost")
 		}
 		ring.SetVerifyOnly([]signing.PublicKey{next.Public()})
 	}

@@ -31,8 +31,8 @@ func TestAKeyDirectoryDecides(t *testing.T) {
 		a := start(t, server)
 		defer a.stop()
 		keys := testKeys()
-		a.Ring.Replace(signing.Contents{Active: keys.old, Next: keys.next})
-		a.Changed()
+		a.Ring.Set(signing.NewRing(1, keys.old.As(signing.Active), keys.next.As(signing.Next)))
+		a.RingChanged(a.ctx)
 		synctest.Wait()
 		check(t, "keys once the next one is published", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
@@ -40,8 +40,8 @@ func TestAKeyDirectoryDecides(t *testing.T) {
 		}, a.series("sacm_signing_key{"))
 		check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 
-		a.Ring.Replace(signing.Contents{Active: keys.next, Retired: []signing.PublicKey{keys.old.Public()}})
-		a.Changed()
+		a.Ring.Set(signing.NewRing(2, keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
+		a.RingChanged(a.ctx)
 		synctest.Wait()
 		check(t, "key that signs", "NEXT", a.signs())
 		check(t, "status of a key that is not accepted", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
@@ -68,7 +68,7 @@ func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 		check(t, "key that signs while the candidate waits", "OLD", a.signs())
 		check(t, "status while the candidate waits", "key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		check(t, "keys while the candidate waits", []string{
-			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="candidate"} 1`,
+			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
 			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
 		}, a.series("sacm_signing_key{"))
 		check(t, "probes while the candidate waits", []string{
@@ -130,7 +130,7 @@ func TestImmediate(t *testing.T) {
 		server.learn(testKeys().old)
 		a := start(t, server, func(c *Config) { c.Immediate = true })
 		defer a.stop()
-		a.Offer(a.ctx, a.next)
+		a.set(a.ctx, a.next)
 		check(t, "key that signs when Offer returns", "NEXT", a.signs())
 		check(t, "Events by then", []string{`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`}, a.told())
 
@@ -208,7 +208,7 @@ func TestAYesThatComesTooLate(t *testing.T) {
 				server.set(func(s *apiserver) {
 					s.reviewing = func(keyID string) {
 						if keyID == a.next.ID() {
-							a.Offer(a.ctx, tc.instead(a.keys))
+							a.set(a.ctx, tc.instead(a.keys))
 						}
 					}
 				})
@@ -232,7 +232,7 @@ func TestAnOfferDuringAProbeIsNotMissed(t *testing.T) {
 		server.set(func(s *apiserver) {
 			s.reviewing = func(keyID string) {
 				if keyID == a.next.ID() {
-					a.Offer(a.ctx, a.third)
+					a.set(a.ctx, a.third)
 				}
 			}
 		})

@@ -6,8 +6,8 @@
 //
 // kube-apiserver reads its --service-account-key-file once, at its start. A token
 // signed with a key that it has not read is dead, so a changed file must not sign
-// at once: its key is a candidate, and the former key goes on signing, until the
-// apiserver itself has accepted a token signed with the candidate. The key that
+// at once: its key is the next one, and the active key goes on signing, until the
+// apiserver itself has accepted a token signed with the next. The key that
 // signs from the start is proved the same way, but only to warn about it.
 //
 // The proof is a TokenReview of a short bound token for a live account, addressed
@@ -52,7 +52,7 @@ type Config struct {
 	// Issuer is the apiserver's --service-account-issuer; "" has it looked up in
 	// the apiserver's OIDC discovery document.
 	Issuer string
-	// Immediate lets a candidate sign without proof.
+	// Immediate lets the next key sign without proof.
 	Immediate bool
 	// Kept tells whether a key will verify after a restart too. It is nil if kube-apiserver does not
 	// take its keys from the ring, so that it makes no difference.
@@ -64,12 +64,12 @@ type Config struct {
 	Clock   clock.WithTicker
 }
 
-// Activator proves keys. Build it with New before the view is started. Offer and
-// Status may be called from any goroutine.
+// Activator proves keys. Build it with New before the view is started. RingChanged
+// and Status may be called from any goroutine.
 type Activator struct {
 	Config
 	accounts corev1listers.ServiceAccountLister
-	offered  chan struct{}
+	changed  chan struct{}
 	status   atomic.Pointer[string]
 	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
 }
@@ -79,51 +79,50 @@ func New(config Config) *Activator {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	a := &Activator{Config: config, offered: make(chan struct{}, 1)}
+	a := &Activator{Config: config, changed: make(chan struct{}, 1)}
 	a.proven.Store(new(""))
 	a.accounts, _ = config.View.Accounts()
 	a.show("")
 	return a
 }
 
-// Offer takes a key that was read from the changed key file. Offering the key that
-// signs already withdraws the candidate.
-func (a *Activator) Offer(ctx context.Context, key *signing.PrivateKey) {
-	a.Ring.Offer(key)
-	candidate := a.Ring.Candidate()
-	switch {
-	case candidate == nil:
-		klog.FromContext(ctx).Info("The key file holds the key that signs already", "keyID", key.ID())
-	case a.Immediate:
-		a.activate(ctx, candidate)
-	default:
-		klog.FromContext(ctx).Info("Read a new signing key, it will sign once the apiserver accepts it", "keyID", key.ID())
+// RingChanged takes note that the store has changed the ring. It does not block.
+func (a *Activator) RingChanged(ctx context.Context) {
+	if ring := a.Ring.Ring(); ring.ProofActivates() {
+		a.found(ctx, ring)
 	}
-	a.Changed()
-}
-
-// Changed takes note that a key directory has changed the ring. The directory says
-// which key signs; that key is proved to warn about it.
-func (a *Activator) Changed() {
 	a.show("")
 	select {
-	case a.offered <- struct{}{}:
+	case a.changed <- struct{}{}:
 	default: // a look is due anyway
 	}
 }
 
-// Status says in a few words which key signs and what keeps the candidate waiting.
+// found says what has become of a changed key file.
+func (a *Activator) found(ctx context.Context, ring *signing.Ring) {
+	logger, next := klog.FromContext(ctx), ring.Next()
+	switch {
+	case next == nil:
+		logger.Info("The key file holds the key that signs already", "keyID", ring.ActiveID())
+	case a.Immediate:
+		a.activate(ctx, next)
+	default:
+		logger.Info("Read a new signing key, it will sign once the apiserver accepts it", "keyID", next.ID())
+	}
+}
+
+// Status says in a few words which key signs and what keeps the next one waiting.
 func (a *Activator) Status() string { return *a.status.Load() }
 
 // Confirmed tells whether that key ID is of the key that kube-apiserver has accepted last.
 func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
 
-// Run proves the signing key and every candidate until ctx ends. The view must be
+// Run proves the signing key and, if proof activates it, every next one until ctx ends. The view must be
 // synced.
 func (a *Activator) Run(ctx context.Context) {
 	failing, told, backoff := "", "", firstBackoff
 	for {
-		key, isCandidate := a.unproven()
+		key, isNext := a.unproven()
 		if key == nil {
 			failing, told = "", ""
 			if !a.await(ctx, nil) {
@@ -138,13 +137,13 @@ func (a *Activator) Run(ctx context.Context) {
 		a.Metrics.probed(err)
 		if err == nil {
 			a.proven.Store(new(key.ID()))
-			if isCandidate {
+			if isNext {
 				a.activate(ctx, key)
 			}
 			a.show("")
 			continue
 		}
-		a.show(trouble(key, isCandidate, err))
+		a.show(trouble(key, isNext, err))
 		// A refusal and an apiserver that cannot be asked are two kinds of failure; a
 		// text may differ in a port number each time.
 		if kind := fmt.Sprint(key.ID(), IsRefusal(err)); kind != failing {
@@ -152,7 +151,7 @@ func (a *Activator) Run(ctx context.Context) {
 		}
 		if reason := key.ID() + err.Error(); reason != told {
 			told = reason
-			a.report(ctx, key, isCandidate, err)
+			a.report(ctx, key, isNext, err)
 		}
 		retry := a.Clock.NewTimer(backoff)
 		backoff = min(2*backoff, maxBackoff)
@@ -163,46 +162,48 @@ func (a *Activator) Run(ctx context.Context) {
 	}
 }
 
-// unproven is the key to prove next: a candidate first, then the signing key.
-func (a *Activator) unproven() (key *signing.PrivateKey, isCandidate bool) {
-	if candidate := a.Ring.Candidate(); candidate != nil {
-		return candidate, true
+// unproven is the key to prove now: the next one if proof activates it, then the one
+// that signs.
+func (a *Activator) unproven() (key *signing.PrivateKey, isNext bool) {
+	ring := a.Ring.Ring()
+	if next := ring.Next(); next != nil && ring.ProofActivates() {
+		return next, true
 	}
-	if active := a.Ring.Active(); !a.Confirmed(active.ID()) {
+	if active := ring.Active(); !a.Confirmed(active.ID()) {
 		return active, false
 	}
 	return nil, false
 }
 
-// await waits for an offer, for retry or for the end, and tells whether to go on.
+// await waits for a change, for retry or for the end, and tells whether to go on.
 func (a *Activator) await(ctx context.Context, retry <-chan time.Time) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-a.offered:
+	case <-a.changed:
 	case <-retry:
 	}
 	return true
 }
 
 func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
-	former := a.Ring.Active()
+	previous := a.Ring.Ring().ActiveID()
 	if !a.Ring.Activate(key.ID()) {
-		return // another file content has replaced the candidate meanwhile
+		return // another file content has replaced the next key meanwhile
 	}
 	klog.FromContext(ctx).Info("A new key signs", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
 	a.Recorder.Normal(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
-	if a.Kept != nil && !a.Kept(former.ID()) {
-		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", former.ID())
+	if a.Kept != nil && !a.Kept(previous) {
+		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", previous)
 		a.Recorder.Warn(a.Process, "FormerKeyNotKept", "Activate", fmt.Sprintf(
-			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-keys-dir", former.ID()))
+			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-keys-dir", previous))
 	}
 }
 
 // report says once why a key is not proven.
-func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isCandidate bool, err error) {
+func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext bool, err error) {
 	logger := klog.FromContext(ctx)
-	if isCandidate {
+	if isNext {
 		logger.Info("The new key does not sign yet, the former one goes on", "keyID", key.ID(), "reason", err.Error())
 		a.Recorder.Warn(a.Process, "SigningKeyWaits", "Activate", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
 		return
@@ -215,18 +216,18 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isCandi
 }
 
 // trouble is what Status says about a key that is not proven.
-func trouble(key *signing.PrivateKey, isCandidate bool, err error) string {
-	if isCandidate {
+func trouble(key *signing.PrivateKey, isNext bool, err error) string {
+	if isNext {
 		return fmt.Sprintf("the new key %s waits: %v", key.ID(), err)
 	}
 	return fmt.Sprintf("not confirmed by the apiserver: %v", err)
 }
 
 func (a *Activator) show(trouble string) {
-	status := "key " + a.Ring.Active().ID() + " signs"
+	status := "key " + a.Ring.Ring().ActiveID() + " signs"
 	if trouble != "" {
 		status += "; " + trouble
 	}
 	a.status.Store(&status)
-	a.Metrics.keys(a.Ring)
+	a.Metrics.keys(a.Ring.Ring())
 }

@@ -21,7 +21,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "sacm_signing_key",
-			Help:           "1 for each key of the ring, by key ID, algorithm and state: active signs, candidate waits for the apiserver to accept it, next waits for its time, retired verifies only.",
+			Help:           "1 for each key of the ring, by key ID, algorithm and state: active signs, next waits for its time or for the apiserver to accept it, retired verifies only.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
@@ -34,23 +34,15 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-func (m *Metrics) keys(ring *signing.Keyring) {
+func (m *Metrics) keys(ring *signing.Ring) {
 	if m == nil {
 		return
 	}
 	m.loaded.Reset()
-	active := ring.Active().Public()
-	m.loaded.WithLabelValues(active.ID, active.Algorithm, "active").Set(1)
-	if candidate := ring.Candidate(); candidate != nil {
-		public := candidate.Public()
-		m.loaded.WithLabelValues(public.ID, public.Algorithm, "candidate").Set(1)
-	}
-	if next := ring.Next(); next != nil {
-		public := next.Public()
-		m.loaded.WithLabelValues(public.ID, public.Algorithm, "next").Set(1)
-	}
-	for _, public := range ring.Retired() {
-		m.loaded.WithLabelValues(public.ID, public.Algorithm, "retired").Set(1)
+	for _, key := range ring.All() {
+		if key.Role != signing.VerifyOnly {
+			m.loaded.WithLabelValues(key.ID, key.Algorithm, string(key.Role)).Set(1)
+		}
 	}
 }
 

@@ -107,22 +107,22 @@ func TestTheEndDuringBackOff(t *testing.T) {
 	})
 }
 
-// Offer is called from the goroutine that follows the file, also before Run and after it.
-func TestOfferNeverBlocks(t *testing.T) {
+// RingChanged is called from the goroutine that follows the file, also before Run and after it.
+func TestRingChangedNeverBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old, testKeys().third)
 		a := start(t, server, func(c *Config) { c.Metrics, c.Recorder = nil, nil }) // both may be missing
 		for range 10 {
-			a.Offer(context.Background(), a.next)
-			a.Offer(context.Background(), a.third)
+			a.set(context.Background(), a.next)
+			a.set(context.Background(), a.third)
 		}
 		synctest.Wait()
 		check(t, "key that signs", "THIRD", a.signs())
 		a.stop()
 		for range 10 {
-			a.Offer(context.Background(), a.next)
+			a.set(context.Background(), a.next)
 		}
 		check(t, "candidate after the end", "NEXT", a.waits())
 	})

@@ -94,22 +94,28 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	return trial
 }
 
+// set is what a key file does whose content has changed.
+func (t *trial) set(ctx context.Context, key *signing.PrivateKey) {
+	t.Ring.Set(signing.NewRing(0, key.As(signing.Active)))
+	t.RingChanged(ctx)
+}
+
 // offer hands a key over and waits until it has been dealt with.
 func (t *trial) offer(key *signing.PrivateKey) {
-	t.Offer(t.ctx, key)
+	t.set(t.ctx, key)
 	synctest.Wait()
 }
 
 // signs is the name of the active key.
-func (t *trial) signs() string { return t.named(t.Ring.Active().ID()) }
+func (t *trial) signs() string { return t.named(t.Ring.Ring().ActiveID()) }
 
 // waits is the name of the candidate.
 func (t *trial) waits() string {
-	candidate := t.Ring.Candidate()
-	if candidate == nil {
+	next := t.Ring.Ring().Next()
+	if next == nil {
 		return "nobody"
 	}
-	return t.named(candidate.ID())
+	return t.named(next.ID())
 }
 
 // said are the messages in the log with their key and reason.

@@ -17,7 +17,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing"
 )
 
 // patience is how long rings may differ before it is told: a change reaches the
@@ -29,8 +29,8 @@ const reasonMismatch = "KeyRingMismatch"
 // AgreementConfig is what an Agreement needs. Clock may be nil.
 type AgreementConfig struct {
 	View *informers.View
-	// State is the ring of this process as it is now.
-	State    func() rotation.State
+	// Ring is that of this process.
+	Ring     *signing.Keyring
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
 	Process *corev1.ObjectReference
@@ -113,11 +113,11 @@ func (a *Agreement) persists(ctx context.Context, found, told verdict) bool {
 	}
 }
 
-func (a *Agreement) judge() verdict { return judge(publicationOf(RingOf(a.State())), a.published()) }
+func (a *Agreement) judge() verdict { return judge(publicationOf(a.Ring.Ring()), a.published()) }
 
 // tell is called for each new verdict.
 func (a *Agreement) tell(ctx context.Context, found verdict) {
-	own := publicationOf(RingOf(a.State()))
+	own := publicationOf(a.Ring.Ring())
 	note := describe(found, own, a.published())
 	if a.Status() == note {
 		return

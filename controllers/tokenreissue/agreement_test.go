@@ -6,7 +6,6 @@ package tokenreissue
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +20,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing"
 )
 
 // TestAgreement: a disagreement is told once it has lasted, and once; and so is its end.
@@ -32,16 +31,11 @@ func TestAgreement(t *testing.T) {
 		recorded := clientevents.NewFakeRecorder(10)
 		registry := metrics.NewKubeRegistry()
 		w := &world{registry: registry, recorded: recorded}
-		var state atomic.Pointer[rotation.State]
-		generation := func(n int64) {
-			next := rotated(t)
-			next.Generation = n
-			state.Store(&next)
-		}
-		generation(3)
+		keyring := signing.KeyringOf(rotated(t))
+		generation := func(n int64) { keyring.Set(ringOf(t, n, newPEM(), oldPEM())) }
 		v := informers.New(client, 0)
 		a := NewAgreement(AgreementConfig{
-			View: v, State: func() rotation.State { return *state.Load() }, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
+			View: v, Ring: keyring, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
 			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(registry.MustRegister),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +58,7 @@ func TestAgreement(t *testing.T) {
 		}
 		publish := func(number int64) {
 			t.Helper()
-			ring := RingOf(*state.Load())
+			ring := keyring.Ring()
 			configMap := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName},
 				Data:       publication{generation: number, hash: ring.Hash()}.data(ring),

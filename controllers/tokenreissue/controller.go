@@ -42,7 +42,6 @@ import (
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/tokens"
 )
 
@@ -68,9 +67,7 @@ const (
 type Config struct {
 	Client kubernetes.Interface
 	View   *informers.View
-	// State is the key ring as it is now.
-	State func() rotation.State
-	// Ring has the same keys; it may be a moment ahead or behind. Issuer signs with it.
+	// Ring is that of this process. Issuer signs with it.
 	Ring   *signing.Keyring
 	Issuer *tokens.Issuer
 	// Confirmed tells whether kube-apiserver accepts tokens of the key with that ID.
@@ -192,7 +189,7 @@ func (c *Controller) queueSecret(obj any) {
 	if !ok || secret.AccountName == "" {
 		return
 	}
-	retired := secret.Token != nil && RingOf(c.State()).Retired(secret.Token.KeyID())
+	retired := secret.Token != nil && isRetired(c.Ring.Ring(), secret.Token.KeyID())
 	if retired || secret.Predecessor != (informers.Predecessor{}) {
 		c.queue(secret.Account())
 		c.loop.AddAfter(key{Work: surveying}, soon)
@@ -233,18 +230,17 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	return errors.Join(errs...)
 }
 
-// mayReissue is the ring, and whether it still is the one that was published and the
-// one that signs, with a key that kube-apiserver accepts: a rollback may have gone to
+// mayReissue is the ring, and whether it still is the one that was published, with a key that kube-apiserver accepts: a rollback may have gone to
 // one that it does not know any more.
 func (c *Controller) mayReissue() (Ring, bool) {
-	ring, active := RingOf(c.State()), c.Ring.Active()
-	return ring, !c.Off && publicationOf(ring) == c.published && active != nil && active.ID() == ring.Active() && c.Confirmed(active.ID())
+	ring := c.Ring.Ring()
+	return ring, !c.Off && publicationOf(ring) == c.published && c.Confirmed(ring.ActiveID())
 }
 
 // survey counts, forgets what is gone, and queues the accounts for which something is left
 // to do.
 func (c *Controller) survey() {
-	ring := RingOf(c.State())
+	ring := c.Ring.Ring()
 	byKey, byHolding := map[string]int{}, map[Holding]int{}
 	account := func(name cache.ObjectName) *corev1.ServiceAccount { return meta.CachedAccount(c.accounts, name) }
 	var all []*informers.TokenSecret
@@ -258,10 +254,10 @@ func (c *Controller) survey() {
 			c.queue(name) // after a rollback it may be superfluous, and none is a holder
 		}
 		if secret.Token != nil {
-			byKey[ring.state(secret.Token.KeyID())]++
+			byKey[keyState(ring, secret.Token.KeyID())]++
 		}
 	}
-	if byKey[string(rotation.Retired)] > 0 {
+	if byKey[string(signing.Retired)] > 0 {
 		for _, holder := range Holders(all, account, ring) {
 			byHolding[holder.Holding]++
 			if holder.Holding.Pending() {

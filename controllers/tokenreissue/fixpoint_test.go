@@ -4,6 +4,7 @@
 package tokenreissue
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -18,7 +19,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing"
 )
 
 // model is a cluster of one account, in which steps are done as kube-apiserver and the
@@ -26,7 +27,7 @@ import (
 type model struct {
 	account *corev1.ServiceAccount
 	secrets []*corev1.Secret
-	state   rotation.State
+	ring    *signing.Ring
 	pem     []byte // of the active key
 	now     time.Time
 	serial  int
@@ -49,7 +50,7 @@ func TestFixpoint(t *testing.T) {
 				tokenSecret("invalid", withOld(t), labelled(informers.InvalidSinceLabel, "2026-01-01")),
 				tokenSecret("strange", signedBy(t, strangePEM(), testUID)),
 			},
-			state: rotated(t), pem: newPEM(), now: noon(),
+			ring: rotated(t), pem: newPEM(), now: noon(),
 		}
 	}
 	want := []string{
@@ -84,7 +85,7 @@ func TestFixpoint(t *testing.T) {
 		if diff := cmp.Diff(want, m.end(t)); diff != "" {
 			t.Fatalf("try %d ends elsewhere (-want +got):\n%s", try, diff)
 		}
-		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.state.Active().ID {
+		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("try %d: the account's own Secret is %v", try, own)
 		}
 	}
@@ -94,7 +95,7 @@ func TestFixpoint(t *testing.T) {
 // the newest of each chain, and no more.
 func TestRotationsAndRollbacks(t *testing.T) {
 	t.Parallel()
-	m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, state: rotated(t), pem: newPEM(), now: noon()}
+	m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, ring: rotated(t), pem: newPEM(), now: noon()}
 	for turn := range 4 {
 		for range 10 {
 			for _, step := range m.plan() {
@@ -106,10 +107,10 @@ func TestRotationsAndRollbacks(t *testing.T) {
 			t.Fatalf("turn %d: %d Secrets, want %d: %q", turn, got, want, m.end(t))
 		}
 		first := m.find(m.account.Secrets[0].Name)
-		if key := informers.ObserveTokenSecret(first).Token.KeyID(); key != m.state.Active().ID {
+		if key := informers.ObserveTokenSecret(first).Token.KeyID(); key != m.ring.ActiveID() {
 			t.Fatalf("turn %d: the first reference is %s, of key %s", turn, first.Name, key)
 		}
-		m.turn()
+		m.turn(t)
 	}
 }
 
@@ -124,7 +125,7 @@ func TestRollbackAnywhere(t *testing.T) {
 		runs *= acts
 	}
 	for run := range runs {
-		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, state: rotated(t), pem: newPEM(), now: noon()}
+		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, ring: rotated(t), pem: newPEM(), now: noon()}
 		var order []string
 		for left := run; len(order) < depth; left /= acts {
 			switch left % acts {
@@ -136,7 +137,7 @@ func TestRollbackAnywhere(t *testing.T) {
 				m.fill(t)
 			case 2:
 				order = append(order, "turn")
-				m.turn()
+				m.turn(t)
 			}
 		}
 		for range 10 {
@@ -148,7 +149,7 @@ func TestRollbackAnywhere(t *testing.T) {
 				t.Fatalf("%q: %q", order, m.end(t))
 			}
 		}
-		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.state.Active().ID {
+		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("%q: the account's own Secret is %v", order, own)
 		}
 		if steps := m.plan(); len(steps) > 0 {
@@ -161,7 +162,7 @@ func TestRollbackAnywhere(t *testing.T) {
 func (m *model) act(t *testing.T, order []string) {
 	t.Helper()
 	for _, step := range m.plan() {
-		if step.action == reference && step.Successor.Token.KeyID() != m.state.Active().ID {
+		if step.action == reference && step.Successor.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("%q: %s is led to %s, whose key is not the active one", order, step.Secret.Name, step.Successor.Name)
 		}
 		m.do(t, step)
@@ -169,18 +170,19 @@ func (m *model) act(t *testing.T, order []string) {
 }
 
 // turn makes the retired key the active one, and the other way round.
-func (m *model) turn() {
-	m.state.Generation++
-	m.state.Keys[0].Role, m.state.Keys[1].Role = m.state.Keys[1].Role, m.state.Keys[0].Role
+func (m *model) turn(t *testing.T) {
+	t.Helper()
+	retired := m.pem
 	m.pem = oldPEM()
-	if m.state.Keys[1].Role == rotation.Active {
+	if bytes.Equal(retired, m.pem) {
 		m.pem = newPEM()
 	}
+	m.ring = ringOf(t, m.ring.Generation()+1, m.pem, retired)
 }
 
 func (m *model) plan() []step {
 	m.now = m.now.Add(time.Second)
-	return plan(m.account, observe(m.secrets...), RingOf(m.state), false, m.now)
+	return plan(m.account, observe(m.secrets...), m.ring, false, m.now)
 }
 
 func (m *model) do(t *testing.T, step step) {
@@ -235,8 +237,8 @@ func (m *model) end(t *testing.T) []string {
 		if secret == nil || secret.Token == nil {
 			return "empty"
 		}
-		state := RingOf(m.state).state(secret.Token.KeyID())
-		if state == string(rotation.Retired) {
+		state := keyState(m.ring, secret.Token.KeyID())
+		if state == string(signing.Retired) {
 			return "old"
 		}
 		return state

@@ -113,7 +113,7 @@ func holdersOf(account *corev1.ServiceAccount, secrets []*informers.TokenSecret,
 
 // hold decides on one Secret that names account.
 func hold(account *corev1.ServiceAccount, secret *informers.TokenSecret, pairs pairs, ring Ring) Holder {
-	if secret.Token == nil || !ring.Retired(secret.Token.KeyID()) {
+	if secret.Token == nil || !isRetired(ring, secret.Token.KeyID()) {
 		return Holder{Secret: secret}
 	}
 	holder := Holder{Secret: secret, Successor: pairs.successor(secret)}
@@ -164,7 +164,7 @@ func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs, ring R
 		return Due
 	case informers.References(account, successor.Name), successor.InvalidSince():
 		return Replaced
-	case successor.Token != nil && !successor.Token.Malformed && successor.Token.KeyID() == ring.Active():
+	case successor.Token != nil && !successor.Token.Malformed && successor.Token.KeyID() == ring.ActiveID():
 		return Switching
 	}
 	return Filling
@@ -218,7 +218,7 @@ func pairsIn(account *corev1.ServiceAccount, secrets []*informers.TokenSecret, r
 // it. Nobody will be. What another token controller has filled counts nevertheless: the
 // next one would be filled with the same key.
 func isSpoiled(account *corev1.ServiceAccount, secret *informers.TokenSecret, ring Ring) bool {
-	return secret.Token != nil && ring.Retired(secret.Token.KeyID()) && !filledElsewhere(secret) && !secret.InvalidSince() &&
+	return secret.Token != nil && isRetired(ring, secret.Token.KeyID()) && !filledElsewhere(secret) && !secret.InvalidSince() &&
 		account != nil && !informers.References(account, secret.Name)
 }
 

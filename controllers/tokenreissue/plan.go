@@ -96,7 +96,7 @@ func isSuperfluous(account *corev1.ServiceAccount, secret *informers.TokenSecret
 	if predecessor == nil || !isUntouched(account, secret) {
 		return false
 	}
-	if predecessor.Token != nil && predecessor.Token.KeyID() == ring.Active() {
+	if predecessor.Token != nil && predecessor.Token.KeyID() == ring.ActiveID() {
 		return true
 	}
 	successor := pairs.successor(predecessor)

@@ -237,7 +237,7 @@ func TestPlan(t *testing.T) {
 			secrets := observe(tc.secrets...)
 			for range 2 { // whatever their order
 				var got []string
-				for _, step := range plan(tc.account, secrets, RingOf(rotated(t)), tc.auto, noon()) {
+				for _, step := range plan(tc.account, secrets, rotated(t), tc.auto, noon()) {
 					line := string(step.action) + " " + step.Secret.Name
 					if step.Successor != nil {
 						line += " by " + step.Successor.Name
@@ -250,7 +250,7 @@ func TestPlan(t *testing.T) {
 				slices.Reverse(secrets)
 			}
 			holds := map[string]Holding{}
-			for _, holder := range Holders(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, RingOf(rotated(t))) {
+			for _, holder := range Holders(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, rotated(t)) {
 				holds[holder.Secret.Name] = holder.Holding
 			}
 			want := tc.holds
@@ -261,26 +261,6 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s: holders (-want +got):\n%s", tc.reason, diff)
 			}
 		})
-	}
-}
-
-func TestRingHash(t *testing.T) {
-	t.Parallel()
-	state := rotated(t)
-	again := state.Clone()
-	slices.Reverse(again.Keys)
-	again.Generation, again.Keys[0].File = 9, "elsewhere.pem"
-	if a, b := RingOf(state).Hash(), RingOf(again).Hash(); a != b {
-		t.Errorf("order, history and places of files count: %s and %s", a, b)
-	}
-	again.Keys[0].Role, again.Keys[1].Role = again.Keys[1].Role, again.Keys[0].Role
-	if a, b := RingOf(state).Hash(), RingOf(again).Hash(); a == b {
-		t.Error("the roles do not count")
-	}
-	again = state.Clone()
-	again.Keys = again.Keys[1:]
-	if a, b := RingOf(state).Hash(), RingOf(again).Hash(); a == b {
-		t.Error("the keys do not count")
 	}
 }
 
@@ -314,7 +294,7 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	ring := RingOf(rotated(t))
+	ring := rotated(t)
 	if got := judge(publicationOf(ring), &corev1.ConfigMap{Data: publicationOf(ring).data(ring)}); got != agreed {
 		t.Errorf("what is published is read as %q", got)
 	}

@@ -48,13 +48,13 @@ type publication struct {
 }
 
 func publicationOf(ring Ring) publication {
-	return publication{generation: ring.Generation, hash: ring.Hash()}
+	return publication{generation: ring.Generation(), hash: ring.Hash()}
 }
 
 // data renders the ring for the ConfigMap.
 func (p publication) data(ring Ring) map[string]string {
 	return map[string]string{
-		schemaKey: schemaVersion, generationKey: strconv.FormatInt(p.generation, 10), hashKey: p.hash, activeKey: ring.Active(),
+		schemaKey: schemaVersion, generationKey: strconv.FormatInt(p.generation, 10), hashKey: p.hash, activeKey: ring.ActiveID(),
 	}
 }
 

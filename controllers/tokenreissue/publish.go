@@ -20,7 +20,7 @@ import (
 // finds out whether it may be acted on. The cache is not asked: a leader begins with
 // what its predecessor wrote last.
 func (c *Controller) publish(ctx context.Context) error {
-	ring := RingOf(c.State())
+	ring := c.Ring.Ring()
 	own := publicationOf(ring)
 	c.published = publication{}
 	live, err := c.livePublication(ctx)
@@ -28,7 +28,7 @@ func (c *Controller) publish(ctx context.Context) error {
 		return err
 	}
 	found := judge(own, live)
-	logger := klog.FromContext(ctx).WithValues("generation", own.generation, "hash", own.hash, "active", ring.Active())
+	logger := klog.FromContext(ctx).WithValues("generation", own.generation, "hash", own.hash, "active", ring.ActiveID())
 	if found.mayPublish() {
 		if err := c.write(ctx, live, own.data(ring)); err != nil {
 			return fmt.Errorf("publish the key ring in config map %s/%s: %w", metav1.NamespaceSystem, informers.KeyRingName, err)

@@ -68,7 +68,7 @@ func TestReissueGrantsNothing(t *testing.T) {
 			t.Parallel()
 			account := account()
 			secret := observe(tokenSecret("squatter", tc.changes...))
-			steps := plan(account, secret, RingOf(rotated(t)), false, noon().Add(24*time.Hour))
+			steps := plan(account, secret, rotated(t), false, noon().Add(24*time.Hour))
 			var got action
 			for _, step := range steps {
 				got = step.action

@@ -27,7 +27,6 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -59,12 +58,12 @@ func parse(t *testing.T, pem []byte) *signing.PrivateKey {
 }
 
 // rotated is a ring in which the new key has taken the place of the old one.
-func rotated(t *testing.T) rotation.State {
+func rotated(t *testing.T) *signing.Ring { t.Helper(); return ringOf(t, 3, newPEM(), oldPEM()) }
+
+// ringOf is a ring with an active and a retired key.
+func ringOf(t *testing.T, generation int64, active, retired []byte) *signing.Ring {
 	t.Helper()
-	return rotation.State{SchemaVersion: rotation.SchemaVersion, Generation: 3, Keys: []rotation.Key{
-		{ID: parse(t, oldPEM()).ID(), Role: rotation.Retired},
-		{ID: parse(t, newPEM()).ID(), Role: rotation.Active},
-	}}
+	return signing.NewRing(generation, parse(t, active).As(signing.Active), parse(t, retired).Public().As(signing.Retired))
 }
 
 func account(changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
@@ -172,7 +171,6 @@ type world struct {
 	clock    *clocktesting.FakeClock
 	recorded *clientevents.FakeRecorder
 	registry metrics.KubeRegistry
-	state    rotation.State
 	suffixes int
 	// unconfirmed: kube-apiserver does not accept the active key.
 	unconfirmed bool
@@ -185,11 +183,10 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		clock:    clocktesting.NewFakeClock(noon()),
 		recorded: clientevents.NewFakeRecorder(100),
 		registry: metrics.NewKubeRegistry(),
-		state:    rotated(t),
 	}
-	ring := signing.NewKeyring(parse(t, newPEM()), parse(t, oldPEM()).Public())
+	ring := signing.KeyringOf(rotated(t))
 	w.Controller = New(Config{
-		Client: w.client, View: informers.New(w.client, 0), State: func() rotation.State { return w.state },
+		Client: w.client, View: informers.New(w.client, 0),
 		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),
 		Confirmed: func(string) bool { return !w.unconfirmed },
 		Recorder:  events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,

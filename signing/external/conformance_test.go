@@ -36,7 +36,7 @@ func TestSocketConforms(t *testing.T) {
 					Secret: strings.Split(strings.TrimSpace(string(pem)), "\n"),
 					Rotate: func(t *testing.T) {
 						next := private(t, testkeys.P256Other())
-						ring.Offer(next)
+						ring.Set(signing.NewRing(0, next.As(signing.Active)))
 						if !ring.Activate(next.ID()) {
 							t.Fatal("the next key was not activated")
 						}

@@ -28,7 +28,7 @@ func TestRead(t *testing.T) {
 	publish(t, d, testkeys.P521())
 	s := read(t, d)
 	ring := signing.NewKeyring(nil)
-	ring.Replace(s.Contents())
+	ring.Set(s.Ring())
 	var ids []string
 	for _, key := range ring.Keys().All() {
 		ids = append(ids, key.ID)
@@ -37,8 +37,8 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("keys of the ring: -want +got:\n%s", diff)
 	}
-	if ring.Active().ID() != p256ID || ring.Next().ID() != want[1] || ring.Candidate() != nil {
-		t.Errorf("%v signs, %v is next and %v a candidate", ring.Active(), ring.Next(), ring.Candidate())
+	if ring.Ring().Active().ID() != p256ID || ring.Ring().Next().ID() != want[1] {
+		t.Errorf("%v signs, %v is next", ring.Ring().Active(), ring.Ring().Next())
 	}
 	for _, key := range s.State.Keys {
 		if public, ok := s.PublicKey(key.ID); !ok || public.ID != key.ID {

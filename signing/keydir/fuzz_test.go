@@ -69,7 +69,7 @@ func checkSnapshot(t *testing.T, snapshot *Snapshot) {
 		t.Fatalf("%v is next, and the state names %s", snapshot.Next, next.ID)
 	}
 	ring := signing.NewKeyring(nil)
-	ring.Replace(snapshot.Contents())
+	ring.Set(snapshot.Ring())
 	if got, want := len(ring.Keys().All()), len(snapshot.State.Keys); got != want {
 		t.Fatalf("%d keys verify, and the state names %d", got, want)
 	}

@@ -23,9 +23,16 @@ type Snapshot struct {
 	keys map[string]signing.PublicKey
 }
 
-// Contents are what a Keyring takes.
-func (s *Snapshot) Contents() signing.Contents {
-	return signing.Contents{Active: s.Active, Next: s.Next, Retired: s.Retired}
+// Ring is what a Keyring takes.
+func (s *Snapshot) Ring() *signing.Ring {
+	keys := []signing.Key{s.Active.As(signing.Active)}
+	if s.Next != nil {
+		keys = append(keys, s.Next.As(signing.Next))
+	}
+	for _, key := range s.Retired {
+		keys = append(keys, key.As(signing.Retired))
+	}
+	return signing.NewRing(s.State.Generation, keys...)
 }
 
 // PublicKey is the verification key with this ID. Every key of the state has one.
@@ -76,11 +83,11 @@ func (s *Snapshot) add(key rotation.Key, data []byte) error {
 	}
 	s.keys[key.ID] = public
 	switch key.Role {
-	case rotation.Active:
+	case signing.Active:
 		s.Active = private
-	case rotation.Next:
+	case signing.Next:
 		s.Next = private
-	case rotation.Retired:
+	case signing.Retired:
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ package rotation
 import (
 	"fmt"
 	"time"
+
+	"sa-controller-manager/signing"
 )
 
 // Activate makes the next key sign once it has been published for long enough, or at once if force is true. Whether the
@@ -65,7 +67,7 @@ func completedText(state State) string {
 // activate changes a state that is not out yet; so does retire.
 func activate(s State, id string, now time.Time) {
 	key := &s.Keys[s.index(id)]
-	key.Role, key.ActivatedAt = Active, now
+	key.Role, key.ActivatedAt = signing.Active, now
 	key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}
 }
 
@@ -78,6 +80,6 @@ func retire(s State, id string, now time.Time, policy Policy) {
 			now = signed
 		}
 	}
-	key.Role, key.RetiredAt = Retired, now
+	key.Role, key.RetiredAt = signing.Retired, now
 	key.HoldUntil = stamp(now.Add(policy.HoldDown))
 }

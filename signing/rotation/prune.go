@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"sa-controller-manager/signing"
 )
 
 // Prune takes a retired key out of the ring, and its file becomes a leftover. It refuses while anything may need the key. With
@@ -36,7 +38,7 @@ func StillSigns(state State, id string, now time.Time, policy Policy) (State, er
 	if !ok {
 		return State{}, refuse("the ring has no key "+id, "name one that it lists as retired")
 	}
-	if key.Role != Retired {
+	if key.Role != signing.Retired {
 		return State{}, refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "nothing is to be done")
 	}
 	next := state.next()
@@ -47,9 +49,9 @@ func StillSigns(state State, id string, now time.Time, policy Policy) (State, er
 // prunable is about what not even force may do.
 func prunable(state State, key Key) error {
 	switch {
-	case key.Role == Active:
+	case key.Role == signing.Active:
 		return refuse(keyText(key)+" signs", "rotate to another key first")
-	case key.Role == Next:
+	case key.Role == signing.Next:
 		return refuse(keyText(key)+" is the next to sign", "roll the rotation back to withdraw it")
 	case state.Phase() == Activated && key.ID == state.Rotation.From:
 		return refuse(keyText(key)+" is what the rotation in progress would go back to", "complete the rotation first")

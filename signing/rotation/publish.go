@@ -6,6 +6,8 @@ package rotation
 import (
 	"fmt"
 	"time"
+
+	"sa-controller-manager/signing"
 )
 
 // New is the state of a ring that is made now: active signs, and retired keys, such as those that kube-apiserver verifies
@@ -13,11 +15,11 @@ import (
 func New(active Key, retired []Key, now time.Time, policy Policy) (State, error) {
 	now = stamp(now)
 	state := State{SchemaVersion: SchemaVersion, Generation: 1}
-	active.Role, active.PublishedAt, active.ActivatedAt = Active, now, now
+	active.Role, active.PublishedAt, active.ActivatedAt = signing.Active, now, now
 	state.Keys = append(state.Keys, active)
 	for _, key := range retired {
 		// Who knows what signed with it until this moment.
-		key.Role, key.PublishedAt, key.RetiredAt = Retired, now, now
+		key.Role, key.PublishedAt, key.RetiredAt = signing.Retired, now, now
 		key.HoldUntil = stamp(now.Add(policy.HoldDown))
 		state.Keys = append(state.Keys, key)
 	}
@@ -36,7 +38,7 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 	}
 	now = stamp(now)
 	next := state.next()
-	key.Role, key.VerifyOnly = Next, false
+	key.Role, key.VerifyOnly = signing.Next, false
 	key.PublishedAt = now
 	key.ActivatedAt, key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}, time.Time{}
 	next.Keys = append(next.Keys, key)

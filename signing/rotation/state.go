@@ -6,22 +6,12 @@ package rotation
 import (
 	"slices"
 	"time"
+
+	"sa-controller-manager/signing"
 )
 
 // SchemaVersion is the version of the state's encoding that this package reads and writes.
 const SchemaVersion = 1
-
-// Role is what a key of the ring is for. Every role verifies and is published.
-type Role string
-
-const (
-	// Next is published and does not sign yet.
-	Next Role = "next"
-	// Active signs. There is exactly one.
-	Active Role = "active"
-	// Retired verifies only.
-	Retired Role = "retired"
-)
 
 // Key is one key of the ring. Times are in UTC and whole seconds; one that has not come yet is zero.
 type Key struct {
@@ -33,7 +23,8 @@ type Key struct {
 	File string `json:"file"`
 	// VerifyOnly says that the file holds the public half alone, so that the key can never sign here.
 	VerifyOnly bool `json:"verifyOnly,omitempty"`
-	Role       Role `json:"role"`
+	// Role is next, active or retired. There is exactly one active key.
+	Role signing.Role `json:"role"`
 	// PublishedAt is when the key joined the ring.
 	PublishedAt time.Time `json:"publishedAt"`
 	// ActivatedAt is when the key last became the active one. It is zero for a key that has never signed here.
@@ -114,18 +105,18 @@ func (s State) Key(id string) (Key, bool) {
 
 // Active is the key that signs. A valid state has one.
 func (s State) Active() Key {
-	key, _ := s.first(Active)
+	key, _ := s.first(signing.Active)
 	return key
 }
 
 // Next is the key that is published and does not sign yet, if there is one.
-func (s State) Next() (Key, bool) { return s.first(Next) }
+func (s State) Next() (Key, bool) { return s.first(signing.Next) }
 
 // Retired are the keys that verify only, the one that was retired last first.
 func (s State) Retired() []Key {
 	var retired []Key
 	for _, key := range s.Keys {
-		if key.Role == Retired {
+		if key.Role == signing.Retired {
 			retired = append(retired, key)
 		}
 	}
@@ -144,7 +135,7 @@ func (s State) Clone() State {
 	return s
 }
 
-func (s State) first(role Role) (Key, bool) {
+func (s State) first(role signing.Role) (Key, bool) {
 	i := slices.IndexFunc(s.Keys, func(key Key) bool { return key.Role == role })
 	if i < 0 {
 		return Key{}, false

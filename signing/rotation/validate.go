@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"sa-controller-manager/signing"
 )
 
 // algorithms are the JWS algorithms a key may have (package signing, AlgorithmFor).
@@ -18,7 +20,7 @@ func (s State) Validate() error {
 	if err := s.validateHeader(); err != nil {
 		return err
 	}
-	ids, files, roles := map[string]bool{}, map[string]bool{}, map[Role]int{}
+	ids, files, roles := map[string]bool{}, map[string]bool{}, map[signing.Role]int{}
 	for i, key := range s.Keys {
 		if err := key.validate(); err != nil {
 			return fmt.Errorf("keys[%d]: %w", i, err)
@@ -32,11 +34,11 @@ func (s State) Validate() error {
 		ids[key.ID], files[key.File] = true, true
 		roles[key.Role]++
 	}
-	if roles[Active] != 1 {
-		return fmt.Errorf("keys: %d of them are active, want exactly one", roles[Active])
+	if roles[signing.Active] != 1 {
+		return fmt.Errorf("keys: %d of them are active, want exactly one", roles[signing.Active])
 	}
-	if roles[Next] > 1 {
-		return fmt.Errorf("keys: %d of them are next, want one at most", roles[Next])
+	if roles[signing.Next] > 1 {
+		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
 	}
 	for i, file := range s.Leftovers {
 		if err := validateFile(file); err != nil {
@@ -75,7 +77,7 @@ func (k Key) validate() error {
 	if k.PublishedAt.IsZero() {
 		return errors.New("publishedAt is missing")
 	}
-	if k.VerifyOnly && k.Role != Retired {
+	if k.VerifyOnly && k.Role != signing.Retired {
 		return fmt.Errorf("a key that is %s must be able to sign, and this one is verifyOnly", k.Role)
 	}
 	return k.validateRole()
@@ -83,15 +85,15 @@ func (k Key) validate() error {
 
 func (k Key) validateRole() error {
 	switch k.Role {
-	case Next:
+	case signing.Next:
 		if !k.ActivatedAt.IsZero() || !k.RetiredAt.IsZero() {
 			return errors.New("the next key has activatedAt or retiredAt, and it has never signed")
 		}
-	case Active:
+	case signing.Active:
 		if k.ActivatedAt.IsZero() || !k.RetiredAt.IsZero() {
 			return errors.New("the active key must have activatedAt and no retiredAt")
 		}
-	case Retired:
+	case signing.Retired:
 		if k.RetiredAt.IsZero() {
 			return errors.New("a retired key must have retiredAt")
 		}

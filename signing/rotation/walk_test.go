@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 )
 
@@ -44,7 +45,7 @@ func (w world) shape() string {
 	var b strings.Builder
 	for _, key := range w.state.Keys {
 		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.VerifyOnly, key.ActivatedAt.IsZero(),
-			w.now.Before(key.HoldUntil), w.now.Before(w.policy.PrunableAt(key)) && key.Role == rotation.Retired)
+			w.now.Before(key.HoldUntil), w.now.Before(w.policy.PrunableAt(key)) && key.Role == signing.Retired)
 	}
 	if r := w.state.Rotation; r != nil {
 		index := func(id string) int {
@@ -169,23 +170,23 @@ func checkStep(t *testing.T, w world, m move, after rotation.State) {
 	for _, key := range w.state.Keys {
 		now, stays := after.Key(key.ID)
 		switch {
-		case !stays && m.prune != key.ID && key.Role != rotation.Next:
+		case !stays && m.prune != key.ID && key.Role != signing.Next:
 			bad("key %s, which is %s, is gone", key.ID, key.Role)
-		case !stays && key.Role == rotation.Active:
+		case !stays && key.Role == signing.Active:
 			bad("the active key is gone")
 		case !stays && !slices.Contains(after.Leftovers, key.File):
 			bad("the file of key %s is forgotten", key.ID)
 		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != rotation.Usage{}):
 			bad("key %s was pruned while it was needed", key.ID)
-		case stays && key.Role == rotation.Active && now.Role == rotation.Next:
+		case stays && key.Role == signing.Active && now.Role == signing.Next:
 			bad("a key that signed is next again")
-		case stays && key.Role == rotation.Next && now.Role == rotation.Active && !m.force && w.now.Sub(key.PublishedAt) < w.policy.CacheAge:
+		case stays && key.Role == signing.Next && now.Role == signing.Active && !m.force && w.now.Sub(key.PublishedAt) < w.policy.CacheAge:
 			bad("a key signs that was published %s ago", w.now.Sub(key.PublishedAt))
-		case stays && key.Role == rotation.Active && now.Role == rotation.Retired && now.RetiredAt.Before(w.now):
+		case stays && key.Role == signing.Active && now.Role == signing.Retired && now.RetiredAt.Before(w.now):
 			bad("a key counts as retired before it was")
-		case stays && key.Role == rotation.Retired && now.Role == rotation.Retired && now.RetiredAt.Before(key.RetiredAt):
+		case stays && key.Role == signing.Retired && now.Role == signing.Retired && now.RetiredAt.Before(key.RetiredAt):
 			bad("a key counts as retired earlier than before")
-		case stays && m.name == key.ID+" still signs" && (now.Role != rotation.Retired || now.RetiredAt.Before(w.now) || now.HoldUntil.Before(w.now.Add(w.policy.HoldDown))):
+		case stays && m.name == key.ID+" still signs" && (now.Role != signing.Retired || now.RetiredAt.Before(w.now) || now.HoldUntil.Before(w.now.Add(w.policy.HoldDown))):
 			bad("what it signs now is not waited for")
 		}
 	}

@@ -115,9 +115,9 @@ func (m *manager) awaitSigner(t *testing.T, id string) {
 	m.awaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "active"}, 1)
 }
 
-func (m *manager) awaitCandidate(t *testing.T, id string) {
+func (m *manager) awaitNext(t *testing.T, id string) {
 	t.Helper()
-	m.awaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "candidate"}, 1)
+	m.awaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "next"}, 1)
 }
 
 func (m *manager) awaitProbe(t *testing.T, result string) {
@@ -283,7 +283,7 @@ func TestNewKeyWaitsForTheAPIServer(t *testing.T) {
 	m.awaitProbe(t, "accepted")
 
 	file.replace(t, read(t, path))
-	m.awaitCandidate(t, next)
+	m.awaitNext(t, next)
 	m.awaitProbe(t, "refused")
 	c.awaitWarning(t, aboutProcess("SigningKeyWaits"), next)
 	m.awaitReadyDetail(t, former+" signs", "the new key "+next+" waits")

@@ -9,7 +9,6 @@ import (
 
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/reconcile"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/tokens"
 )
 
@@ -27,11 +26,10 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 	if off {
 		logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
 	}
-	state := func() rotation.State { return m.files.keysDir.Get().State }
 	metrics := tokenreissue.NewMetrics(legacyregistry.MustRegister)
 	m.agreement = tokenreissue.NewAgreement(tokenreissue.AgreementConfig{
 		View:     m.view,
-		State:    state,
+		Ring:     m.ring,
 		Recorder: m.recorder,
 		Process:  o.LeaderElection.process(),
 		Metrics:  metrics,
@@ -39,7 +37,6 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 	m.reissuer = tokenreissue.New(tokenreissue.Config{
 		Client:    m.clients.main,
 		View:      m.view,
-		State:     state,
 		Ring:      m.ring,
 		Confirmed: m.activator.Confirmed,
 		Issuer:    tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),

@@ -152,8 +152,8 @@ func TestOpenKeysDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	ring := f.newRing()
-	if !f.sign() || ring.Active().ID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || len(ring.Keys().All()) != 2 {
-		t.Errorf("%v signs and %d keys verify", ring.Active(), len(ring.Keys().All()))
+	if !f.sign() || ring.Ring().Active().ID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || len(ring.Keys().All()) != 2 {
+		t.Errorf("%v signs and %d keys verify", ring.Ring().Active(), len(ring.Keys().All()))
 	}
 }
 

@@ -123,7 +123,7 @@ func TestWatchFeedsEverybody(t *testing.T) {
 	if got, want := receive(t, "private key", f.keys), keyID(t, testkeys.P256Other()); got != want {
 		t.Errorf("the new private key is %s, want %s", got, want)
 	}
-	if got, want := f.ring.Active().ID(), keyID(t, testkeys.P256()); got != want {
+	if got, want := f.ring.Ring().ActiveID(), keyID(t, testkeys.P256()); got != want {
 		t.Errorf("the key that signs is %s, want %s until its activation", got, want)
 	}
 

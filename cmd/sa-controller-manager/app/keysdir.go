@@ -38,9 +38,7 @@ func (f *files) newRing() *signing.Keyring {
 	if f.keysDir == nil {
 		return signing.NewKeyring(f.privateKey.Get(), f.publicKeys()...)
 	}
-	ring := signing.NewKeyring(nil, f.publicKeys()...)
-	ring.Replace(f.keysDir.Get().Contents())
-	return ring
+	return signing.KeyringOf(f.keysDir.Get().Ring(), f.publicKeys()...)
 }
 
 // followKeysDir brings every change of the key directory into the ring until ctx
@@ -60,12 +58,12 @@ func (m *manager) followKeysDir(ctx context.Context) {
 	show(dir.Get())
 	dir.Watch(ctx, func(snapshot *keydir.Snapshot) {
 		m.files.metrics.reloads.WithLabelValues(keysDirFlag, "accepted").Inc()
-		former := m.ring.Active().ID()
-		m.ring.Replace(snapshot.Contents())
-		m.activator.Changed()
+		previous := m.ring.Ring().ActiveID()
+		m.ring.Set(snapshot.Ring())
+		m.activator.RingChanged(ctx)
 		m.ringChanged()
 		show(snapshot)
-		if id := snapshot.Active.ID(); id != former {
+		if id := snapshot.Active.ID(); id != previous {
 			m.recorder.Normal(m.files.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key directory says", id))
 		}
 	}, func(err error) {

@@ -191,6 +191,7 @@ func (m *manager) runControllers(ctx context.Context) error {
 // newKey is called with the content of a changed private key file.
 func (m *manager) newKey(ctx context.Context, key *signing.PrivateKey) {
 	if m.activator != nil {
-		m.activator.Offer(ctx, key)
+		m.ring.Set(signing.NewRing(0, key.As(signing.Active)))
+		m.activator.RingChanged(ctx)
 	}
 }

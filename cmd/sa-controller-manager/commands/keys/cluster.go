@@ -134,7 +134,7 @@ func (u *Uses) Others(ring rotation.State) []OtherKey {
 // Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key ID counts for the key that
 // made its signature.
 func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error) {
-	keys, roles := ring.PublicKeys(), tokenreissue.RingOf(ring.State)
+	keys, roles := ring.PublicKeys(), ring.Ring()
 	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
@@ -155,10 +155,10 @@ func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error
 	}
 }
 
-func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles tokenreissue.Ring) {
+func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles *signing.Ring) {
 	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
 	observed := informers.ObserveTokenSecret(secret)
-	if roles.Retired(id) || observed.Predecessor != (informers.Predecessor{}) {
+	if roles.Role(id) == signing.Retired || observed.Predecessor != (informers.Predecessor{}) {
 		u.involved = append(u.involved, observed)
 	}
 	if !ok {
@@ -171,7 +171,7 @@ func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles tokenr
 }
 
 // Holdings say how it stands with the Secrets that bear a retired key of the ring, by namespace/name.
-func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring tokenreissue.Ring) (map[string]tokenreissue.Holding, error) {
+func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]tokenreissue.Holding, error) {
 	if len(uses.involved) == 0 {
 		return nil, nil
 	}

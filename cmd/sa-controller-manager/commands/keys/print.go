@@ -12,7 +12,7 @@ import (
 
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/printers"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing"
 )
 
 const (
@@ -73,11 +73,11 @@ func (k KeyReport) role() string {
 // since is when the key took the role that it has.
 func (k KeyReport) since() time.Time {
 	switch k.Role {
-	case rotation.Active:
+	case signing.Active:
 		return k.ActivatedAt
-	case rotation.Retired:
+	case signing.Retired:
 		return k.RetiredAt
-	case rotation.Next:
+	case signing.Next:
 	}
 	return k.PublishedAt
 }

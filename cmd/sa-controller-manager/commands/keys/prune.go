@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 )
 
@@ -87,7 +88,7 @@ func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOption
 		_, err = prune(snapshot.State)
 		return err
 	}
-	if key, ok := snapshot.State.Key(id); ok && key.Role == rotation.Retired && usage.SignsElsewhere {
+	if key, ok := snapshot.State.Key(id); ok && key.Role == signing.Retired && usage.SignsElsewhere {
 		// Or the key would go while tokens live that were signed after it was retired.
 		if err := o.update(func(state rotation.State) (rotation.State, error) {
 			return rotation.StillSigns(state, id, o.Clock.Now(), o.Policy)

@@ -12,6 +12,7 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
 )
@@ -80,7 +81,7 @@ func (o *Operator) Report(ctx context.Context) (*Report, error) {
 	}
 	for _, key := range state.Keys {
 		line := KeyReport{Key: key}
-		if key.Role == rotation.Retired {
+		if key.Role == signing.Retired {
 			line.PrunableAt = o.Policy.PrunableAt(key)
 		}
 		report.Keys = append(report.Keys, line)
@@ -108,7 +109,7 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 	if err != nil {
 		return err
 	}
-	holdings, err := o.Cluster.Holdings(ctx, uses, tokenreissue.RingOf(snapshot.State))
+	holdings, err := o.Cluster.Holdings(ctx, uses, snapshot.Ring())
 	if err != nil {
 		return err
 	}
@@ -118,14 +119,14 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 		key.Secrets = new(uses.Count(key.ID))
 		private := snapshot.Active
 		switch key.Role {
-		case rotation.Retired:
+		case signing.Retired:
 			for _, name := range uses.Names(key.ID) {
 				key.Holders = append(key.Holders, Holder{name, holdings[name]})
 			}
 			continue
-		case rotation.Next:
+		case signing.Next:
 			private = snapshot.Next
-		case rotation.Active:
+		case signing.Active:
 		}
 		err := o.Cluster.Prove(ctx, private)
 		key.Accepted = acceptedWord(err)

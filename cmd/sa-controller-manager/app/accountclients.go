@@ -13,20 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/controller-manager/pkg/clientbuilder"
-)
 
-// controllerAccounts are the accounts in kube-system that controllers act as with
-// --use-service-account-credentials, under KCM's names
-// (cmd/kube-controller-manager/app/core.go). kube-apiserver's bootstrap policy has a
-// role for each. The token controller acts as the process, as in KCM: its account
-// could have no token without it. So does the legacy token cleaner, because it looks at
-// Pods and Secrets before it acts, which upstream's role for it does not permit.
-func controllerAccounts() map[string]string {
-	return map[string]string{
-		ServiceAccountController:   "service-account-controller",
-		RootCACertificatePublisher: "root-ca-cert-publisher",
-	}
-}
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+)
 
 // of is the client that a controller writes with. Everything is read through the
 // watches of the process.
@@ -43,14 +33,14 @@ func (c *clients) of(controller string) kubernetes.Interface {
 func (c *clients) useAccounts(config *rest.Config) error {
 	// The library waits without a context.
 	bounded := rest.CopyConfig(config)
-	bounded.Timeout = contactTimeout
+	bounded.Timeout = cli.ContactTimeout
 	issuer, err := kubernetes.NewForConfig(bounded)
 	if err != nil {
 		return fmt.Errorf("build the client for tokens of controllers: %w", err)
 	}
 	builder := clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(config), issuer.CoreV1(), metav1.NamespaceSystem)
 	c.accounts = map[string]kubernetes.Interface{}
-	for controller, account := range controllerAccounts() {
+	for controller, account := range options.ControllerAccounts() {
 		own := rest.AnonymousClientConfig(config)
 		rest.AddUserAgent(own, serviceaccount.MakeUsername(metav1.NamespaceSystem, account))
 		own.Wrap(func(base http.RoundTripper) http.RoundTripper {

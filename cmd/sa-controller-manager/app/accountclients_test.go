@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // apiDouble answers what a controller with its own account asks, and keeps who
@@ -70,7 +72,7 @@ func TestControllersActAsTheirAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.of(ServiceAccountController) != c.main {
+	if c.of(options.ServiceAccountController) != c.main {
 		t.Error("without the flag, a controller has another client than the process")
 	}
 	if err := c.useAccounts(config); err != nil {
@@ -79,11 +81,11 @@ func TestControllersActAsTheirAccounts(t *testing.T) {
 	if got := api.taken(); len(got) > 0 {
 		t.Errorf("requests before there is anything to do: %q", got)
 	}
-	if c.of(ServiceAccountTokenController) != c.main {
+	if c.of(options.ServiceAccountTokenController) != c.main {
 		t.Error("the token controller does not act as the process")
 	}
 	get := func() error {
-		_, err := c.of(ServiceAccountController).CoreV1().ServiceAccounts("a").Get(t.Context(), "b", metav1.GetOptions{})
+		_, err := c.of(options.ServiceAccountController).CoreV1().ServiceAccounts("a").Get(t.Context(), "b", metav1.GetOptions{})
 		return err
 	}
 

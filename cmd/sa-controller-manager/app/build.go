@@ -13,6 +13,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
@@ -24,8 +26,8 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-func newManager(ctx context.Context, o *Options) (*manager, error) {
-	config, err := o.Connection.clientConfig()
+func newManager(ctx context.Context, o *options.Options) (*manager, error) {
+	config, err := cli.ClientConfig(&o.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +51,10 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 		return nil, err
 	}
 	m.rootCA = rootca.NewSource(bundle)
-	m.view = informers.New(m.clients.main, o.Generic.resync())
-	m.recorder = events.NewRecorder(m.clients.main, programName)
+	m.view = informers.New(m.clients.main, resync(&o.Generic))
+	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
 	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
-	m.files.recorder, m.files.process = m.recorder, o.LeaderElection.process()
+	m.files.recorder, m.files.process = m.recorder, process(&o.LeaderElection)
 	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
 	for _, gauge := range m.files.refusedGauges() {
 		legacyregistry.RawMustRegister(gauge)
@@ -72,14 +74,14 @@ func newManager(ctx context.Context, o *Options) (*manager, error) {
 	if m.server, err = NewServer(klog.FromContext(ctx), o, m.liveChecks(), m.readyChecks()); err != nil {
 		return nil, err
 	}
-	m.signer, err = o.listenAsSigner(m.ring)
+	m.signer, err = listenAsSigner(o, m.ring)
 	return m, err
 }
 
 // buildControllers builds the enabled controllers and what they need, and with
 // that decides what will be watched.
 func (m *manager) buildControllers(ctx context.Context) error {
-	set, err := ParseControllers(m.options.Generic.Controllers)
+	set, err := options.ParseControllers(m.options.Generic.Controllers)
 	if err != nil {
 		return fmt.Errorf("--controllers %w", err)
 	}
@@ -88,15 +90,15 @@ func (m *manager) buildControllers(ctx context.Context) error {
 		logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
 	}
 	loops := m.loops
-	if set.Enabled(ServiceAccountController) {
-		m.accounts = serviceaccount.New(m.clients.of(ServiceAccountController), m.view, m.options.Tokens.ServiceAccounts, loops)
-		m.controllers = append(m.controllers, controller{ServiceAccountController, m.accounts.Run})
+	if set.Enabled(options.ServiceAccountController) {
+		m.accounts = serviceaccount.New(m.clients.of(options.ServiceAccountController), m.view, m.options.Tokens.ServiceAccounts, loops)
+		m.controllers = append(m.controllers, controller{options.ServiceAccountController, m.accounts.Run})
 	}
-	if set.Enabled(LegacyServiceAccountTokenCleaner) {
+	if set.Enabled(options.LegacyServiceAccountTokenCleaner) {
 		m.buildTokenCleaner(logger, loops)
 	}
 	m.buildRootCA(set, logger, loops)
-	legacy := set.Enabled(ServiceAccountTokenController)
+	legacy := set.Enabled(options.ServiceAccountTokenController)
 	if !m.files.sign() {
 		if legacy {
 			logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-keys-dir is given")
@@ -121,17 +123,17 @@ func (m *manager) buildRing() {
 		View:      m.view,
 		Ring:      m.ring,
 		Issuer:    o.Keys.Issuer(),
-		Immediate: o.Keys.Activation == KeyActivationImmediate,
+		Immediate: o.Keys.Activation == options.KeyActivationImmediate,
 		Kept:      m.keptForSigner(),
 		Recorder:  m.recorder,
-		Process:   o.LeaderElection.process(),
+		Process:   process(&o.LeaderElection),
 		Metrics:   keyprobe.NewMetrics(legacyregistry.MustRegister),
 	})
 }
 
 func (m *manager) buildTokenController(logger klog.Logger, loops *reconcile.Metrics) {
 	o := m.options
-	auto := o.Tokens.TokenSecrets == TokenSecretsAuto
+	auto := o.Tokens.TokenSecrets == options.TokenSecretsAuto
 	if auto {
 		logger.Info("Every ServiceAccount gets a token Secret, and those tokens do not expire; --token-secrets=manual turns this off")
 	}
@@ -151,7 +153,7 @@ func (m *manager) buildTokenController(logger klog.Logger, loops *reconcile.Metr
 		OrphanGrace: o.Tokens.OrphanTokenGrace,
 		Workers:     int(o.Tokens.ConcurrentSyncs),
 	})
-	m.controllers = append(m.controllers, controller{ServiceAccountTokenController, legacy.Run})
+	m.controllers = append(m.controllers, controller{options.ServiceAccountTokenController, legacy.Run})
 	m.buildKeyRotation(logger, loops)
 	m.buildRivalDetector()
 }

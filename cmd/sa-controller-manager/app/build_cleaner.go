@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/internal/reconcile"
 )
@@ -26,9 +27,9 @@ func (m *manager) buildTokenCleaner(logger klog.Logger, loops *reconcile.Metrics
 		Loops:    loops,
 		Period:   o.Cleaner.Period,
 		DryRun:   o.Cleaner.DryRun,
-		Auto:     o.Tokens.TokenSecrets == TokenSecretsAuto,
+		Auto:     o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 
 		ReplacedPeriod: o.Reissue.IdlePeriod,
 	})
-	m.controllers = append(m.controllers, controller{LegacyServiceAccountTokenCleaner, cleaner.Run})
+	m.controllers = append(m.controllers, controller{options.LegacyServiceAccountTokenCleaner, cleaner.Run})
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/tokens"
@@ -22,7 +23,7 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 		return
 	}
 	o := m.options
-	off := o.Reissue.TokenSecrets == ReissueOff
+	off := o.Reissue.TokenSecrets == options.ReissueOff
 	if off {
 		logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
 	}
@@ -31,7 +32,7 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 		View:     m.view,
 		Ring:     m.ring,
 		Recorder: m.recorder,
-		Process:  o.LeaderElection.process(),
+		Process:  process(&o.LeaderElection),
 		Metrics:  metrics,
 	})
 	m.reissuer = tokenreissue.New(tokenreissue.Config{
@@ -44,7 +45,7 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 		Metrics:   metrics,
 		Loops:     loops,
 		Off:       off,
-		Auto:      o.Tokens.TokenSecrets == TokenSecretsAuto,
+		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
 	m.controllers = append(m.controllers, controller{tokenReissue, m.reissuer.Run})
 }

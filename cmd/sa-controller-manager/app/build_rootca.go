@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/reconcile"
 )
@@ -17,8 +18,8 @@ const rootCAOverlap = "root-ca-overlap"
 
 // buildRootCA builds the publisher of kube-root-ca.crt, and what decides which bundle
 // it and the token controller publish.
-func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *reconcile.Metrics) {
-	publishes := set.Enabled(RootCACertificatePublisher)
+func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loops *reconcile.Metrics) {
+	publishes := set.Enabled(options.RootCACertificatePublisher)
 	bundle := m.rootCA.Current()
 	if bundle == nil {
 		if publishes {
@@ -35,7 +36,7 @@ func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *reco
 		File:     bundle,
 		Overlap:  m.options.RootCA.Overlap,
 		Recorder: m.recorder,
-		Process:  m.options.LeaderElection.process(),
+		Process:  process(&m.options.LeaderElection),
 		Loops:    loops,
 	})
 	m.controllers = append(m.controllers, controller{rootCAOverlap, m.rootCAKeeper.Run})
@@ -43,19 +44,19 @@ func (m *manager) buildRootCA(set ControllerSet, logger klog.Logger, loops *reco
 		return
 	}
 	publisher := rootca.NewPublisher(rootca.PublisherConfig{
-		Client:   m.clients.of(RootCACertificatePublisher),
+		Client:   m.clients.of(options.RootCACertificatePublisher),
 		View:     m.view,
 		Source:   m.rootCA,
 		Recorder: m.recorder,
 		Metrics:  rootca.NewMetrics(legacyregistry.MustRegister),
 		Loops:    loops,
 	})
-	m.controllers = append(m.controllers, controller{RootCACertificatePublisher, publisher.Run})
+	m.controllers = append(m.controllers, controller{options.RootCACertificatePublisher, publisher.Run})
 }
 
 // signs tells whether the token controller runs.
-func (m *manager) signs(set ControllerSet) bool {
-	return set.Enabled(ServiceAccountTokenController) && m.files.sign()
+func (m *manager) signs(set options.ControllerSet) bool {
+	return set.Enabled(options.ServiceAccountTokenController) && m.files.sign()
 }
 
 // newRootCA is called with the content of a changed root CA file.

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package app is the command line of sa-controller-manager: it turns flags into
-// Options, checks them, and hands them to Run.
+// options.Options, checks them, and hands them to Run.
 //
-// The data path is Main -> command -> Options -> Validate -> Run. A mistake in
+// The data path is Main -> command -> options.Options -> Validate -> Run. A mistake in
 // the command line is reported before anything is logged, opened or started,
 // all mistakes at once. Nothing here talks to the API server or reads a key.
 //
@@ -18,15 +18,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
-)
 
-// programName is the name of the binary, of its Lease and of its user agent.
-const programName = "sa-controller-manager"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+)
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
 tokens: it makes sure that every namespace has its ServiceAccounts and the root CA
@@ -55,10 +54,7 @@ const examples = `  # Beside the kube-controller-manager of a kind or kubeadm co
     --token-secrets=manual --webhook-registration=url`
 
 // runFunc starts the manager and blocks until ctx ends.
-type runFunc func(ctx context.Context, o *Options) error
-
-// errReported marks an error that is in the log already.
-var errReported = errors.New("reported")
+type runFunc func(ctx context.Context, o *options.Options) error
 
 // Main runs the command line args and returns the exit code of the process: 0,
 // or 1 for bad flags and for failures at run time, as every Kubernetes
@@ -79,27 +75,27 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 	if err == nil {
 		return 0
 	}
-	if errors.Is(err, errFindings) {
-		return exitFindings
+	if errors.Is(err, cli.ErrFindings) {
+		return cli.ExitFindings
 	}
-	if !errors.Is(err, errReported) {
+	if !errors.Is(err, cli.ErrReported) {
 		fmt.Fprintf(stderr, "Error: %v\n", err)
 	}
-	if usage := (*usageError)(nil); errors.As(err, &usage) {
-		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", usage.command)
+	if usage := (*cli.UsageError)(nil); errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", usage.Command)
 	}
 	return 1
 }
 
 // newCommand builds the root command and its sub-commands.
 func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
-	o := NewOptions()
+	o := options.New()
 	cmd := &cobra.Command{
-		Use:     programName,
+		Use:     options.ProgramName,
 		Short:   "Keeps the ServiceAccounts of a cluster and signs their tokens",
 		Long:    longDescription,
 		Example: examples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runManager(cmd, o, run)
 		},
@@ -113,11 +109,11 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err: unknownFlag(cmd.Flags(), err), command: cmd.CommandPath()}
+		return &cli.UsageError{Err: err, Command: cmd.CommandPath()}
 	})
 
 	sets := o.Flags()
-	addGlobalFlags(sets.FlagSet("global"))
+	options.AddGlobalFlags(sets.FlagSet("global"))
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
@@ -125,21 +121,21 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	addChoiceCompletions(cmd)
 
-	cmd.AddCommand(newVersionCommand(), newWebhookCommand(connect), newDoctorCommand(connect), newPreflightCommand(connect), newKeysCommand(connect), newTokensCommand(connect), newKubeadmCommand(), newDocsCommand())
+	cmd.AddCommand(newVersionCommand(), newWebhookCommand(cli.Connect), newDoctorCommand(cli.Connect), newPreflightCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect), newKubeadmCommand(), newDocsCommand())
 	setHelp(cmd, sets)
 	return cmd
 }
 
 // runManager is the root command's action.
-func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
+func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	if asked, err := cmd.Flags().GetBool("version"); err != nil || asked {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", programName, buildInfo().GitVersion)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", options.ProgramName, buildInfo().GitVersion)
 		return err
 	}
-	if err := invalidFlags(cmd.CommandPath(), o.Validate()); err != nil {
+	if err := cli.InvalidFlags(cmd.CommandPath(), o.Validate()); err != nil {
 		return err
 	}
-	lowered, err := o.Logs.apply()
+	lowered, err := applyLogs(&o.Logs)
 	if err != nil {
 		return fmt.Errorf("set up logging: %w", err)
 	}
@@ -151,38 +147,13 @@ func runManager(cmd *cobra.Command, o *Options, run runFunc) error {
 	if lowered {
 		logger.Info("Took a log level of --v or --vmodule for the highest that this program has, above which client-go logs tokens", "level", maxLogLevel)
 	}
-	o.Foreign.warn(logger)
-	o.Metrics.apply()
+	o.Ignored.Warn(logger)
+	applyMetrics(&o.Metrics)
 	if err := run(ctx, o); err != nil {
 		logger.Error(err, "Command failed")
-		return errReported
+		return cli.ErrReported
 	}
 	return nil
-}
-
-// noArguments refuses positional arguments in KCM's words. Empty ones pass, as
-// there: they are what an unset variable in a manifest becomes.
-func noArguments(cmd *cobra.Command, args []string) error {
-	for _, arg := range args {
-		if arg == "" {
-			continue
-		}
-		err := fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
-		if similar := cmd.SuggestionsFor(arg); len(similar) > 0 {
-			err = fmt.Errorf("%w; did you mean '%s %s'?", err, cmd.CommandPath(), strings.Join(similar, "' or '"))
-		}
-		return &usageError{err: err, command: cmd.CommandPath()}
-	}
-	return nil
-}
-
-// parentOf makes a command the parent of others. By itself it prints its help.
-func parentOf(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	// Cobra's own default, which it sets only where it words the error.
-	parent.SuggestionsMinimumDistance = 2
-	parent.AddCommand(children...)
-	return parent
 }
 
 // setHelp gives the root command a help with the flags by concern. The
@@ -196,6 +167,6 @@ func setHelp(root *cobra.Command, sets cliflag.NamedFlagSets) {
 		sub.SetUsageFunc(usage)
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		printHelp(cmd.OutOrStdout(), cmd, sets, terminalWidth(cmd.OutOrStdout()))
+		printHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
 	})
 }

@@ -7,17 +7,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
@@ -49,22 +48,22 @@ const doctorExamples = `  # Everything that can be seen from anywhere.
 
 // doctorOptions are the flags of the command.
 type doctorOptions struct {
-	connection ConnectionOptions
-	admission  AdmissionOptions
-	keys       KeyOptions
-	election   LeaderElectionOptions
+	connection options.Connection
+	admission  options.Admission
+	keys       options.Keys
+	election   options.LeaderElection
 	account    string
 	user       string
 	only, skip []string
 	timeout    time.Duration
 	grace      time.Duration
-	output     outputOptions
+	output     cli.Output
 }
 
 // newDoctorCommand needs no running manager.
-func newDoctorCommand(client clientFunc) *cobra.Command {
+func newDoctorCommand(client cli.ClientFunc) *cobra.Command {
 	o := &doctorOptions{
-		admission: newAdmissionOptions(), keys: newKeyOptions(), election: newLeaderElectionOptions(),
+		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
 		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: doctor.DefaultGrace,
 	}
 	cmd := &cobra.Command{
@@ -72,9 +71,9 @@ func newDoctorCommand(client clientFunc) *cobra.Command {
 		Short:   "Say what is wrong in a cluster, and what mends it",
 		Long:    fmt.Sprintf(doctorDescription, doctorChecks()),
 		Example: doctorExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -82,7 +81,7 @@ func newDoctorCommand(client clientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for _, name := range []string{"only", "skip"} {
-		addCompletion(cmd, name, doctor.Names()...)
+		cli.AddCompletion(cmd, name, doctor.Names()...)
 	}
 	return cmd
 }
@@ -97,57 +96,46 @@ func doctorChecks() string {
 }
 
 func (o *doctorOptions) addFlags(cmd *cobra.Command) {
-	addConnectionFlags(cmd, &o.connection)
-	all := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	o.admission.AddFlags(all)
-	o.keys.AddFlags(all)
-	o.election.AddFlags(all)
-	// They say what the manager was told, and mean the same as there.
-	for name, usage := range map[string]string{
-		"admission-control-config-file":    "",
-		"pod-token":                        "",
-		"leader-elect-resource-name":       "",
-		"leader-elect-resource-namespace":  "",
+	cli.AddConnectionFlags(cmd, &o.connection)
+	// They say what the manager was given, and mean the same as there.
+	options.AddSome(cmd.Flags(), map[string]string{
+		"admission-control-config-file":    options.AsManager,
+		"pod-token":                        options.AsManager,
+		"leader-elect-resource-name":       options.AsManager,
+		"leader-elect-resource-namespace":  options.AsManager,
 		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets are to have. Without it they are compared with each other.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver ought to know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. It is only asked for its key ID.",
-		keysDirFlag:                        "Key `directory`. Its keys are only asked for their key IDs.",
-	} {
-		flag := *all.Lookup(name)
-		if flag.Usage += " Give what the manager is given."; usage != "" {
-			flag.Usage = usage
-		}
-		cmd.Flags().AddFlag(&flag)
-	}
-	o.admission.given = cmd.Flags()
+		options.KeysDirFlag:                "Key `directory`. Its keys are only asked for their key IDs.",
+	}, &o.admission, &o.keys, &o.election)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, whose token is tried. The trial Pod is in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "`Name` of the user that the manager is. Without it, whom its ClusterRoleBinding names.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Make these `checks` only.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Leave these `checks` out.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long each check may take.")
 	cmd.Flags().DurationVar(&o.grace, "grace", o.grace, "How old a namespace or a Secret must be before it counts that nobody has seen to it.")
-	o.output.addFlag(cmd, "table", "json", "yaml")
+	o.output.AddFlag(cmd, "table", "json", "yaml")
 }
 
 func (o *doctorOptions) validate() []error {
-	p := problems(o.output.validate())
+	p := options.Problems(o.output.Validate())
 	for _, name := range o.only {
-		p.oneOf("only", name, doctor.Names()...)
+		p.OneOf("only", name, doctor.Names()...)
 	}
 	for _, name := range o.skip {
-		p.oneOf("skip", name, doctor.Names()...)
+		p.OneOf("skip", name, doctor.Names()...)
 	}
-	p.account(o.account)
-	p.positive("timeout", o.timeout)
-	p.positive("grace", o.grace)
+	p.Account(o.account)
+	p.Positive("timeout", o.timeout)
+	p.Positive("grace", o.grace)
 	if len(p) == 0 && len(doctor.Select(o.only, o.skip)) == 0 {
-		p.add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
+		p.Add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
 	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
 	return append(p, o.admission.Validate()...)
 }
 
-func (o *doctorOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
+func (o *doctorOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
 	cluster, err := o.cluster()
 	if err != nil {
 		return err
@@ -156,16 +144,16 @@ func (o *doctorOptions) run(ctx context.Context, client clientFunc, stdout, stde
 		return err
 	}
 	// One error says better than one for each check that nobody answers.
-	if _, err := serverVersion(ctx, cluster.Client); err != nil {
+	if _, err := cli.ServerVersion(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
-	cluster.Get = getter(cluster.Client)
+	cluster.Get = cli.Getter(cluster.Client)
 	begin := func(doctor.Check) {}
-	if terminalWidth(stderr) > 0 {
+	if cli.TerminalWidth(stderr) > 0 {
 		begin = func(check doctor.Check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
 	}
 	report := doctor.Report(doctor.Run(ctx, cluster, doctor.Select(o.only, o.skip), o.timeout, begin))
-	if err := report.Print(stdout, o.output.format); err != nil {
+	if err := report.Print(stdout, o.output.Format); err != nil {
 		return err
 	}
 	return doctorOutcome(report, stderr)
@@ -184,10 +172,10 @@ func doctorOutcome(report doctor.Report, stderr io.Writer) error {
 	switch {
 	case findings > 0:
 		fmt.Fprintln(stderr)
-		return errFindings
+		return cli.ErrFindings
 	case len(unknown) > 0:
 		fmt.Fprintln(stderr)
-		return errReported
+		return cli.ErrReported
 	}
 	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(report))
 	return nil
@@ -195,7 +183,7 @@ func doctorOutcome(report doctor.Report, stderr io.Writer) error {
 
 // cluster is what the flags and files say about it.
 func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
-	plugin, err := o.admission.configOfPods()
+	plugin, err := cli.PluginConfig(&o.admission)
 	if err != nil {
 		return nil, err
 	}
@@ -206,12 +194,12 @@ func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
 	if o.keys.RootCAFile != "" {
-		if cluster.RootCA, err = readOnce("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
+		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
 			return nil, err
 		}
 	}
 	if o.keys.PrivateKeyFile != "" {
-		key, err := readOnce("service-account-private-key-file", o.keys.PrivateKeyFile, signing.ParsePrivateKey)
+		key, err := cli.ReadFile("service-account-private-key-file", o.keys.PrivateKeyFile, signing.ParsePrivateKey)
 		if err != nil {
 			return nil, err
 		}
@@ -222,39 +210,16 @@ func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
 	if o.keys.Dir != "" {
 		ring, err := keydir.At(o.keys.Dir).Read()
 		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", keysDirFlag, err)
+			return nil, fmt.Errorf("--%s: %w", options.KeysDirFlag, err)
 		}
-		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: keysDirFlag, Path: o.keys.Dir, Keys: ring.PublicKeys()})
+		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: options.KeysDirFlag, Path: o.keys.Dir, Keys: ring.PublicKeys()})
 	}
 	for _, path := range o.keys.VerifyKeyFiles {
-		keys, err := readOnce("service-account-key-file", path, signing.ParsePublicKeys)
+		keys, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
 		if err != nil {
 			return nil, err
 		}
 		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: "service-account-key-file", Path: path, Keys: slices.Clone(keys)})
 	}
 	return cluster, nil
-}
-
-// readOnce is for a command, which follows no file.
-func readOnce[T any](flag, path string, parse func([]byte) (T, error)) (parsed T, err error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return parsed, fmt.Errorf("--%s: %w", flag, err)
-	}
-	if parsed, err = parse(data); err != nil {
-		return parsed, fmt.Errorf("--%s: %s: %w", flag, path, err)
-	}
-	return parsed, nil
-}
-
-func getter(client kubernetes.Interface) func(context.Context, string) ([]byte, error) {
-	return func(ctx context.Context, path string) ([]byte, error) {
-		answer := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx)
-		// Raw leaves the words of a refusal undecoded.
-		if err := answer.Error(); err != nil {
-			return nil, err
-		}
-		return answer.Raw()
-	}
 }

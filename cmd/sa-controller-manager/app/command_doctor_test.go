@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -55,7 +57,7 @@ func TestDoctorFiles(t *testing.T) {
 	if err := os.WriteFile(file, testkeys.P256(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &doctorOptions{admission: newAdmissionOptions(), keys: newKeyOptions(), account: "shop/app"}
+	o := &doctorOptions{admission: options.NewAdmission(), keys: options.NewKeys(), account: "shop/app"}
 	o.keys.PrivateKeyFile, o.keys.VerifyKeyFiles = file, []string{file}
 	cluster, err := o.cluster()
 	if err != nil {
@@ -80,9 +82,9 @@ func TestDoctorOutcome(t *testing.T) {
 		want    string
 	}{
 		"Nothing": {doctor.Report{fine}, nil, "Nothing is wrong: 1 checks.\n"},
-		"Found":   {doctor.Report{fine, ill}, errFindings, "Findings: 2. \n"},
-		"Unknown": {doctor.Report{silent, fine}, errReported, "Checks that could not tell: silent. \n"},
-		"Both":    {doctor.Report{silent, ill}, errFindings, "Findings: 2. Checks that could not tell: silent. \n"},
+		"Found":   {doctor.Report{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
+		"Unknown": {doctor.Report{silent, fine}, cli.ErrReported, "Checks that could not tell: silent. \n"},
+		"Both":    {doctor.Report{silent, ill}, cli.ErrFindings, "Findings: 2. Checks that could not tell: silent. \n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
 )
@@ -48,79 +50,75 @@ const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
 
-// atCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
-// of this name can be given as ./cluster.
-const atCluster = "cluster"
-
 // jwksOptions are the flags of the command.
 type jwksOptions struct {
-	connection ConnectionOptions
-	keys       KeyOptions
+	connection options.Connection
+	keys       options.Keys
 	discovery  bool
 	issuer     string
 	uri        string
 	check      string
 	caFile     string
 	timeout    time.Duration
-	output     outputOptions
+	output     cli.Output
 }
 
-func newJWKSCommand(client clientFunc) *cobra.Command {
+func newJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	o := &jwksOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "jwks",
 		Short:   "Print the public keys for relying parties, or compare what is published with them",
 		Long:    jwksDescription,
 		Example: jwksExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), o.validate(cmd)); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate(cmd)); err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	addRingFlags(cmd, &o.keys)
-	addConnectionFlags(cmd, &o.connection)
+	jwks.AddKeyFlags(cmd, &o.keys)
+	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
 	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer, "With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
 	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri, "With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, or \"cluster\" for kube-apiserver's.")
-	addCAFile(cmd, &o.caFile)
+	jwks.AddCAFile(cmd, &o.caFile)
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
-	o.output.addFlag(cmd, "table", "json", "yaml")
+	o.output.AddFlag(cmd, "table", "json", "yaml")
 	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
 	return cmd
 }
 
 func (o *jwksOptions) validate(cmd *cobra.Command) []error {
-	p := problems(o.output.validate())
+	p := options.Problems(o.output.Validate())
 	if cmd.Flags().Changed("output") && o.check == "" {
-		p.add("output", o.output.format, "is for --check; a JWKS is always JSON")
+		p.Add("output", o.output.Format, "is for --check; a JWKS is always JSON")
 	}
 	if o.discovery && o.check != "" {
-		p.add("discovery", o.discovery, "and --check exclude each other")
+		p.Add("discovery", o.discovery, "and --check exclude each other")
 	}
 	if o.discovery && o.issuer == "" {
-		p.add("issuer", o.issuer, "must be the URL of the issuer")
+		p.Add("issuer", o.issuer, "must be the URL of the issuer")
 	}
 	if !o.discovery && o.issuer != "" {
-		p.add("issuer", o.issuer, "is for --discovery")
+		p.Add("issuer", o.issuer, "is for --discovery")
 	}
 	if !o.discovery && o.uri != "" {
-		p.add("jwks-uri", o.uri, "is for --discovery")
+		p.Add("jwks-uri", o.uri, "is for --discovery")
 	}
-	p.positive("timeout", o.timeout)
+	p.Positive("timeout", o.timeout)
 	return append(p, o.keys.Validate()...)
 }
 
-func (o *jwksOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
-	ring, err := o.keys.ring()
+func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+	ring, err := jwks.ReadKeys(&o.keys)
 	if err != nil {
 		return err
 	}
 	if len(ring) == 0 {
-		return errNoKeys
+		return jwks.ErrNoKeys
 	}
 	if o.check != "" {
 		return o.compare(ctx, client, ring, stdout, stderr)
@@ -138,41 +136,20 @@ func (o *jwksOptions) run(ctx context.Context, client clientFunc, stdout, stderr
 	return err
 }
 
-func (o *jwksOptions) compare(ctx context.Context, client clientFunc, ring []jwks.Key, stdout, stderr io.Writer) error {
-	ctx, cancel := answerWithin(ctx, o.timeout)
+func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []jwks.Key, stdout, stderr io.Writer) error {
+	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
-	published, err := readPublished(ctx, client, &o.connection, o.check, o.caFile)
+	published, err := jwks.ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
 		return err
 	}
 	lines := jwks.Compare(ring, published)
-	if err := jwks.Print(stdout, lines, o.output.format); err != nil {
+	if err := jwks.Print(stdout, lines, o.output.Format); err != nil {
 		return err
 	}
 	if jwks.Drifted(lines) {
 		fmt.Fprintln(stderr, "What is published is not what the keys are.")
-		return errFindings
+		return cli.ErrFindings
 	}
 	return nil
-}
-
-// addCAFile adds the flag for what readPublished trusts.
-func addCAFile(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "ca-file", *path, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
-}
-
-// readPublished reads the JWKS at a place that --check or --jwks names.
-func readPublished(ctx context.Context, client clientFunc, connection *ConnectionOptions, place, caFile string) ([]signing.PublishedKey, error) {
-	if place == atCluster {
-		connected, err := client(connection)
-		if err != nil {
-			return nil, err
-		}
-		return jwks.OfCluster(ctx, getter(connected))
-	}
-	roots, err := readRoots("ca-file", caFile)
-	if err != nil {
-		return nil, err
-	}
-	return jwks.Read(ctx, place, roots)
 }

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
@@ -43,31 +44,31 @@ found something that is wrong.`
 
 // keysOptions are the flags that the commands share.
 type keysOptions struct {
-	client     clientFunc
-	connection ConnectionOptions
+	client     cli.ClientFunc
+	connection options.Connection
 	dir        string
 	issuer     string
 	apiServers []string
 	account    string
-	output     outputOptions
+	output     cli.Output
 	policy     rotation.Policy
 }
 
 // newKeysCommand needs no running manager.
-func newKeysCommand(client clientFunc) *cobra.Command {
-	return parentOf(&cobra.Command{
+func newKeysCommand(client cli.ClientFunc) *cobra.Command {
+	return cli.Parent(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, show and rotate the signing keys of a key directory",
 		Long:  keysDescription,
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 	}, newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client), newJWKSCommand(client))
 }
 
 // newKeysOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
-func newKeysOptions(cmd *cobra.Command, client clientFunc, formats ...string) *keysOptions {
+func newKeysOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *keysOptions {
 	o := &keysOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
-	addConnectionFlags(cmd, &o.connection)
-	cmd.Flags().StringVar(&o.dir, keysDirFlag, o.dir, "Key `directory`, the manager's own.")
+	cli.AddConnectionFlags(cmd, &o.connection)
+	cmd.Flags().StringVar(&o.dir, options.KeysDirFlag, o.dir, "Key `directory`, the manager's own.")
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
 		"`URL` of one more kube-apiserver that must accept a key, as in --master. Give it for each of several behind one address: each has read key files of its own.")
@@ -75,7 +76,7 @@ func newKeysOptions(cmd *cobra.Command, client clientFunc, formats ...string) *k
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token that anybody holds: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
 			"Where there is no such limit, what people have asked for, and a year (8760h) at least, which Pods get.")
-	o.output.addFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
+	o.output.AddFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
 	return o
 }
 
@@ -90,25 +91,25 @@ func (o *keysOptions) addHoldDown(fs *pflag.FlagSet) {
 }
 
 func (o *keysOptions) validate() []error {
-	p := problems(o.output.validate())
+	p := options.Problems(o.output.Validate())
 	if o.dir == "" {
-		p.add(keysDirFlag, o.dir, "must be the path of a key directory")
+		p.Add(options.KeysDirFlag, o.dir, "must be the path of a key directory")
 	}
-	p.account(o.account)
+	p.Account(o.account)
 	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
-		p.add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
+		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
 	}
-	p.notNegative("cache-age", o.policy.CacheAge)
-	p.notNegative("hold-down", o.policy.HoldDown)
-	p.notNegative("longest-token-lifetime", o.policy.TokenLifetime)
+	p.NotNegative("cache-age", o.policy.CacheAge)
+	p.NotNegative("hold-down", o.policy.HoldDown)
+	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
 	return p
 }
 
 // operator asks the cluster only if the flags say which one: a key directory needs none.
 func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
-	progress := waitingFor
-	if terminalWidth(stderr) > 0 {
-		progress = waitingOn
+	progress := cli.WaitingFor
+	if cli.TerminalWidth(stderr) > 0 {
+		progress = cli.WaitingOn
 	}
 	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
@@ -132,38 +133,6 @@ func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 	return operator, nil
 }
 
-// waitingOn says on a terminal what is waited for, once, and writes how long on one line again and again.
-func waitingOn(terminal io.Writer) func(what string, left time.Duration) {
-	last, open := "", false
-	return func(what string, left time.Duration) {
-		if open {
-			fmt.Fprint(terminal, "\r\x1b[K")
-		}
-		if what != last {
-			last = what
-			fmt.Fprintf(terminal, "Waiting: %s\n", what)
-		}
-		if open = left > 0; open {
-			fmt.Fprintf(terminal, "%s left ", left.Round(time.Second))
-		}
-	}
-}
-
-// waitingFor says what is waited for, once: no log wants a line every few seconds.
-func waitingFor(log io.Writer) func(what string, left time.Duration) {
-	last := ""
-	return func(what string, left time.Duration) {
-		if what == last {
-			return
-		}
-		last = what
-		if left > 0 {
-			what += fmt.Sprintf(" (%s left)", left.Round(time.Second))
-		}
-		fmt.Fprintf(log, "Waiting: %s\n", what)
-	}
-}
-
 // show prints the ring. What is found to be wrong decides the exit code.
 func (o *keysOptions) show(cmd *cobra.Command) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
@@ -172,7 +141,7 @@ func (o *keysOptions) show(cmd *cobra.Command) error {
 	}
 	report, err := o.print(cmd, operator, nil)
 	if err == nil && len(report.Findings) > 0 {
-		return errFindings
+		return cli.ErrFindings
 	}
 	return err
 }
@@ -183,7 +152,7 @@ func (o *keysOptions) print(cmd *cobra.Command, operator *keys.Operator, pruned 
 		return nil, err
 	}
 	report.Pruned = pruned
-	return report, report.Print(cmd.OutOrStdout(), o.output.format)
+	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
 }
 
 // act makes one step and prints the ring after it. The step was made whatever is found to be wrong then: that kube-apiserver

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
@@ -27,7 +29,7 @@ const keysInitExamples = `  # Take over the key that kube-controller-manager sig
   sa-controller-manager keys init --service-account-keys-dir=keys --algorithm=P-256`
 
 // newKeysInitCommand makes a key directory.
-func newKeysInitCommand(client clientFunc) *cobra.Command {
+func newKeysInitCommand(client cli.ClientFunc) *cobra.Command {
 	var from, algorithm string
 	var verify []string
 	cmd := &cobra.Command{
@@ -39,18 +41,18 @@ With --from-private-key-file the key of that file signs, as it did before: every
 goes on being valid. Without it a new key is made, which kube-apiserver must be given
 first. Keys of --service-account-key-file become retired keys: they verify.`,
 		Example: keysInitExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 	}
 	o := newKeysOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(keydir.Algorithms(), ", ")+".")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	addCompletion(cmd, "algorithm", keydir.Algorithms()...)
+	cli.AddCompletion(cmd, "algorithm", keydir.Algorithms()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := problems(o.validate())
-		p.oneKey(from, algorithm, true)
-		if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+		p := options.Problems(o.validate())
+		oneKey(&p, from, algorithm, true)
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
 		return o.act(cmd, func(_ context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
@@ -60,7 +62,7 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 			}
 			var retired []signing.PublicKey
 			for _, path := range verify {
-				more, err := readOnce("service-account-key-file", path, signing.ParseAllPublicKeys)
+				more, err := cli.ReadFile("service-account-key-file", path, signing.ParseAllPublicKeys)
 				if err != nil {
 					return nil, err
 				}
@@ -73,14 +75,14 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 }
 
 // oneKey wants to be told of one key in one way.
-func (p *problems) oneKey(from, algorithm string, required bool) {
+func oneKey(p *options.Problems, from, algorithm string, required bool) {
 	switch {
 	case from != "" && algorithm != "":
-		p.add("algorithm", algorithm, "is for a new key and excludes --from-private-key-file")
+		p.Add("algorithm", algorithm, "is for a new key and excludes --from-private-key-file")
 	case algorithm != "":
-		p.oneOf("algorithm", algorithm, keydir.Algorithms()...)
+		p.OneOf("algorithm", algorithm, keydir.Algorithms()...)
 	case from == "" && required:
-		p.add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm")
+		p.Add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm")
 	}
 }
 
@@ -89,7 +91,7 @@ func newPair(from, algorithm string) (*keydir.Pair, error) {
 	if from == "" {
 		return keydir.Generate(algorithm)
 	}
-	return readOnce("from-private-key-file", from, keydir.Import)
+	return cli.ReadFile("from-private-key-file", from, keydir.Import)
 }
 
 const keysListExamples = `  # What is in the directory.
@@ -102,7 +104,7 @@ const keysListExamples = `  # What is in the directory.
   sa-controller-manager keys list --service-account-keys-dir=keys -o pem > sa.pub`
 
 // newKeysListCommand shows a key directory.
-func newKeysListCommand(client clientFunc) *cobra.Command {
+func newKeysListCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the keys of a directory, and what is wrong with it",
@@ -111,14 +113,14 @@ accepts and how many token Secrets bear each. Nothing is changed.
 
 -o pem prints the public keys alone.`,
 		Example: keysListExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 	}
 	o := newKeysOptions(cmd, client, "pem")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		if o.output.format == "pem" {
+		if o.output.Format == "pem" {
 			return o.printPublicKeys(cmd)
 		}
 		return o.show(cmd)

@@ -9,10 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 )
 
-func newKeysRollbackCommand(client clientFunc) *cobra.Command {
+func newKeysRollbackCommand(client cli.ClientFunc) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "rollback",
@@ -23,13 +25,13 @@ retired: its tokens stay valid until it is pruned.
 
 kube-apiserver is asked first: whether it still accepts a token of the former key, or,
 before a key is removed, whether it signs with that one already.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 	}
 	o := newKeysOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the former key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
 		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
@@ -48,8 +50,8 @@ const keysPruneExamples = `  # Which retired keys could go?
   # One that has leaked, whoever holds a token of it.
   sa-controller-manager keys prune --service-account-keys-dir=keys --key-id=KEY-ID --force`
 
-func newKeysPruneCommand(client clientFunc) *cobra.Command {
-	var options keys.PruneOptions
+func newKeysPruneCommand(client cli.ClientFunc) *cobra.Command {
+	var prune keys.PruneOptions
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
@@ -64,29 +66,29 @@ Tokens of a removed key are refused by whoever verifies with the key ring. A
 kube-apiserver with key files of its own goes on accepting them until it is restarted
 without the key.`,
 		Example: keysPruneExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 	}
 	o := newKeysOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
-	cmd.Flags().StringArrayVar(&options.IDs, "key-id", options.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
-	cmd.Flags().BoolVar(&options.Force, "force", options.Force, "Remove the keys of --key-id whoever needs them. All their tokens are refused from then on.")
-	cmd.Flags().BoolVar(&options.DryRun, "dry-run", options.DryRun, "Change nothing, say what would be done.")
+	cmd.Flags().StringArrayVar(&prune.IDs, "key-id", prune.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
+	cmd.Flags().BoolVar(&prune.Force, "force", prune.Force, "Remove the keys of --key-id whoever needs them. All their tokens are refused from then on.")
+	cmd.Flags().BoolVar(&prune.DryRun, "dry-run", prune.DryRun, "Change nothing, say what would be done.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := problems(o.validate())
-		if options.Force && len(options.IDs) == 0 {
-			p.add("force", options.Force, "must come with --key-id: it is for one key at a time")
+		p := options.Problems(o.validate())
+		if prune.Force && len(prune.IDs) == 0 {
+			p.Add("force", prune.Force, "must come with --key-id: it is for one key at a time")
 		}
-		if !options.Force && !cmd.Flags().Changed("longest-token-lifetime") {
-			p.add("longest-token-lifetime", o.policy.TokenLifetime, "must be given, or a key may go whose tokens live: without --service-account-max-token-expiration kube-apiserver issues tokens of any life")
+		if !prune.Force && !cmd.Flags().Changed("longest-token-lifetime") {
+			p.Add("longest-token-lifetime", o.policy.TokenLifetime, "must be given, or a key may go whose tokens live: without --service-account-max-token-expiration kube-apiserver issues tokens of any life")
 		}
-		if slices.Contains(options.IDs, "") {
-			p.add("key-id", "", "must be the ID of a key; keys list has them")
+		if slices.Contains(prune.IDs, "") {
+			p.Add("key-id", "", "must be the ID of a key; keys list has them")
 		}
-		if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
 		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
-			return operator.Prune(ctx, options)
+			return operator.Prune(ctx, prune)
 		})
 	}
 	return cmd

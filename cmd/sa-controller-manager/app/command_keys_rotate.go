@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
@@ -27,19 +29,19 @@ const keysRotateExamples = `  # Begin, from whatever signs now to P-256. Nothing
   # When all is well.
   sa-controller-manager keys rotate complete --service-account-keys-dir=keys --kubeconfig=admin.conf`
 
-func newKeysRotateCommand(client clientFunc) *cobra.Command {
-	return parentOf(&cobra.Command{
+func newKeysRotateCommand(client cli.ClientFunc) *cobra.Command {
+	return cli.Parent(&cobra.Command{
 		Use:   "rotate",
 		Short: "Rotate to another signing key, step by step",
 		Long: `Rotate to another signing key. "start" publishes it, "activate" signs with it, "complete"
 ends the rotation; "status" says how far it is. Each step waits for a decision of yours,
 and "keys rollback" goes back from each of them.`,
 		Example: keysRotateExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 	}, newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client))
 }
 
-func newRotateStartCommand(client clientFunc) *cobra.Command {
+func newRotateStartCommand(client cli.ClientFunc) *cobra.Command {
 	var from, algorithm string
 	var wait bool
 	cmd := &cobra.Command{
@@ -51,18 +53,18 @@ is changed.
 
 kube-apiserver reads its --service-account-key-file at its start only. Unless it uses an
 external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 	}
 	o := newKeysOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the new private key, instead of having one made. It is copied.")
 	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the new key may be activated.")
-	addCompletion(cmd, "algorithm", keydir.Algorithms()...)
+	cli.AddCompletion(cmd, "algorithm", keydir.Algorithms()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := problems(o.validate())
-		p.oneKey(from, algorithm, false)
-		if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+		p := options.Problems(o.validate())
+		oneKey(&p, from, algorithm, false)
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
 		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
@@ -106,7 +108,7 @@ func start(operator *keys.Operator, from, kind string) (resumed bool, err error)
 	})
 }
 
-func newRotateStatusCommand(client clientFunc) *cobra.Command {
+func newRotateStatusCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say how far the rotation is, and what is next",
@@ -117,11 +119,11 @@ in-place go by themselves once a process with the key directory leads; user-made
 unknown-mode, immutable, invalid and mismatch wait for you (annotation
 sa-controller-manager/reissue). One whose key is not in the directory is named too, as
 unknown-key. Nothing is changed.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 	}
 	o := newKeysOptions(cmd, client)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
 		return o.show(cmd)
@@ -129,7 +131,7 @@ unknown-key. Nothing is changed.`,
 	return cmd
 }
 
-func newRotateActivateCommand(client clientFunc) *cobra.Command {
+func newRotateActivateCommand(client cli.ClientFunc) *cobra.Command {
 	return newActivatingCommand(client, &cobra.Command{
 		Use:   "activate",
 		Short: "Sign with the new key",
@@ -137,11 +139,11 @@ func newRotateActivateCommand(client clientFunc) *cobra.Command {
 new key has been published for long enough, and when kube-apiserver has accepted a
 token that is signed with it (of two minutes, and for an audience of our own). If it
 signs already, nothing is changed.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 	}, (*keys.Operator).Activate)
 }
 
-func newRotateCompleteCommand(client clientFunc) *cobra.Command {
+func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
 	return newActivatingCommand(client, &cobra.Command{
 		Use:   "complete",
 		Short: "End the rotation with the new key",
@@ -149,29 +151,29 @@ func newRotateCompleteCommand(client clientFunc) *cobra.Command {
 counted from now on. If the new key does not sign yet, this first does what "activate"
 does. The former key stays in the ring until it is pruned. If that was done already,
 nothing is changed.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 	}, (*keys.Operator).Complete)
 }
 
 // newActivatingCommand is one that may activate a key.
-func newActivatingCommand(client clientFunc, cmd *cobra.Command, step func(*keys.Operator, context.Context, keys.ActivateOptions) error) *cobra.Command {
-	var options keys.ActivateOptions
+func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*keys.Operator, context.Context, keys.ActivateOptions) error) *cobra.Command {
+	var activate keys.ActivateOptions
 	o := newKeysOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
-	addActivateFlags(cmd.Flags(), &options)
+	addActivateFlags(cmd.Flags(), &activate)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
 		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
-			return nil, step(operator, ctx, options)
+			return nil, step(operator, ctx, activate)
 		})
 	}
 	return cmd
 }
 
-func addActivateFlags(fs *pflag.FlagSet, options *keys.ActivateOptions) {
-	fs.BoolVar(&options.Wait, "wait", options.Wait, "Wait until the new key has been published for long enough and kube-apiserver accepts it.")
-	fs.BoolVar(&options.Force, "force", options.Force, "Do not wait until it has been published for long enough. Whoever verifies with an older copy of the key set refuses new tokens.")
-	fs.BoolVar(&options.SkipProof, "skip-proof", options.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
+func addActivateFlags(fs *pflag.FlagSet, activate *keys.ActivateOptions) {
+	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough and kube-apiserver accepts it.")
+	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough. Whoever verifies with an older copy of the key set refuses new tokens.")
+	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 }

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -86,7 +88,7 @@ func TestKeysCommands(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, report.Keys[1].File), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if got := keysCommand(t, dir, "list"); got.code != exitFindings || !strings.Contains(got.stdout, "chmod 600") {
+	if got := keysCommand(t, dir, "list"); got.code != cli.ExitFindings || !strings.Contains(got.stdout, "chmod 600") {
 		t.Errorf("a loose mode: %+v", got)
 	}
 }
@@ -143,11 +145,11 @@ func TestKeysCommandsRefuse(t *testing.T) {
 func TestOpenKeysDir(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "keys")
-	if _, err := openFiles(&KeyOptions{Dir: dir}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-keys-dir: "+dir+" holds no key ring") {
+	if _, err := openFiles(&options.Keys{Dir: dir}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-keys-dir: "+dir+" holds no key ring") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	keysCommand(t, dir, "init", "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
-	f, err := openFiles(&KeyOptions{Dir: dir, VerifyKeyFiles: []string{writeFile(t, "old.pub", testkeys.P521())}}, &rest.Config{})
+	f, err := openFiles(&options.Keys{Dir: dir, VerifyKeyFiles: []string{writeFile(t, "old.pub", testkeys.P521())}}, &rest.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,7 @@ func TestOpenKeysDir(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	tell := waitingOn(&b)
+	tell := cli.WaitingOn(&b)
 	tell("the cache age", 90*time.Second)
 	tell("the cache age", 85*time.Second)
 	tell("kube-apiserver", 0)
@@ -173,7 +175,7 @@ func TestProgressOnATerminal(t *testing.T) {
 func TestProgressInALog(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	tell := waitingFor(&b)
+	tell := cli.WaitingFor(&b)
 	tell("the cache age", 90*time.Second)
 	tell("the cache age", 85*time.Second)
 	tell("kube-apiserver", 0)

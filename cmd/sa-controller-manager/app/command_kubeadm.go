@@ -4,14 +4,13 @@
 package app
 
 import (
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
@@ -34,11 +33,11 @@ const kubeconfigExamples = `  # On a control-plane node
   sa-controller-manager kubeadm kubeconfig --server=https://127.0.0.1:6443`
 
 func newKubeadmCommand() *cobra.Command {
-	return parentOf(&cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "kubeadm",
 		Short: "Put this program into a control plane of kubeadm, or take it out",
 		Long:  kubeadmDescription,
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 	}, newKubeconfigCommand(), newTakeoverCommand(), newHandbackCommand())
 }
 
@@ -56,18 +55,18 @@ func newKubeconfigCommand() *cobra.Command {
 		Short:   "Write the kubeconfig that this program runs with",
 		Long:    kubeconfigDescription,
 		Example: kubeconfigExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var p problems
-			p.positive("validity", c.Validity)
-			p.positive("timeout", c.Timeout)
-			if err := invalidFlags(cmd.CommandPath(), p); err != nil {
+			var p options.Problems
+			p.Positive("validity", c.Validity)
+			p.Positive("timeout", c.Timeout)
+			if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 				return err
 			}
 			c.Say, c.Warn = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			progress := newProgress(cmd.ErrOrStderr())
-			defer progress.end()
-			c.Progress = progress.show
+			progress := cli.NewProgress(cmd.ErrOrStderr())
+			defer progress.End()
+			c.Progress = progress.Show
 			return identity.Ensure(cmd.Context(), c)
 		},
 	}
@@ -81,51 +80,4 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Wait for the API server and apply what permits the user its work.")
 	fs.DurationVar(&c.Timeout, "timeout", c.Timeout, "How long to wait for the API server with --apply-permissions.")
 	return cmd
-}
-
-// progress is one line of a terminal that is written over and over, and nothing at all
-// elsewhere.
-type progress struct {
-	w       io.Writer
-	columns int
-	shown   bool
-}
-
-func newProgress(w io.Writer) *progress {
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return &progress{w: w, columns: terminalWidth(w)}
-	}
-	return &progress{}
-}
-
-func (p *progress) show(line string) {
-	if p.w == nil {
-		return
-	}
-	if runes := []rune(line); p.columns > 0 && len(runes) > p.columns {
-		line = string(runes[:p.columns])
-	}
-	p.shown = true
-	_, _ = io.WriteString(p.w, "\r\x1b[K"+line)
-}
-
-// above is w, where the line is taken away before anything is written.
-func (p *progress) above(w io.Writer) io.Writer { return &aboveProgress{p, w} }
-
-type aboveProgress struct {
-	progress *progress
-	w        io.Writer
-}
-
-func (a *aboveProgress) Write(data []byte) (int, error) {
-	a.progress.end()
-	return a.w.Write(data)
-}
-
-// end takes the line away.
-func (p *progress) end() {
-	if p.shown {
-		_, _ = io.WriteString(p.w, "\r\x1b[K")
-		p.shown = false
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 func TestKubeadmCommandLine(t *testing.T) {
@@ -81,10 +83,10 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
 		t.Fatal(err)
 	}
-	o := NewOptions()
+	o := options.New()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	sets := o.Flags()
-	addGlobalFlags(sets.FlagSet("global"))
+	options.AddGlobalFlags(sets.FlagSet("global"))
 	for _, set := range sets.FlagSets {
 		fs.AddFlagSet(set)
 	}
@@ -94,7 +96,7 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	if problems := o.Validate(); len(problems) > 0 {
 		t.Errorf("its flags are wrong: %v", problems)
 	}
-	if o.Webhook.Registration != RegistrationURL || o.Tokens.TokenSecrets != TokenSecretsManual {
+	if o.Webhook.Registration != options.RegistrationURL || o.Tokens.TokenSecrets != options.TokenSecretsManual {
 		t.Errorf("%+v", o)
 	}
 }

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/podscan"
-	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 const missedDescription = `List the Pods that were admitted without the webhook and that lack what it gives
@@ -39,56 +38,51 @@ const missedExamples = `  # In all namespaces.
 
 // missedOptions are the flags of the command.
 type missedOptions struct {
-	connection ConnectionOptions
-	admission  AdmissionOptions
+	connection options.Connection
+	admission  options.Admission
 	namespace  string
 	all        bool
-	output     outputOptions
+	output     cli.Output
 }
 
 // newMissedCommand finds Pods that the webhook was not called for. It needs no running
 // manager.
-func newMissedCommand(client clientFunc) *cobra.Command {
-	o := &missedOptions{admission: newAdmissionOptions()}
+func newMissedCommand(client cli.ClientFunc) *cobra.Command {
+	o := &missedOptions{admission: options.NewAdmission()}
 	cmd := &cobra.Command{
 		Use:     "missed",
 		Short:   "List the Pods that were admitted without the webhook",
 		Long:    missedDescription,
 		Example: missedExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	addConnectionFlags(cmd, &o.connection)
-	all := pflag.NewFlagSet("admission", pflag.ContinueOnError)
-	o.admission.AddFlags(all)
+	cli.AddConnectionFlags(cmd, &o.connection)
 	// What the others are about is decided when a Pod is created.
-	for _, name := range []string{"admission-control-config-file", "pod-token"} {
-		flag := *all.Lookup(name)
-		flag.Usage += " Give what the manager is given."
-		cmd.Flags().AddFlag(&flag)
-	}
-	o.admission.given = cmd.Flags()
+	options.AddSome(cmd.Flags(), map[string]string{
+		"admission-control-config-file": options.AsManager, "pod-token": options.AsManager,
+	}, &o.admission)
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", o.namespace, "Look into this `namespace` only.")
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", o.all, "Look into all namespaces, which is the default.")
-	o.output.addFlag(cmd, "table", "json", "yaml")
+	o.output.AddFlag(cmd, "table", "json", "yaml")
 	return cmd
 }
 
 func (o *missedOptions) validate() []error {
-	p := problems(o.output.validate())
+	p := options.Problems(o.output.Validate())
 	if o.all && o.namespace != "" {
-		p.add("namespace", o.namespace, "and --all-namespaces exclude each other")
+		p.Add("namespace", o.namespace, "and --all-namespaces exclude each other")
 	}
 	return append(p, o.admission.Validate()...)
 }
 
-func (o *missedOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
-	config, err := o.admission.configOfPods()
+func (o *missedOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+	config, err := cli.PluginConfig(&o.admission)
 	if err != nil {
 		return err
 	}
@@ -101,25 +95,12 @@ func (o *missedOptions) run(ctx context.Context, client clientFunc, stdout, stde
 		return fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
 	}
 	report := newMissedReport(found, o.connection.Kubeconfig)
-	if err := report.print(stdout, o.output.format, time.Now()); err != nil {
+	if err := report.print(stdout, o.output.Format, time.Now()); err != nil {
 		return err
 	}
 	fmt.Fprintln(stderr, report.summary())
 	if len(report.Missed) > 0 {
-		return errFindings
+		return cli.ErrFindings
 	}
 	return nil
-}
-
-// configOfPods is what the ServiceAccount plugin runs with.
-func (o *AdmissionOptions) configOfPods() (serviceaccount.Config, error) {
-	configuration, err := admission.ReadConfiguration(o.ConfigFile)
-	if err != nil {
-		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
-	}
-	own, err := configuration.For(serviceaccount.Name)
-	if err != nil {
-		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
-	}
-	return o.serviceAccountConfig(own)
 }

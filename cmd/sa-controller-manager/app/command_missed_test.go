@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 // missedWorld has a Pod without anything, one without a token, one about which that is
@@ -63,7 +66,7 @@ func TestMissedCommand(t *testing.T) {
 			wantStderr: "None of 0 Pods was admitted without the webhook.\n",
 		},
 		"Table": {
-			objects: missedWorld(), args: []string{"-A", "--kubeconfig=admin.conf"}, wantErr: errFindings,
+			objects: missedWorld(), args: []string{"-A", "--kubeconfig=admin.conf"}, wantErr: cli.ErrFindings,
 			wantStdout: `
 NAMESPACE   POD       OWNER            NODE     AGE   MISSING
 bank        bare      <none>           node-1   90m   account
@@ -79,7 +82,7 @@ bank/bare: no controller owns it: delete it and create it yourself
 			wantStderr: "2 of 4 Pods were admitted without the webhook." + uncertain + "\n",
 		},
 		"Namespace": {
-			objects: missedWorld(), args: []string{"-n=bank"}, wantErr: errFindings,
+			objects: missedWorld(), args: []string{"-n=bank"}, wantErr: cli.ErrFindings,
 			wantStdout: `
 NAMESPACE   POD    OWNER    NODE     AGE   MISSING
 bank        bare   <none>   node-1   90m   account
@@ -117,7 +120,7 @@ func TestMissedCommandConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout, _, err := runMissed(t, fake.NewClientset(missedWorld()...), "--admission-control-config-file="+file)
-	if !errors.Is(err, errFindings) || strings.Contains(stdout, "token") || !strings.Contains(stdout, "account") {
+	if !errors.Is(err, cli.ErrFindings) || strings.Contains(stdout, "token") || !strings.Contains(stdout, "account") {
 		t.Errorf("error %v, want findings, and accounts only:\n%s", err, stdout)
 	}
 }
@@ -161,7 +164,7 @@ func TestMissedCommandLine(t *testing.T) {
 func runMissed(t *testing.T, client kubernetes.Interface, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	cmd := newWebhookCommand(func(*ConnectionOptions) (kubernetes.Interface, error) { return client, nil })
+	cmd := newWebhookCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
 	cmd.SetArgs(append([]string{"missed"}, args...))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errOut)

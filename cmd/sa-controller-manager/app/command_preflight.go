@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
@@ -33,38 +35,37 @@ const preflightExamples = `  # What may the identity of this kubeconfig do, and 
   sa-controller-manager preflight -o grant --kubeconfig=sa-controller-manager.conf | kubectl apply -f -`
 
 // newPreflightCommand takes all flags of the manager, because they decide what it needs.
-func newPreflightCommand(client clientFunc) *cobra.Command {
-	o, output := NewOptions(), outputOptions{}
+func newPreflightCommand(client cli.ClientFunc) *cobra.Command {
+	o, output := options.New(), cli.Output{}
 	cmd := &cobra.Command{
 		Use:     "preflight",
 		Short:   "Ask whether all permissions are there, and print what grants the missing ones",
 		Long:    preflightDescription,
 		Example: preflightExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), append(o.Validate(), output.validate()...)); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), append(o.Validate(), output.Validate()...)); err != nil {
 				return err
 			}
-			return runPreflight(cmd, o, client, output.format)
+			return runPreflight(cmd, o, client, output.Format)
 		},
 	}
 	sets := o.Flags()
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
-	output.addFlag(cmd, "table", "json", "yaml", "grant")
+	output.AddFlag(cmd, "table", "json", "yaml", "grant")
 	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; \"grant\" prints the roles and bindings that grant what is missing, and nothing else."
 	addChoiceCompletions(cmd)
 	return cmd
 }
 
-func runPreflight(cmd *cobra.Command, o *Options, client clientFunc, output string) error {
+func runPreflight(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output string) error {
 	connected, err := client(&o.Connection)
 	if err != nil {
 		return err
 	}
-	m := &manager{options: o, clients: clients{main: connected}}
-	needs, err := m.needs()
+	needs, err := preflight.RequiredBy(o)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func runPreflight(cmd *cobra.Command, o *Options, client clientFunc, output stri
 	if missing := report.Missing(); len(missing) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d permissions are missing: %s\nTo mend it: %s\n",
 			len(missing), len(report.Answers), preflight.Join(missing), report.Mend())
-		return errFindings
+		return cli.ErrFindings
 	}
 	return report.Err()
 }
@@ -87,9 +88,9 @@ func runPreflight(cmd *cobra.Command, o *Options, client clientFunc, output stri
 // askPermissions first looks whether anybody answers: one error says that better than
 // one for each question.
 func askPermissions(ctx context.Context, client kubernetes.Interface, rules []preflight.Rule) (preflight.Report, error) {
-	ctx, cancel := answerWithin(ctx, preflightTimeout)
+	ctx, cancel := cli.AnswerWithin(ctx, preflightTimeout)
 	defer cancel()
-	if _, err := serverVersion(ctx, client); err != nil {
+	if _, err := cli.ServerVersion(ctx, client); err != nil {
 		return preflight.Report{}, err
 	}
 	return preflight.Check(ctx, client, preflight.Accesses(rules)), nil

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 )
 
@@ -109,19 +111,19 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 }
 
 func (f *nodeFlags) validate() []error {
-	var p problems
-	p.positive("step-timeout", f.StepTimeout)
+	var p options.Problems
+	p.Positive("step-timeout", f.StepTimeout)
 	if f.Node == "" {
-		p.add("node-name", f.Node, "must be the name of this node")
+		p.Add("node-name", f.Node, "must be the name of this node")
 	}
 	for _, name := range f.Steps {
 		if !slices.Contains(kubeadm.Steps(), name) {
-			p.add("steps", name, "must be of "+strings.Join(kubeadm.Steps(), ", "))
+			p.Add("steps", name, "must be of "+strings.Join(kubeadm.Steps(), ", "))
 		}
 	}
 	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
 		if filepath.Clean(dir) == filepath.Clean(f.ManifestsDir) {
-			p.add(flag, dir, "must not be --manifests-dir: the kubelet takes every file there for a manifest")
+			p.Add(flag, dir, "must not be --manifests-dir: the kubelet takes every file there for a manifest")
 		}
 	}
 	return p
@@ -129,7 +131,7 @@ func (f *nodeFlags) validate() []error {
 
 // run connects and hands over. A dry run needs no API server.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, kubeadm.Config) error) error {
-	if err := invalidFlags(cmd.CommandPath(), f.validate()); err != nil {
+	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
 	}
 	c := f.Config
@@ -139,9 +141,9 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, kubeadm.Co
 			return err
 		}
 	}
-	progress := newProgress(cmd.ErrOrStderr())
-	defer progress.end()
-	c.Out, c.Progress = progress.above(cmd.OutOrStdout()), progress.show
+	progress := cli.NewProgress(cmd.ErrOrStderr())
+	defer progress.End()
+	c.Out, c.Progress = progress.Above(cmd.OutOrStdout()), progress.Show
 	return act(cmd.Context(), c)
 }
 
@@ -174,9 +176,9 @@ func newTakeoverCommand() *cobra.Command {
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
 		Long:    takeoverDescription,
 		Example: takeoverExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
 				return err
 			}
 			f.Render = p.render
@@ -198,7 +200,7 @@ func newHandbackCommand() *cobra.Command {
 		Short:   "Give back to kube-controller-manager and kube-apiserver on this node",
 		Long:    handbackDescription,
 		Example: handbackExamples,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, kubeadm.Handback) },
 	}
 	f.addTo(cmd)

@@ -11,9 +11,10 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	cliflag "k8s.io/component-base/cli/flag"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 	"sa-controller-manager/manifests"
 )
@@ -31,9 +32,9 @@ type podFlags struct {
 func newPodFlags() podFlags {
 	path, err := os.Executable()
 	if err != nil {
-		path = "/usr/local/bin/" + programName
+		path = "/usr/local/bin/" + options.ProgramName
 	}
-	return podFlags{self: path, binary: path, tokenSecrets: string(TokenSecretsManual)}
+	return podFlags{self: path, binary: path, tokenSecrets: string(options.TokenSecretsManual)}
 }
 
 func (p *podFlags) addTo(fs *pflag.FlagSet) {
@@ -51,14 +52,14 @@ func (p *podFlags) given(fs *pflag.FlagSet) bool {
 }
 
 func (p *podFlags) validate() []error {
-	var found problems
-	found.oneOf("token-secrets", p.tokenSecrets, string(TokenSecretsManual), string(TokenSecretsAuto))
+	var found options.Problems
+	found.OneOf("token-secrets", p.tokenSecrets, string(options.TokenSecretsManual), string(options.TokenSecretsAuto))
 	if p.image == "" && !filepath.IsAbs(p.binary) {
-		found.add("binary", p.binary, "must be an absolute path")
+		found.Add("binary", p.binary, "must be an absolute path")
 	}
 	for _, arg := range p.extraArgs {
 		if len(arg) < 3 || arg[:2] != "--" {
-			found.add("extra-arg", arg, "must be a flag, --name=value")
+			found.Add("extra-arg", arg, "must be a flag, --name=value")
 		}
 	}
 	return found
@@ -98,24 +99,17 @@ func (p *podFlags) checkArgs(manifest []byte) error {
 	for _, problem := range startProblems(pod.Spec.Containers[0].Args) {
 		found = append(found, fmt.Errorf("--extra-arg: our process would not start: %w", problem))
 	}
-	return invalidFlags(programName+" kubeadm takeover", found)
+	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }
 
 // startProblems are what is wrong with a command line of this program without a sub-command.
 func startProblems(args []string) []error {
-	o := NewOptions()
-	all := pflag.NewFlagSet(programName, pflag.ContinueOnError)
-	all.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	sets := o.Flags()
-	addGlobalFlags(sets.FlagSet("global"))
-	for _, set := range sets.FlagSets {
-		all.AddFlagSet(set)
-	}
-	if err := all.Parse(args); err != nil {
-		return []error{unknownFlag(all, err)}
+	o, given, err := options.Parse(args)
+	if err != nil {
+		return []error{err}
 	}
 	for _, name := range []string{"help", "version"} {
-		if all.Lookup(name).Value.String() == "true" {
+		if given.Lookup(name).Value.String() == "true" {
 			return []error{fmt.Errorf("--%s prints something and ends it", name)}
 		}
 	}

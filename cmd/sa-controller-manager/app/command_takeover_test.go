@@ -13,13 +13,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// deadKubeconfig leads to an address where nobody listens.
+const deadKubeconfig = `apiVersion: v1
+kind: Config
+clusters:
+- name: demo
+  cluster: {server: "https://127.0.0.1:1"}
+contexts:
+- name: demo
+  context: {cluster: demo}
+current-context: demo
+`
+
 // takeoverNode is the files of a control-plane node of kubeadm. Its API server is never asked.
 type takeoverNode struct{ dir string }
 
 func newTakeoverNode(t *testing.T) takeoverNode {
 	t.Helper()
 	n := takeoverNode{t.TempDir()}
-	if err := os.CopyFS(n.dir, os.DirFS("../kubeadm/testdata/manifests/v1.36")); err != nil {
+	if err := os.CopyFS(n.dir, os.DirFS("../commands/kubeadm/testdata/manifests/v1.36")); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -29,7 +41,7 @@ func (n takeoverNode) takeover(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return command(t, slices.Concat([]string{
 		"kubeadm", "takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
-		"--step-timeout=10ms", "--kubeconfig=" + writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "apiserver.example.com:6443", "127.0.0.1:1"))),
+		"--step-timeout=10ms", "--kubeconfig=" + writeFile(t, "kubeconfig", []byte(deadKubeconfig)),
 	}, args)...)
 }
 
@@ -56,7 +68,7 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Mistyped":   {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: "Error: " + start + "unknown flag: --bind-addr; did you mean --bind-address?\n"},
+		"Mistyped":   {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: "Error: " + start + "unknown flag: --bind-addr\n"},
 		"NotANumber": {args: []string{"--extra-arg=--secure-port=x"}, want: "Error: " + start + "invalid argument \"x\" for \"--secure-port\" flag: "},
 		"NoValue":    {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
 		"NotAPort":   {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},

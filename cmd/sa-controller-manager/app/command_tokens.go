@@ -9,23 +9,25 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 // newTokensCommand is the parent of what shows tokens. It needs no running manager.
-func newTokensCommand(client clientFunc) *cobra.Command {
-	return parentOf(&cobra.Command{
+func newTokensCommand(client cli.ClientFunc) *cobra.Command {
+	return cli.Parent(&cobra.Command{
 		Use:   "tokens",
 		Short: "Look into a token, or list the long-lived ones of a cluster and what is wrong with them",
 		Args:  noTokens,
 	}, newInspectCommand(client), newAuditCommand(client))
 }
 
-// noTokens is noArguments where a token is what people may try.
+// noTokens is cli.NoArguments where a token is what people may try.
 func noTokens(cmd *cobra.Command, args []string) error {
 	if err := refuseTokens(cmd, args); err != nil {
 		return err
 	}
-	return noArguments(cmd, args)
+	return cli.NoArguments(cmd, args)
 }
 
 // refuseTokens keeps people from a habit, and never repeats what was given: it is in the
@@ -35,7 +37,7 @@ func refuseTokens(cmd *cobra.Command, args []string) error {
 		if !resemblesToken(arg) {
 			continue
 		}
-		return &usageError{command: cmd.CommandPath(), err: errors.New(
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: errors.New(
 			"this looks like a token as an argument, where everybody on the machine can read it and the shell remembers it; " +
 				"give it on standard input or in a file, and think of it as known to others now")}
 	}

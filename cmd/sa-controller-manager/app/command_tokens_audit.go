@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/audit"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/signing"
@@ -65,18 +67,18 @@ const defaultUnused = 365 * 24 * time.Hour
 
 // auditOptions are the flags of the command.
 type auditOptions struct {
-	connection ConnectionOptions
-	keys       KeyOptions
+	connection options.Connection
+	keys       options.Keys
 	filter     audit.Filter
 	states     []string
 	findings   []string
 	failOn     []string
 	sortBy     string
 	reach      bool
-	output     outputOptions
+	output     cli.Output
 }
 
-func newAuditCommand(client clientFunc) *cobra.Command {
+func newAuditCommand(client cli.ClientFunc) *cobra.Command {
 	o := &auditOptions{sortBy: "namespace", reach: true}
 	cmd := &cobra.Command{
 		Use:     "audit",
@@ -85,7 +87,7 @@ func newAuditCommand(client clientFunc) *cobra.Command {
 		Example: auditExamples,
 		Args:    noTokens,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -95,7 +97,7 @@ func newAuditCommand(client clientFunc) *cobra.Command {
 	for name, choices := range map[string][]string{
 		"sort-by": audit.Orders(), "state": audit.States(), "finding": audit.Names(), "fail-on": append(audit.Names(), anyFinding),
 	} {
-		addCompletion(cmd, name, choices...)
+		cli.AddCompletion(cmd, name, choices...)
 	}
 	return cmd
 }
@@ -113,8 +115,8 @@ func auditFindings() string {
 const anyFinding = "any"
 
 func (o *auditOptions) addFlags(cmd *cobra.Command) {
-	addRingFlags(cmd, &o.keys)
-	addConnectionFlags(cmd, &o.connection)
+	jwks.AddKeyFlags(cmd, &o.keys)
+	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "Look into this `namespace` only.")
 	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "Look at Secrets with these `labels` only, as in kubectl.")
@@ -126,46 +128,46 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(audit.Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Have kube-apiserver say how far each account reaches.")
-	o.output.addFlag(cmd, "table", "wide", "json", "yaml")
+	o.output.AddFlag(cmd, "table", "wide", "json", "yaml")
 }
 
 func (o *auditOptions) validate() []error {
-	p := problems(o.output.validate())
-	p.oneOf("sort-by", o.sortBy, audit.Orders()...)
+	p := options.Problems(o.output.Validate())
+	p.OneOf("sort-by", o.sortBy, audit.Orders()...)
 	for _, state := range o.states {
-		p.oneOf("state", state, audit.States()...)
+		p.OneOf("state", state, audit.States()...)
 	}
 	for _, finding := range o.findings {
-		p.oneOf("finding", finding, audit.Names()...)
+		p.OneOf("finding", finding, audit.Names()...)
 	}
 	for _, finding := range o.failOn {
-		p.oneOf("fail-on", finding, append(audit.Names(), anyFinding)...)
+		p.OneOf("fail-on", finding, append(audit.Names(), anyFinding)...)
 	}
 	if !o.reach {
-		p.reachless("finding", o.findings)
-		p.reachless("fail-on", o.failOn)
+		reachless(&p, "finding", o.findings)
+		reachless(&p, "fail-on", o.failOn)
 	}
 	if _, err := labels.Parse(o.filter.Selector); err != nil {
-		p.add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
+		p.Add("selector", o.filter.Selector, "must be a label selector, such as app=shop")
 	}
-	p.notNegative("older-than", o.filter.OlderThan)
-	p.notNegative("unused-for", o.filter.UnusedFor)
+	p.NotNegative("older-than", o.filter.OlderThan)
+	p.NotNegative("unused-for", o.filter.UnusedFor)
 	return append(p, o.keys.Validate()...)
 }
 
 // reachless refuses findings that need --reach.
-func (p *problems) reachless(flag string, findings []string) {
+func reachless(p *options.Problems, flag string, findings []string) {
 	if slices.Contains(findings, string(audit.ClusterAdmin)) || slices.Contains(findings, string(audit.SecretsReader)) {
-		p.add(flag, strings.Join(findings, ","), "cannot be told with --reach=false")
+		p.Add(flag, strings.Join(findings, ","), "cannot be told with --reach=false")
 	}
 }
 
-func (o *auditOptions) run(ctx context.Context, client clientFunc, stdout, stderr io.Writer) error {
+func (o *auditOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
 	auditor, err := o.auditor(ctx, client, stderr)
 	if err != nil {
 		return err
 	}
-	printer := audit.NewPrinter(stdout, o.output.format, auditor.Rules.Now)
+	printer := audit.NewPrinter(stdout, o.output.Format, auditor.Rules.Now)
 	var kept []audit.Row
 	emit := printer.Rows
 	if o.sortBy != "namespace" {
@@ -191,8 +193,8 @@ func (o *auditOptions) run(ctx context.Context, client clientFunc, stdout, stder
 }
 
 // auditor reads what every row is judged by.
-func (o *auditOptions) auditor(ctx context.Context, client clientFunc, stderr io.Writer) (*audit.Auditor, error) {
-	ring, err := o.keys.ring()
+func (o *auditOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*audit.Auditor, error) {
+	ring, err := jwks.ReadKeys(&o.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +214,7 @@ func (o *auditOptions) auditor(ctx context.Context, client clientFunc, stderr io
 	if auditor.Keys, err = o.judgingKeys(ctx, auditor.Client, ring, stderr); err != nil {
 		return nil, err
 	}
-	if terminalWidth(stderr) > 0 {
+	if cli.TerminalWidth(stderr) > 0 {
 		auditor.Progress = func(looked int) { fmt.Fprintf(stderr, "\r%d token Secrets ... ", looked) }
 	}
 	return auditor, readTracking(ctx, auditor.Client, &auditor.Rules, stderr)
@@ -223,15 +225,15 @@ func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interf
 	if len(ring) > 0 {
 		return audit.NewKeys(ring), nil
 	}
-	published, err := jwks.OfCluster(ctx, getter(client))
+	published, err := jwks.OfCluster(ctx, cli.Getter(client))
 	if err == nil {
 		return audit.NewKeys(jwks.Usable(published, signing.JWKSPath)), nil
 	}
 	asked := append(slices.Clone(o.failOn), o.findings...)
 	if slices.Contains(asked, string(audit.UnknownKey)) || slices.Contains(asked, string(audit.RetiredKey)) || !answered(err) {
-		return nil, fmt.Errorf("%w; %w", err, errNoKeys)
+		return nil, fmt.Errorf("%w; %w", err, jwks.ErrNoKeys)
 	}
-	fmt.Fprintf(stderr, "The keys of tokens are not judged: %v; %v.\n", err, errNoKeys)
+	fmt.Fprintf(stderr, "The keys of tokens are not judged: %v; %v.\n", err, jwks.ErrNoKeys)
 	return nil, nil
 }
 
@@ -281,12 +283,12 @@ func (o *auditOptions) outcome(summary audit.Summary, stderr io.Writer) error {
 	if len(counts) > 0 {
 		line += "; findings: " + strings.Join(counts, ", ")
 	}
-	if terminalWidth(stderr) > 0 {
+	if cli.TerminalWidth(stderr) > 0 {
 		fmt.Fprint(stderr, "\r")
 	}
 	fmt.Fprintln(stderr, line+".")
 	if failed {
-		return errFindings
+		return cli.ErrFindings
 	}
 	return nil
 }

@@ -17,11 +17,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing/testkeys"
 )
 
 // auditCluster has a token of an administrator that nobody uses, and one that is in order.
-func auditCluster(t *testing.T) clientFunc {
+func auditCluster(t *testing.T) cli.ClientFunc {
 	t.Helper()
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Now()}
@@ -47,7 +49,7 @@ func auditCluster(t *testing.T) clientFunc {
 		answer.Status.Allowed = review.Spec.User == "system:serviceaccount:shop:zeus"
 		return true, answer, nil
 	})
-	return func(*ConnectionOptions) (kubernetes.Interface, error) { return client, nil }
+	return func(*options.Connection) (kubernetes.Interface, error) { return client, nil }
 }
 
 func TestAudit(t *testing.T) {
@@ -63,8 +65,8 @@ func TestAudit(t *testing.T) {
 	}{
 		"all":           {nil, nil, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
 		"sorted":        {[]string{"--sort-by=findings"}, nil, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found},
-		"fails":         {[]string{"--fail-on=unused,cluster-admin"}, errFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"fails on any":  {[]string{"--fail-on=any"}, errFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails":         {[]string{"--fail-on=unused,cluster-admin"}, cli.ErrFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails on any":  {[]string{"--fail-on=any"}, cli.ErrFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
 		"fails not":     {[]string{"--fail-on=orphan"}, nil, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
 		"hidden":        {[]string{"--fail-on=cluster-admin", "--state=active"}, nil, []string{"NAMESPACE", "shop        robot-token"}, untracked + "2 token Secrets, 1 shown.\n"},
 		"without reach": {[]string{"--reach=false"}, nil, []string{"NAMESPACE", "shop", "shop"}, untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n"},

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokeninspect"
 	"sa-controller-manager/signing"
@@ -51,18 +53,18 @@ const inspectExamples = `  # The token of a Secret, against kubeadm's key.
 
 // inspectOptions are the flags of the command.
 type inspectOptions struct {
-	connection    ConnectionOptions
-	keys          KeyOptions
+	connection    options.Connection
+	keys          options.Keys
 	issuers       []string
 	jwks          string
 	caFile        string
 	cluster       bool
 	timeout       time.Duration
 	showSignature bool
-	output        outputOptions
+	output        cli.Output
 }
 
-func newInspectCommand(client clientFunc) *cobra.Command {
+func newInspectCommand(client cli.ClientFunc) *cobra.Command {
 	o := &inspectOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "inspect [FILE|-]",
@@ -71,7 +73,7 @@ func newInspectCommand(client clientFunc) *cobra.Command {
 		Example: inspectExamples,
 		Args:    oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := invalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err
 			}
 			token, err := readToken(cmd, args)
@@ -81,15 +83,15 @@ func newInspectCommand(client clientFunc) *cobra.Command {
 			return o.run(cmd.Context(), client, token, cmd.OutOrStdout())
 		},
 	}
-	addRingFlags(cmd, &o.keys)
-	addConnectionFlags(cmd, &o.connection)
+	jwks.AddKeyFlags(cmd, &o.keys)
+	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringArrayVar(&o.issuers, "service-account-issuer", o.issuers, "`Issuer` of bound tokens, as kube-apiserver has it. May be given several times. Without it, and without --cluster, it is not compared.")
 	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for kube-apiserver's, at this `place`.")
-	addCAFile(cmd, &o.caFile)
+	jwks.AddCAFile(cmd, &o.caFile)
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --jwks and --cluster may take together.")
 	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature too. With it, what is printed is the token.")
-	o.output.addFlag(cmd, "text", "json", "yaml")
+	o.output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
@@ -99,24 +101,24 @@ func oneFile(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) > 1 {
-		return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("%q takes one file at most, got %d arguments", cmd.CommandPath(), len(args))}
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("%q takes one file at most, got %d arguments", cmd.CommandPath(), len(args))}
 	}
 	return nil
 }
 
 func (o *inspectOptions) validate() []error {
-	p := problems(o.output.validate())
+	p := options.Problems(o.output.Validate())
 	for _, issuer := range o.issuers {
 		if issuer == "" {
-			p.add("service-account-issuer", issuer, "must be an issuer; leave the flag out if there is none")
+			p.Add("service-account-issuer", issuer, "must be an issuer; leave the flag out if there is none")
 		}
 	}
-	p.positive("timeout", o.timeout)
+	p.Positive("timeout", o.timeout)
 	return append(p, o.keys.Validate()...)
 }
 
-func (o *inspectOptions) run(ctx context.Context, client clientFunc, token string, stdout io.Writer) error {
-	ctx, cancel := answerWithin(ctx, o.timeout)
+func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token string, stdout io.Writer) error {
+	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
 	known, err := o.known(ctx, client, token)
 	if err != nil {
@@ -126,28 +128,28 @@ func (o *inspectOptions) run(ctx context.Context, client clientFunc, token strin
 	if o.showSignature {
 		report.ShowSignature()
 	}
-	if err := report.Print(stdout, o.output.format); err != nil {
+	if err := report.Print(stdout, o.output.Format); err != nil {
 		return err
 	}
 	switch report.Verdict {
 	case tokeninspect.Valid:
 		return nil
 	case tokeninspect.Invalid:
-		return errFindings
+		return cli.ErrFindings
 	default:
-		return errReported
+		return cli.ErrReported
 	}
 }
 
 // known gathers what the flags know of.
-func (o *inspectOptions) known(ctx context.Context, client clientFunc, token string) (tokeninspect.Known, error) {
+func (o *inspectOptions) known(ctx context.Context, client cli.ClientFunc, token string) (tokeninspect.Known, error) {
 	known := tokeninspect.Known{Now: time.Now(), Issuers: o.issuers}
 	var err error
-	if known.Keys, err = o.keys.ring(); err != nil {
+	if known.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
 		return known, err
 	}
 	if o.jwks != "" {
-		published, err := readPublished(ctx, client, &o.connection, o.jwks, o.caFile)
+		published, err := jwks.ReadPublished(ctx, client, &o.connection, o.jwks, o.caFile)
 		if err != nil {
 			return known, err
 		}
@@ -175,13 +177,13 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if known.Review, err = tokeninspect.Ask(ctx, client, token); err != nil {
 		return err
 	}
-	if published, err := jwks.OfCluster(ctx, getter(client)); err == nil {
+	if published, err := jwks.OfCluster(ctx, cli.Getter(client)); err == nil {
 		known.Keys = append(known.Keys, jwks.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {
 		return nil
 	}
-	document, err := getter(client)(ctx, signing.DiscoveryPath)
+	document, err := cli.Getter(client)(ctx, signing.DiscoveryPath)
 	if err != nil {
 		return nil //nolint:nilerr // then the issuer is not compared
 	}
@@ -205,7 +207,7 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		}
 		defer func() { _ = file.Close() }() // read only: nothing can be lost
 		name, input = args[0], file
-	} else if terminalWidth(cmd.ErrOrStderr()) > 0 && isTerminal(input) {
+	} else if cli.TerminalWidth(cmd.ErrOrStderr()) > 0 && isTerminal(input) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Paste the token, then press Ctrl-D on a line of its own.")
 	}
 	data, err := io.ReadAll(io.LimitReader(input, maxInput+1))

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -33,7 +35,7 @@ func legacyToken(t *testing.T) string {
 	return token
 }
 
-func noCluster(*ConnectionOptions) (kubernetes.Interface, error) { return fake.NewClientset(), nil }
+func noCluster(*options.Connection) (kubernetes.Interface, error) { return fake.NewClientset(), nil }
 
 // inspectInput runs the command on standard input.
 func inspectInput(t *testing.T, input string, args ...string) (stdout string, err error) {
@@ -64,11 +66,11 @@ func TestInspectReads(t *testing.T) {
 		"line feeds":        {"\r\n " + token + " \n", []string{key}, nil, "Verdict:       valid"},
 		"of a header":       {"Bearer " + token, []string{key}, nil, "Verdict:       valid"},
 		"in small letters":  {"bearer  " + token, []string{key}, nil, "Verdict:       valid"},
-		"two tokens":        {token + "\n" + token, []string{key}, errFindings, "malformed token"},
+		"two tokens":        {token + "\n" + token, []string{key}, cli.ErrFindings, "malformed token"},
 		"nothing":           {" \n", []string{key}, nil, "read the token from standard input: there is nothing"},
 		"too much":          {strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes"},
-		"other key":         {token, []string{"--service-account-key-file=" + writeFile(t, "key", testkeys.P384())}, errFindings, "none of the 1 keys"},
-		"no key":            {token, nil, errReported, "Verdict:     unknown"},
+		"other key":         {token, []string{"--service-account-key-file=" + writeFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys"},
+		"no key":            {token, nil, cli.ErrReported, "Verdict:     unknown"},
 		"JWKS":              {token, []string{"--jwks=" + writeFile(t, "keys.json", jwksOf(t, testkeys.P256()))}, nil, "published, of --jwks="},
 		"active key":        {token, []string{"--service-account-private-key-file=" + writeFile(t, "key", testkeys.P256())}, nil, "(ES256), active, of --service-account-private-key-file"},
 		"missing file":      {"", []string{"testdata/none"}, nil, "read the token: open testdata/none: no such file or directory"},

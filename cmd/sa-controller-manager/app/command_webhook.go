@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 // switchTimeout bounds the four requests of a webhook command. Whoever takes a webhook
@@ -45,27 +46,6 @@ them once it is in again, and to have them created anew:
 
   sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
 
-// clientFunc makes the client of a command that sends a few requests.
-type clientFunc func(o *ConnectionOptions) (kubernetes.Interface, error)
-
-// connect makes a real one.
-func connect(o *ConnectionOptions) (kubernetes.Interface, error) {
-	config, err := o.clientConfig()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("build the API client: %w", err)
-	}
-	return client, nil
-}
-
-// answerWithin bounds all requests of such a command.
-func answerWithin(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
-}
-
 // webhookSwitch is one of the two commands.
 type webhookSwitch struct {
 	name, short, long string
@@ -85,7 +65,7 @@ func webhookSwitches() []webhookSwitch {
 			done: "The webhook is out. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
 				"ValidatingWebhookConfiguration, holds no webhooks and is annotated with\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to notice.\n" +
-				"Nobody registers it again before: " + programName + " webhook register, with the same flags\n",
+				"Nobody registers it again before: " + options.ProgramName + " webhook register, with the same flags\n",
 		},
 		{
 			name:  "register",
@@ -103,47 +83,36 @@ func webhookSwitches() []webhookSwitch {
 }
 
 // newWebhookCommand is the break-glass of the webhook. It needs no running manager.
-func newWebhookCommand(client clientFunc) *cobra.Command {
+func newWebhookCommand(client cli.ClientFunc) *cobra.Command {
 	var children []*cobra.Command
 	for _, s := range webhookSwitches() {
 		children = append(children, s.command(client))
 	}
-	return parentOf(&cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "webhook",
 		Short: "Take the admission webhook out, let it in again, find what it missed",
 		Long:  webhookDescription,
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 	}, append(children, newMissedCommand(client))...)
 }
 
-func (s webhookSwitch) command(client clientFunc) *cobra.Command {
-	var o ConnectionOptions
+func (s webhookSwitch) command(client cli.ClientFunc) *cobra.Command {
+	var o options.Connection
 	cmd := &cobra.Command{
 		Use:   s.name,
 		Short: s.short,
 		Long:  s.long,
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.run(cmd, client, &o)
 		},
 	}
-	addConnectionFlags(cmd, &o)
+	cli.AddConnectionFlags(cmd, &o)
 	return cmd
 }
 
-// addConnectionFlags gives a command of a few requests the flags that say where to.
-func addConnectionFlags(cmd *cobra.Command, o *ConnectionOptions) {
-	*o = newConnectionOptions()
-	all := pflag.NewFlagSet("connection", pflag.ContinueOnError)
-	o.AddFlags(all)
-	// The others are about many requests.
-	for _, name := range []string{"kubeconfig", "master"} {
-		cmd.Flags().AddFlag(all.Lookup(name))
-	}
-}
-
-func (s webhookSwitch) run(cmd *cobra.Command, client clientFunc, o *ConnectionOptions) error {
-	ctx, cancel := answerWithin(cmd.Context(), switchTimeout)
+func (s webhookSwitch) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection) error {
+	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
 	connected, err := client(o)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // registered is what one configuration holds.
@@ -150,7 +151,7 @@ func TestWebhookHelpCanBePasted(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for line := range strings.Lines(webhookDescription) {
-		if !strings.HasPrefix(line, "  "+programName+" ") {
+		if !strings.HasPrefix(line, "  "+options.ProgramName+" ") {
 			continue
 		}
 		found++
@@ -166,7 +167,7 @@ func TestWebhookHelpCanBePasted(t *testing.T) {
 func runWebhook(t *testing.T, client kubernetes.Interface, args ...string) (string, error) {
 	t.Helper()
 	var stdout bytes.Buffer
-	cmd := newWebhookCommand(func(*ConnectionOptions) (kubernetes.Interface, error) { return client, nil })
+	cmd := newWebhookCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
 	cmd.SetArgs(args)
 	cmd.SetOut(&stdout)
 	cmd.SetErr(os.Stderr)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -25,7 +26,7 @@ var errLeaseLost = errors.New("the lease is lost, another process may lead now")
 
 // process is the object that Events about this process regard: the Lease that its
 // replicas share or, without one, the namespace that everything of ours is in.
-func (o *LeaderElectionOptions) process() *corev1.ObjectReference {
+func process(o *options.LeaderElection) *corev1.ObjectReference {
 	if !o.LeaderElect {
 		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem}
 	}
@@ -41,13 +42,13 @@ func (o *LeaderElectionOptions) process() *corev1.ObjectReference {
 // deadline. Then work is told to stop at once (reconcile.ErrAtOnce), and the wait for the lease
 // begins anew. kube-controller-manager ends the process instead. This one has admission to
 // serve, and what it has under way is stopped by its context.
-func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
-	lock, err := o.lock(ctx, client)
+func lead(ctx context.Context, o *options.LeaderElection, client kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
+	lock, err := newLock(ctx, o, client)
 	if err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		err := o.term(ctx, &fencedLock{Interface: lock, deadline: o.RenewDeadline.Duration}, watchdog, work)
+		err := leadOnce(ctx, o, &fencedLock{Interface: lock, deadline: o.RenewDeadline.Duration}, watchdog, work)
 		if !errors.Is(err, errLeaseLost) {
 			return err
 		}
@@ -56,9 +57,9 @@ func (o *LeaderElectionOptions) lead(ctx context.Context, client kubernetes.Inte
 	return nil
 }
 
-// term waits for the lease, leads, and returns when work has returned. If ctx ends, the
+// leadOnce waits for the lease, leads, and returns when work has returned. If ctx ends, the
 // lease is given away only after that, so that no two processes work at a time.
-func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
+func leadOnce(ctx context.Context, o *options.LeaderElection, lock *fencedLock, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
@@ -71,7 +72,7 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 	var elector *leaderelection.LeaderElector
 	var err error
 	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: programName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
+		Name: options.ProgramName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
 		LeaseDuration: o.LeaseDuration.Duration, RenewDeadline: o.RenewDeadline.Duration, RetryPeriod: o.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
@@ -109,7 +110,7 @@ func (o *LeaderElectionOptions) term(ctx context.Context, lock *fencedLock, watc
 	return errLeaseLost
 }
 
-func (o *LeaderElectionOptions) lock(ctx context.Context, client kubernetes.Interface) (resourcelock.Interface, error) {
+func newLock(ctx context.Context, o *options.LeaderElection, client kubernetes.Interface) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)

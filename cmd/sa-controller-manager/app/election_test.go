@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -207,9 +208,9 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 			}
 			return nil
 		})
-		o := newLeaderElectionOptions()
+		o := options.NewLeaderElection()
 		var working atomic.Bool
-		err := o.lead(ctx, client, leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
+		err := lead(ctx, &o, client, leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
 			diary.write("work begins")
 			working.Store(true)
 			defer working.Store(false)
@@ -233,15 +234,15 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 func TestLeadRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*LeaderElectionOptions)
+		change func(*options.LeaderElection)
 		want   string
 	}{
-		"Timings": {change: func(o *LeaderElectionOptions) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline"},
-		"Lock":    {change: func(o *LeaderElectionOptions) { o.ResourceLock = "endpoints" }, want: "leader election: "},
+		"Timings": {change: func(o *options.LeaderElection) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline"},
+		"Lock":    {change: func(o *options.LeaderElection) { o.ResourceLock = "endpoints" }, want: "leader election: "},
 	} {
-		o := newLeaderElectionOptions()
+		o := options.NewLeaderElection()
 		tc.change(&o)
-		err := o.lead(t.Context(), newLeases(), leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
+		err := lead(t.Context(), &o, newLeases(), leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
 			t.Errorf("%s: the work began", name)
 			return nil
 		})
@@ -253,14 +254,14 @@ func TestLeadRefuses(t *testing.T) {
 
 func TestWhatEventsAboutTheProcessRegard(t *testing.T) {
 	t.Parallel()
-	o := newLeaderElectionOptions()
+	o := options.NewLeaderElection()
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"}
-	if diff := cmp.Diff(lease, o.process()); diff != "" {
+	if diff := cmp.Diff(lease, process(&o)); diff != "" {
 		t.Errorf("with leader election (-want +got):\n%s", diff)
 	}
 	o.LeaderElect = false
 	namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
-	if diff := cmp.Diff(namespace, o.process()); diff != "" {
+	if diff := cmp.Diff(namespace, process(&o)); diff != "" {
 		t.Errorf("without (-want +got):\n%s", diff)
 	}
 }

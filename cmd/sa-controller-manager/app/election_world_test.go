@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s and 2 s.
@@ -127,8 +129,8 @@ func candidateFor(t *testing.T, client *leases, diary *electionDiary, name strin
 	ctx, cancel := context.WithCancel(t.Context())
 	e := &election{client: client, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), cancel: cancel, ended: make(chan error, 1), diary: diary}
 	go func() {
-		o := newLeaderElectionOptions()
-		err := o.lead(ctx, client, e.watchdog, func(ctx context.Context) error {
+		o := options.NewLeaderElection()
+		err := lead(ctx, &o, client, e.watchdog, func(ctx context.Context) error {
 			diary.write(name + " works")
 			err := work(ctx)
 			diary.write(fmt.Sprintf("%s has worked, lease %s", name, client.state()))

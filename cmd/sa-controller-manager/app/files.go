@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
@@ -36,7 +37,7 @@ type files struct {
 
 // openFiles reads every file once; whatever is wrong with one is a start-up error
 // that names its flag.
-func openFiles(o *KeyOptions, config *rest.Config) (*files, error) {
+func openFiles(o *options.Keys, config *rest.Config) (*files, error) {
 	f := &files{}
 	var err error
 	if f.privateKey, err = open("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey); err != nil {

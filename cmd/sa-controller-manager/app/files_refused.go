@@ -3,6 +3,10 @@
 
 package app
 
+import (
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
 import "k8s.io/component-base/metrics"
 
 // refusedGauges tell of each flag how many of its files hold at this moment what was refused.
@@ -22,7 +26,7 @@ func (f *files) refusedGauges() []metrics.GaugeFunc {
 		add("service-account-private-key-file", f.privateKey.Refused)
 	}
 	if f.keysDir != nil {
-		add(keysDirFlag, f.keysDir.Refused)
+		add(options.KeysDirFlag, f.keysDir.Refused)
 	}
 	if len(f.verifyKeys) > 0 {
 		var refusals []func() error

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -48,7 +49,7 @@ func keyIDs(keys []signing.PublicKey) []string {
 func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	cert := certificatePEM(t)
-	f, err := openFiles(&KeyOptions{
+	f, err := openFiles(&options.Keys{
 		PrivateKeyFile: writeFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
 			writeFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
@@ -70,7 +71,7 @@ func TestOpenFiles(t *testing.T) {
 		t.Errorf("root CA (-want +got):\n%s", diff)
 	}
 
-	none, err := openFiles(&KeyOptions{}, &rest.Config{})
+	none, err := openFiles(&options.Keys{}, &rest.Config{})
 	if err != nil || none.privateKey != nil || none.publicKeys() != nil || none.rootCA != nil {
 		t.Errorf("without any flag: got %+v and error %v, want nothing", none, err)
 	}
@@ -84,24 +85,24 @@ func TestOpenFilesRefuses(t *testing.T) {
 	cases := map[string]struct {
 		flag    string
 		path    string
-		options func(o *KeyOptions, c *rest.Config, path string)
+		options func(o *options.Keys, c *rest.Config, path string)
 		want    string // besides flag and file
 		skip    string
 	}{
-		"NoPrivateKey":     {flag: privateKey, path: missing, options: func(o *KeyOptions, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "no such file"},
-		"CertificateAsKey": {flag: privateKey, path: writeFile(t, "sa.key", cert), options: func(o *KeyOptions, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "found a certificate"},
-		"WeakKey":          {flag: privateKey, path: writeFile(t, "sa.key", testkeys.RSA1024()), options: func(o *KeyOptions, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "1024"},
-		"NoVerifyKey":      {flag: verifyKey, path: missing, options: func(o *KeyOptions, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "no such file"},
-		"GarbageVerifyKey": {flag: verifyKey, path: writeFile(t, "sa.pub", garbage), options: func(o *KeyOptions, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "accepted is"},
-		"SecondVerifyKey": {flag: verifyKey, path: missing, options: func(o *KeyOptions, _ *rest.Config, path string) {
+		"NoPrivateKey":     {flag: privateKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "no such file"},
+		"CertificateAsKey": {flag: privateKey, path: writeFile(t, "sa.key", cert), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "found a certificate"},
+		"WeakKey":          {flag: privateKey, path: writeFile(t, "sa.key", testkeys.RSA1024()), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "1024"},
+		"NoVerifyKey":      {flag: verifyKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "no such file"},
+		"GarbageVerifyKey": {flag: verifyKey, path: writeFile(t, "sa.pub", garbage), options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "accepted is"},
+		"SecondVerifyKey": {flag: verifyKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) {
 			o.VerifyKeyFiles = []string{writeFile(t, "sa.pub", testkeys.P256()), path}
 		}, want: "no such file"},
-		"NoRootCA":        {flag: rootCA, path: missing, options: func(o *KeyOptions, _ *rest.Config, path string) { o.RootCAFile = path }, want: "no such file"},
-		"KeyAsRootCA":     {flag: rootCA, path: writeFile(t, "ca.crt", testkeys.P256()), options: func(o *KeyOptions, _ *rest.Config, path string) { o.RootCAFile = path }, want: "at least one certificate"},
-		"EmptyRootCA":     {flag: rootCA, path: writeFile(t, "ca.crt", nil), options: func(o *KeyOptions, _ *rest.Config, path string) { o.RootCAFile = path }, want: "is empty"},
-		"FlagBeatsInline": {flag: rootCA, path: missing, options: func(o *KeyOptions, c *rest.Config, path string) { o.RootCAFile, c.CAData = path, cert }, want: "no such file"},
+		"NoRootCA":        {flag: rootCA, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "no such file"},
+		"KeyAsRootCA":     {flag: rootCA, path: writeFile(t, "ca.crt", testkeys.P256()), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "at least one certificate"},
+		"EmptyRootCA":     {flag: rootCA, path: writeFile(t, "ca.crt", nil), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "is empty"},
+		"FlagBeatsInline": {flag: rootCA, path: missing, options: func(o *options.Keys, c *rest.Config, path string) { o.RootCAFile, c.CAData = path, cert }, want: "no such file"},
 		"CAOfTheKubeconfig": {
-			flag: "certificate-authority of the kubeconfig: ", path: missing, options: func(_ *KeyOptions, c *rest.Config, path string) { c.CAFile = path }, want: "no such file",
+			flag: "certificate-authority of the kubeconfig: ", path: missing, options: func(_ *options.Keys, c *rest.Config, path string) { c.CAFile = path }, want: "no such file",
 		},
 	}
 	for name, tc := range cases {
@@ -110,7 +111,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 			if tc.skip != "" {
 				t.Skip(tc.skip)
 			}
-			o, config := &KeyOptions{}, &rest.Config{}
+			o, config := &options.Keys{}, &rest.Config{}
 			tc.options(o, config, tc.path)
 			_, err := openFiles(o, config)
 			if err == nil {
@@ -144,7 +145,7 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := &rest.Config{TLSClientConfig: tc.config}
-			f, err := openFiles(&KeyOptions{RootCAFile: tc.flag}, config)
+			f, err := openFiles(&options.Keys{RootCAFile: tc.flag}, config)
 			if err != nil {
 				t.Fatal(err)
 			}

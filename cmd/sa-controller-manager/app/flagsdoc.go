@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 // newDocsCommand generates what docs/ has about the command line. It is for
@@ -20,7 +23,7 @@ func newDocsCommand() *cobra.Command {
 	docs := &cobra.Command{
 		Use:    "docs",
 		Short:  "Generate documentation",
-		Args:   noArguments,
+		Args:   cli.NoArguments,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
@@ -29,7 +32,7 @@ func newDocsCommand() *cobra.Command {
 	docs.AddCommand(&cobra.Command{
 		Use:   "flags",
 		Short: "Print docs/flags.md",
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeFlagsDoc(cmd.OutOrStdout(), documentedFlags())
 		},
@@ -40,8 +43,8 @@ func newDocsCommand() *cobra.Command {
 // documentedFlags is every flag of the root command with its default, whatever
 // the command line of this process says.
 func documentedFlags() cliflag.NamedFlagSets {
-	sets := NewOptions().Flags()
-	addGlobalFlags(sets.FlagSet("global"))
+	sets := options.New().Flags()
+	options.AddGlobalFlags(sets.FlagSet("global"))
 	return sets
 }
 
@@ -75,11 +78,11 @@ func foreignFlagsTable() string {
 	b.WriteString("| About | Flags |\n|---|---|\n")
 	var about []string
 	names := map[string][]string{}
-	for _, f := range foreignFlags() {
-		if !slices.Contains(about, f.of) {
-			about = append(about, f.of)
+	for _, f := range options.IgnoredFlags() {
+		if !slices.Contains(about, f.Of) {
+			about = append(about, f.Of)
 		}
-		names[f.of] = append(names[f.of], "`--"+f.name+"`")
+		names[f.Of] = append(names[f.Of], "`--"+f.Name+"`")
 	}
 	for _, of := range about {
 		slices.Sort(names[of])
@@ -98,7 +101,7 @@ func flagRow(f *pflag.Flag) string {
 	if kind != "" {
 		name += " " + escapeCell(kind)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, defaultCell(f), escapeCell(sentence(usage)), escapeCell(originOf(f)))
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, defaultCell(f), escapeCell(sentence(usage)), escapeCell(options.OriginOf(f)))
 }
 
 // defaultCell shows a default as it would be typed.

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 func TestFlagsDocIsUpToDate(t *testing.T) {
@@ -63,7 +65,7 @@ func TestFlagRow(t *testing.T) {
 			t.Parallel()
 			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 			tc.define(fs)
-			setOrigin(fs, ours, "x")
+			options.SetOrigin(fs, "ours", "x")
 			if diff := cmp.Diff(tc.want, flagRow(fs.Lookup("x"))); diff != "" {
 				t.Errorf("%s\nrow (-want +got):\n%s", tc.reason, diff)
 			}
@@ -101,7 +103,7 @@ func TestFlagsDocHasTheCommandsWithFindings(t *testing.T) {
 			continue
 		}
 		seen++
-		if path := strings.TrimPrefix(cmd.CommandPath(), programName+" "); !strings.Contains(row, "`"+path) {
+		if path := strings.TrimPrefix(cmd.CommandPath(), options.ProgramName+" "); !strings.Contains(row, "`"+path) {
 			t.Errorf("%s ends with 2 when it has found something, and is not in %q", path, row)
 		}
 	}

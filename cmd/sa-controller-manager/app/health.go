@@ -152,7 +152,7 @@ func checkLine(name, detail string, err error) string {
 	return strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\n", "; ")
 }
 
-// quoteMissing returns those of wanted that are not in have, quoted.
+// quoteMissing returns those of wanted that are not in have, options.Quoted.
 func quoteMissing(wanted, have []string) []string {
 	var missing []string
 	for _, name := range wanted {

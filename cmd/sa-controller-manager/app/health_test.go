@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 func passing(name, detail string) Check {
@@ -74,7 +76,7 @@ func TestHealth(t *testing.T) {
 				method = http.MethodGet
 			}
 			answer := httptest.NewRecorder()
-			newHandler(NewOptions(), tc.live, tc.ready).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
+			newHandler(options.New(), tc.live, tc.ready).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
 			if answer.Code != tc.wantCode {
 				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
 			}

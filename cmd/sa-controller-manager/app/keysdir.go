@@ -11,12 +11,11 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/reload"
 )
-
-const keysDirFlag = "service-account-keys-dir"
 
 // openKeysDir reads a key directory; nil if path is empty.
 func openKeysDir(path string) (*reload.File[*keydir.Snapshot], error) {
@@ -25,7 +24,7 @@ func openKeysDir(path string) (*reload.File[*keydir.Snapshot], error) {
 	}
 	dir, err := keydir.At(path).Follow(reload.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", keysDirFlag, err)
+		return nil, fmt.Errorf("--%s: %w", options.KeysDirFlag, err)
 	}
 	return dir, nil
 }
@@ -49,7 +48,7 @@ func (m *manager) followKeysDir(ctx context.Context) {
 	if dir == nil || m.ring == nil {
 		return
 	}
-	logger := klog.FromContext(ctx).WithValues("flag", "--"+keysDirFlag, "file", dir.Path())
+	logger := klog.FromContext(ctx).WithValues("flag", "--"+options.KeysDirFlag, "file", dir.Path())
 	generation := newRingGeneration(legacyregistry.MustRegister)
 	show := func(snapshot *keydir.Snapshot) {
 		generation.Set(float64(snapshot.State.Generation))
@@ -57,7 +56,7 @@ func (m *manager) followKeysDir(ctx context.Context) {
 	}
 	show(dir.Get())
 	dir.Watch(ctx, func(snapshot *keydir.Snapshot) {
-		m.files.metrics.reloads.WithLabelValues(keysDirFlag, "accepted").Inc()
+		m.files.metrics.reloads.WithLabelValues(options.KeysDirFlag, "accepted").Inc()
 		previous := m.ring.Ring().ActiveID()
 		m.ring.Set(snapshot.Ring())
 		m.activator.RingChanged(ctx)
@@ -67,10 +66,10 @@ func (m *manager) followKeysDir(ctx context.Context) {
 			m.recorder.Normal(m.files.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key directory says", id))
 		}
 	}, func(err error) {
-		m.files.metrics.reloads.WithLabelValues(keysDirFlag, "refused").Inc()
+		m.files.metrics.reloads.WithLabelValues(options.KeysDirFlag, "refused").Inc()
 		logger.Info("Refused the changed key directory, the former keys stay in use", "reason", err.Error())
 		m.recorder.Warn(m.files.process, "FileReloadRefused", "Reload",
-			fmt.Sprintf("--%s: %v; the former keys stay in use", keysDirFlag, err))
+			fmt.Sprintf("--%s: %v; the former keys stay in use", options.KeysDirFlag, err))
 	})
 }
 

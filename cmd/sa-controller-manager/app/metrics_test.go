@@ -21,6 +21,8 @@ import (
 	restmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/client-go/util/workqueue"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // Of the metrics that libraries register, docs/operations.md promises some, and alerts rely
@@ -28,7 +30,7 @@ import (
 func TestMetricsOfLibraries(t *testing.T) {
 	t.Parallel()
 	useLibraries(t)
-	handler := newHandler(NewOptions(), nil, []Check{{Name: "caches", Probe: func() (string, error) { return "", nil }}})
+	handler := newHandler(options.New(), nil, []Check{{Name: "caches", Probe: func() (string, error) { return "", nil }}})
 	served := ""
 	for _, path := range []string{"/metrics", "/metrics/slis"} {
 		answer := httptest.NewRecorder()
@@ -51,7 +53,7 @@ func TestSLIsNeedNoOtherProbe(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	var outcome error
-	handler := newHandler(NewOptions(), nil, []Check{{Name: "slis-alone", Probe: func() (string, error) { return "", outcome }}})
+	handler := newHandler(options.New(), nil, []Check{{Name: "slis-alone", Probe: func() (string, error) { return "", outcome }}})
 	for _, tc := range []struct {
 		outcome error
 		want    string

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // TestOutputFlags wants every command to explain, to complete and to take the same formats.
@@ -48,7 +50,7 @@ func TestOutputFlags(t *testing.T) {
 		if flag == nil {
 			return
 		}
-		name := strings.TrimPrefix(cmd.CommandPath(), programName+" ")
+		name := strings.TrimPrefix(cmd.CommandPath(), options.ProgramName+" ")
 		want, known := wants[name]
 		delete(wants, name)
 		if !known || flag.Usage != want.usage || flag.DefValue != want.formats[0] || flag.Shorthand != "o" {

@@ -18,35 +18,31 @@ import (
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/informers"
 )
 
 // volumeSuffixLength is how many random characters end the name of a token volume.
 const volumeSuffixLength = 5
 
-// pluginsOnByDefault run unless a flag turns them off.
-func pluginsOnByDefault() []string { return []string{serviceaccount.Name} }
-
-// registry lists every admission plugin that there is, in the order in which those
-// that are enabled decide: what completes an object comes before what judges it.
-// A factory asks for what its plugin watches, and is called only if it is enabled.
+// registry knows how each admission plugin is made. A factory asks for what its plugin
+// watches, and is called only if it is enabled.
 func (m *manager) registry() (*admission.Registry, error) {
-	registry := admission.NewRegistry()
-	var errs []error
-	for _, plugin := range []struct {
-		name    string
-		factory admission.Factory
-	}{
-		{plugins.AlwaysAdmit, plugins.NewAlwaysAdmit},
-		{plugins.NamespaceLifecycle, m.newNamespaceLifecycle},
-		{plugins.SecurityContextDeny, plugins.NewSecurityContextDeny},
-		{serviceaccount.Name, m.newServiceAccountPlugin},
-		{plugins.DenyEscalatingExec, plugins.NewDenyEscalatingExec(m.clients.main.CoreV1())},
-		{plugins.AlwaysDeny, plugins.NewAlwaysDeny},
-	} {
-		errs = append(errs, registry.Register(plugin.name, plugin.factory))
+	factories := map[string]admission.Factory{
+		plugins.AlwaysAdmit:         plugins.NewAlwaysAdmit,
+		plugins.NamespaceLifecycle:  m.newNamespaceLifecycle,
+		plugins.SecurityContextDeny: plugins.NewSecurityContextDeny,
+		serviceaccount.Name:         m.newServiceAccountPlugin,
+		plugins.DenyEscalatingExec:  plugins.NewDenyEscalatingExec(m.clients.main.CoreV1()),
+		plugins.AlwaysDeny:          plugins.NewAlwaysDeny,
 	}
-	return registry, errors.Join(errs...)
+	registry := admission.NewRegistry()
+	for _, name := range options.Plugins() {
+		if err := registry.Register(name, factories[name]); err != nil {
+			return nil, err
+		}
+	}
+	return registry, nil
 }
 
 // buildChain builds the plugins that the flags enable.
@@ -63,12 +59,11 @@ func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	names := o.Selection.Names(registry.Order(), pluginsOnByDefault())
-	return registry.Build(names, configuration, metrics)
+	return registry.Build(o.Enabled(), configuration, metrics)
 }
 
 func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Plugin, error) {
-	config, err := m.options.Admission.serviceAccountConfig(configuration)
+	config, err := m.options.Admission.PluginConfig(configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -101,19 +96,6 @@ func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 	plugin := serviceaccount.New(config, dependencies)
 	plugin.SetReadyChannels(synced...)
 	return plugin, nil
-}
-
-// serviceAccountConfig is the plugin's own configuration with our flags on top.
-func (o *AdmissionOptions) serviceAccountConfig(configuration io.Reader) (serviceaccount.Config, error) {
-	var data []byte
-	if configuration != nil {
-		var err error
-		if data, err = io.ReadAll(configuration); err != nil {
-			return serviceaccount.Config{}, fmt.Errorf("read the configuration of admission plugin %s: %w", serviceaccount.Name, err)
-		}
-	}
-	config, err := serviceaccount.ParseConfig(data)
-	return o.apply(config), err
 }
 
 func accountOfToken(object any) (cache.ObjectName, bool) {

@@ -19,7 +19,7 @@ func (m *manager) buildRivalDetector() {
 		Keys:     m.ring,
 		RootCA:   m.rootCA,
 		Recorder: m.recorder,
-		Process:  m.options.LeaderElection.process(),
+		Process:  process(&m.options.LeaderElection),
 		Metrics:  rival.NewMetrics(legacyregistry.MustRegister),
 	})
 	m.controllers = append(m.controllers, controller{secondController, m.rival.Run})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	podadmission "sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
@@ -36,7 +37,7 @@ const watchdogTimeout = 20 * time.Second
 // Run is the manager: it builds every part from o, runs them until ctx ends and
 // returns when all have stopped. What is wrong with a flag's file or with an
 // address is an error at once; an API server that does not answer is not.
-func Run(ctx context.Context, o *Options) error {
+func Run(ctx context.Context, o *options.Options) error {
 	boundMemory()
 	m, err := newManager(ctx, o)
 	if err != nil {
@@ -47,7 +48,7 @@ func Run(ctx context.Context, o *Options) error {
 
 // manager is the wired process. Its fields are what run needs.
 type manager struct {
-	options      *Options
+	options      *options.Options
 	clients      clients
 	view         *informers.View
 	recorder     *events.Recorder
@@ -158,14 +159,14 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	if !m.options.LeaderElection.LeaderElect {
 		return m.runControllers(ctx)
 	}
-	return m.options.LeaderElection.lead(ctx, m.clients.election, m.watchdog, m.runControllers)
+	return lead(ctx, &m.options.LeaderElection, m.clients.election, m.watchdog, m.runControllers)
 }
 
 // runControllers runs all controllers until ctx ends and every one has stopped. It may
 // be called again after that.
 func (m *manager) runControllers(ctx context.Context) error {
 	controllersmetrics.Register()
-	started := controllersmetrics.NewControllerManagerMetrics(programName)
+	started := controllersmetrics.NewControllerManagerMetrics(options.ProgramName)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running sync.WaitGroup

@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // Server serves health, metrics and what helps to debug over HTTPS. It holds its
@@ -33,11 +35,11 @@ type Server struct {
 // the start-up, as is a bad file. Port 0 makes a server that serves nothing. live
 // answers /livez and /healthz, ready answers /readyz. The API server need not
 // answer yet.
-func NewServer(logger klog.Logger, o *Options, live, ready []Check) (*Server, error) {
+func NewServer(logger klog.Logger, o *options.Options, live, ready []Check) (*Server, error) {
 	if o.SecureServing.SecurePort == 0 {
 		return &Server{}, nil
 	}
-	listener, err := o.SecureServing.listen()
+	listener, err := listenSecurely(&o.SecureServing)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func NewServer(logger klog.Logger, o *Options, live, ready []Check) (*Server, er
 	return server, nil
 }
 
-func newServer(logger klog.Logger, listener net.Listener, o *Options, live, ready []Check) (*Server, error) {
+func newServer(logger klog.Logger, listener net.Listener, o *options.Options, live, ready []Check) (*Server, error) {
 	gate, err := newGate(&o.Authentication, &o.Authorization)
 	if err != nil {
 		return nil, err
@@ -74,7 +76,7 @@ func newServer(logger klog.Logger, listener net.Listener, o *Options, live, read
 const defaultHTTP2Streams = 100
 
 // newHTTPServer bounds what one client can hold on to.
-func newHTTPServer(o *SecureServingOptions, handler http.Handler) *http.Server {
+func newHTTPServer(o *options.SecureServing, handler http.Handler) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!o.DisableHTTP2)

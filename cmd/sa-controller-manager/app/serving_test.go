@@ -20,18 +20,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // serve runs a server on a free port of the loopback address until stop is
 // called, which waits for it.
-func serve(t *testing.T, live []Check, changes ...func(*Options)) (server *Server, stop func()) {
+func serve(t *testing.T, live []Check, changes ...func(*options.Options)) (server *Server, stop func()) {
 	t.Helper()
 	loopback := net.IPv4(127, 0, 0, 1)
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := NewOptions()
+	o := options.New()
 	o.SecureServing.BindAddress = loopback
 	for _, change := range changes {
 		change(o)
@@ -152,7 +154,7 @@ func TestWhatIsOpen(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, _ := serve(t, []Check{passing("ping", "")}, func(o *Options) {
+			server, _ := serve(t, []Check{passing("ping", "")}, func(o *options.Options) {
 				if tc.allow != nil {
 					o.Authorization.AlwaysAllowPaths = tc.allow
 				}
@@ -169,7 +171,7 @@ func TestWhatIsOpen(t *testing.T) {
 
 func TestProfilingTurnedOff(t *testing.T) {
 	t.Parallel()
-	server, _ := serve(t, nil, func(o *Options) {
+	server, _ := serve(t, nil, func(o *options.Options) {
 		o.Debugging.Profiling, o.Authorization.AlwaysAllowPaths = false, []string{"*"}
 	})
 	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/debug/pprof/heap")); got.status != http.StatusNotFound {
@@ -179,7 +181,7 @@ func TestProfilingTurnedOff(t *testing.T) {
 
 func TestServerWithoutHTTP2(t *testing.T) {
 	t.Parallel()
-	server, _ := serve(t, nil, func(o *Options) { o.SecureServing.DisableHTTP2 = true })
+	server, _ := serve(t, nil, func(o *options.Options) { o.SecureServing.DisableHTTP2 = true })
 	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")); got.proto != "HTTP/1.1" {
 		t.Errorf("it speaks %s", got.proto)
 	}
@@ -188,7 +190,7 @@ func TestServerWithoutHTTP2(t *testing.T) {
 // keptCert is the certificate in dir, "" if there is none and none can be made.
 func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
 	t.Helper()
-	content, err := (&TLSOptions{CertDir: dir}).certificate(logger, time.Now(), nil)
+	content, err := certificate(logger, &options.TLS{CertDir: dir}, time.Now(), nil)
 	if err != nil {
 		return "", err
 	}
@@ -218,11 +220,11 @@ func TestKeptCertificate(t *testing.T) {
 	for _, entry := range entries {
 		files = append(files, entry.Name())
 	}
-	if diff := cmp.Diff([]string{programName + ".crt", programName + ".key"}, files); diff != "" {
+	if diff := cmp.Diff([]string{options.ProgramName + ".crt", options.ProgramName + ".key"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	// Whoever took the key away has a reason.
-	if err := os.Remove(filepath.Join(dir, programName+".key")); err != nil {
+	if err := os.Remove(filepath.Join(dir, options.ProgramName+".key")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keptCert(t, klog.Logger{}, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
@@ -237,7 +239,7 @@ func TestKeyWithoutCertificate(t *testing.T) {
 	var logged []string
 	logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
 	dir := t.TempDir()
-	path := filepath.Join(dir, programName+".key")
+	path := filepath.Join(dir, options.ProgramName+".key")
 	write := func(path, content string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -265,7 +267,7 @@ func TestKeyWithoutCertificate(t *testing.T) {
 	}
 
 	// Again: there is no name left.
-	if err := os.Remove(filepath.Join(dir, programName+".crt")); err != nil {
+	if err := os.Remove(filepath.Join(dir, options.ProgramName+".crt")); err != nil {
 		t.Fatal(err)
 	}
 	write(path, "second")
@@ -356,7 +358,7 @@ func TestNewServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { taken.Close() })
-	opts := NewOptions()
+	opts := options.New()
 	opts.SecureServing.BindAddress, opts.SecureServing.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
 
 	t.Run("PortTaken", func(t *testing.T) {
@@ -366,7 +368,7 @@ func TestNewServer(t *testing.T) {
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := NewServer(klog.Logger{}, &Options{}, nil, nil)
+		server, err := NewServer(klog.Logger{}, &options.Options{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

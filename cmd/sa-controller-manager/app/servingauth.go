@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 const (
@@ -56,7 +58,7 @@ type gate struct {
 	followers, lookups []follower
 }
 
-func newGate(authn *AuthenticationOptions, authz *AuthorizationOptions) (*gate, error) {
+func newGate(authn *options.Authentication, authz *options.Authorization) (*gate, error) {
 	g := &gate{}
 	if err := g.authenticate(authn); err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func quietly(h http.Handler) http.Handler {
 	})
 }
 
-func (g *gate) authenticate(o *AuthenticationOptions) error {
+func (g *gate) authenticate(o *options.Authentication) error {
 	client, err := delegate(o.Kubeconfig, 0)
 	if err != nil {
 		return fmt.Errorf("--authentication-kubeconfig: %w", err)
@@ -132,7 +134,7 @@ func (g *gate) joinCAs(clients dynamiccertificates.CAContentProvider) {
 
 // callersCA is that of the file, or else of the ConfigMap, or nil if that cannot be
 // looked up.
-func (g *gate) callersCA(o *AuthenticationOptions, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+func (g *gate) callersCA(o *options.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
 		if err != nil {
@@ -149,7 +151,7 @@ func (g *gate) callersCA(o *AuthenticationOptions, lookup kubernetes.Interface) 
 
 // requestHeaderConfig is that of the flags if these name a CA, or else of the
 // ConfigMap, or nil if that cannot be looked up.
-func (g *gate) requestHeaderConfig(o *RequestHeaderOptions, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func (g *gate) requestHeaderConfig(o *options.RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", o.ClientCAFile)
 		if err != nil {
@@ -197,7 +199,7 @@ func (g *gate) publishedCA(purpose, key string, client kubernetes.Interface) (dy
 	return ca, nil
 }
 
-func (g *gate) authorize(o *AuthorizationOptions) error {
+func (g *gate) authorize(o *options.Authorization) error {
 	always, err := path.NewAuthorizer(o.AlwaysAllowPaths)
 	if err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
@@ -233,7 +235,7 @@ func delegate(kubeconfig string, timeout time.Duration) (kubernetes.Interface, e
 	}
 	// Whoever waits for an answer here waits for it with every request.
 	config.QPS, config.Timeout = -1, timeout
-	return kubernetes.NewForConfig(rest.AddUserAgent(config, programName))
+	return kubernetes.NewForConfig(rest.AddUserAgent(config, options.ProgramName))
 }
 
 func delegateConfig(kubeconfig string) (*rest.Config, error) {

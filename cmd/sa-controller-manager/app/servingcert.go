@@ -22,6 +22,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // servingCertLifetime is that of the certificate KCM makes for itself. Nothing
@@ -38,7 +40,7 @@ func selfMadeCertificate(now time.Time, bind net.IP) (cert, key []byte, err erro
 		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: programName},
+		Subject: pkix.Name{CommonName: options.ProgramName},
 		// A client's clock may be behind ours.
 		NotBefore:   now.Add(-time.Hour),
 		NotAfter:    now.Add(servingCertLifetime),
@@ -66,7 +68,7 @@ func selfMadeCertificate(now time.Time, bind net.IP) (cert, key []byte, err erro
 // a process has left that was killed between the two files, and is no reason not to
 // start.
 func keptCertificate(logger klog.Logger, now time.Time, bind net.IP, dir string) (dynamiccertificates.CertKeyContentProvider, error) {
-	certFile, keyFile := filepath.Join(dir, programName+".crt"), filepath.Join(dir, programName+".key")
+	certFile, keyFile := filepath.Join(dir, options.ProgramName+".crt"), filepath.Join(dir, options.ProgramName+".key")
 	found, err := certutil.CanReadCertAndKey(certFile, keyFile)
 	if _, missing := os.Stat(certFile); err != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return nil, fmt.Errorf("--cert-dir %q: %w", dir, err)

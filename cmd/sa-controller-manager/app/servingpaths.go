@@ -14,12 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/server/statusz"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // newHandler is the one place where paths are laid out: those of KCM, but for
 // /debug/flags/v. That one sets the log level, and from level 8 on client-go logs
 // tokens (see maxLogLevel).
-func newHandler(o *Options, live, ready []Check) http.Handler {
+func newHandler(o *options.Options, live, ready []Check) http.Handler {
 	mux := http.NewServeMux()
 	// A failed /livez is a broken process, as in every Kubernetes component; a
 	// failed /readyz is one that cannot serve yet.
@@ -35,18 +37,18 @@ func newHandler(o *Options, live, ready []Check) http.Handler {
 	mux.Handle("GET /metrics", legacyregistry.Handler())
 	installSLIs(mux, health)
 	mux.Handle("GET /configz", configz(o))
-	flagz.Install(mux, programName, flagz.NamedFlagSetsReader{FlagSets: o.Flags()})
-	statusz.Install(mux, programName, statusz.NewRegistry(effectiveVersion(buildInfo().GitVersion),
+	flagz.Install(mux, options.ProgramName, flagz.NamedFlagSetsReader{FlagSets: o.Flags()})
+	statusz.Install(mux, options.ProgramName, statusz.NewRegistry(effectiveVersion(buildInfo().GitVersion),
 		statusz.WithListedPaths([]string{"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/statusz"})))
-	o.Debugging.install(mux)
+	installProfiles(&o.Debugging, mux)
 	return mux
 }
 
 // configz answers with what the flags have decided, under the name of the program
-// as in every Kubernetes component. Options hold paths and names, never a secret.
-func configz(o *Options) http.Handler {
+// as in every Kubernetes component. options.Options hold paths and names, never a secret.
+func configz(o *options.Options) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		body, err := json.Marshal(map[string]*Options{programName: o})
+		body, err := json.Marshal(map[string]*options.Options{options.ProgramName: o})
 		if err != nil {
 			http.Error(w, "encode the options: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -56,14 +58,6 @@ func configz(o *Options) http.Handler {
 		// A client that went away is no news.
 		_, _ = w.Write(body)
 	})
-}
-
-// MarshalJSON is for /configz: the configuration is of a type that has a JSON form.
-func (o *LogOptions) MarshalJSON() ([]byte, error) { return json.Marshal(o.config) }
-
-// MarshalJSON is for /configz likewise.
-func (o *MetricsOptions) MarshalJSON() ([]byte, error) {
-	return json.Marshal(o.config.MetricsConfiguration)
 }
 
 // effectiveVersion is what /statusz shows. The library cannot read the version of a
@@ -76,8 +70,8 @@ func effectiveVersion(text string) compatibility.EffectiveVersion {
 	return compatibility.NewEffectiveVersion(binary, false, binary, binary)
 }
 
-// install adds profiles, if they are wanted.
-func (o *DebuggingOptions) install(mux *http.ServeMux) {
+// installProfiles adds profiles, if they are wanted.
+func installProfiles(o *options.Debugging, mux *http.ServeMux) {
 	if !o.Profiling {
 		return
 	}

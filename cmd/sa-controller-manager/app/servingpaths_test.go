@@ -11,36 +11,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
-	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
-// givenFlags are one flag of each kind and all that once lost their value, each with one that is not its default.
+// givenFlags are some flags, each with a value that is not its default.
 func givenFlags() map[string]string {
 	return map[string]string{
-		"enable-admission-plugins":      "[AlwaysAdmit]",
-		"disable-admission-plugins":     "[ServiceAccount]",
-		"admission-control":             "[AlwaysDeny]",
-		"admission-control-config-file": "admission.yaml",
-		"pod-token":                     "secret",
-		"limit-secret-references":       "true",
-		"strict-mountable-secrets":      "true",
-		"webhook-excluded-namespaces":   "[ours]",
-		"webhook-bind-address":          "192.0.2.1",
-		"webhook-timeout":               "7s",
-		"kube-api-burst":                "77",
-		"service-account-issuer":        "[https://a]",
-		"feature-gates":                 ":A=true",
-		"disabled-metrics":              "[a]",
-		"tls-sni-cert-key":              "[a.crt,a.key]",
-		"v":                             "3",
-		"concurrent-deployment-syncs":   "5",
+		"pod-token":                   "secret",
+		"webhook-timeout":             "7s",
+		"service-account-issuer":      "[https://a]",
+		"feature-gates":               ":A=true",
+		"tls-sni-cert-key":            "[a.crt,a.key]",
+		"v":                           "3",
+		"concurrent-deployment-syncs": "5",
 	}
 }
 
 // parseGiven is parse of givenFlags. Brackets are how a list is shown.
-func parseGiven(t *testing.T) *Options {
+func parseGiven(t *testing.T) *options.Options {
 	t.Helper()
 	var args []string
 	for name, value := range givenFlags() {
@@ -50,7 +39,7 @@ func parseGiven(t *testing.T) *Options {
 }
 
 // page is what path answers.
-func page(t *testing.T, o *Options, path string) string {
+func page(t *testing.T, o *options.Options, path string) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	newHandler(o, nil, nil).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
@@ -61,7 +50,7 @@ func page(t *testing.T, o *Options, path string) string {
 }
 
 // configOf is what /configz shall show of o.
-func configOf(o *Options) string {
+func configOf(o *options.Options) string {
 	answer := httptest.NewRecorder()
 	configz(o).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/configz", nil))
 	return answer.Body.String()
@@ -86,38 +75,5 @@ func TestDebugPagesShowWhatWasGiven(t *testing.T) {
 	}
 	if diff := cmp.Diff(givenFlags(), shown); diff != "" {
 		t.Errorf("/flagz (-want +got):\n%s", diff)
-	}
-}
-
-func TestFlagsTwice(t *testing.T) {
-	t.Parallel()
-	o := parseGiven(t)
-	want := configOf(o)
-	sets := o.Flags()
-	if diff := cmp.Diff(want, configOf(o)); diff != "" {
-		t.Errorf("options after a second Flags (-want +got):\n%s", diff)
-	}
-	if !sets.FlagSets["admission plugin"].Changed("pod-token") {
-		t.Error("a second Flags does not know what was given")
-	}
-	if got := o.Admission.apply(serviceaccount.Config{}); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences || !got.StrictMountableSecrets {
-		t.Errorf("the flags are laid over nothing any more: %+v", got)
-	}
-	sets.FlagSet("of the caller")
-	if _, shared := o.Flags().FlagSets["of the caller"]; shared {
-		t.Error("one caller adds to the flag sets of another")
-	}
-}
-
-// TestDefaultIsTheFieldsOwnValue is what the help promises, for every group.
-func TestDefaultIsTheFieldsOwnValue(t *testing.T) {
-	t.Parallel()
-	o := parseGiven(t)
-	want := configOf(o)
-	for _, g := range o.groups() {
-		g.AddFlags(pflag.NewFlagSet(g.title, pflag.ContinueOnError))
-		if diff := cmp.Diff(want, configOf(o)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", g.title, diff)
-		}
 	}
 }

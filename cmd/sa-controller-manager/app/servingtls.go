@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // follower keeps something right until ctx ends, and returns after that.
@@ -36,19 +38,19 @@ type servingTLS struct {
 // newServingTLS reads all files once. clientCA is nil when no client is to be
 // asked for a certificate. A certificate that a client shows is not verified here:
 // that is for authentication, which answers one that is not valid with 401.
-func newServingTLS(logger klog.Logger, o *SecureServingOptions, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
-	base, err := o.tlsConfig()
+func newServingTLS(logger klog.Logger, o *options.SecureServing, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
+	base, err := servingTLSConfig(o)
 	if err != nil {
 		return nil, err
 	}
 	if clientCA != nil {
 		base.ClientAuth = tls.RequestClientCert
 	}
-	cert, err := o.TLS.certificate(logger, time.Now(), o.BindAddress)
+	cert, err := certificate(logger, &o.TLS, time.Now(), o.BindAddress)
 	if err != nil {
 		return nil, err
 	}
-	sni, err := o.TLS.sniCertificates()
+	sni, err := sniCertificates(&o.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (s *servingTLS) follow(controller *dynamiccertificates.DynamicServingCertif
 }
 
 // tlsConfig is everything but certificates.
-func (o *SecureServingOptions) tlsConfig() (*tls.Config, error) {
+func servingTLSConfig(o *options.SecureServing) (*tls.Config, error) {
 	ciphers, err := cliflag.TLSCipherSuites(o.TLS.CipherSuites)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cipher-suites: %w", err)
@@ -105,7 +107,7 @@ func (o *SecureServingOptions) tlsConfig() (*tls.Config, error) {
 
 // certificate is the given one, which is followed, or one of the process's own
 // making for bind.
-func (o *TLSOptions) certificate(logger klog.Logger, now time.Time, bind net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
+func certificate(logger klog.Logger, o *options.TLS, now time.Time, bind net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
 	if o.CertFile != "" {
 		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.CertFile, o.KeyFile)
 		if err != nil {
@@ -123,7 +125,7 @@ func (o *TLSOptions) certificate(logger klog.Logger, now time.Time, bind net.IP)
 	return dynamiccertificates.NewStaticCertKeyContent("self-made", cert, key)
 }
 
-func (o *TLSOptions) sniCertificates() ([]dynamiccertificates.SNICertKeyContentProvider, error) {
+func sniCertificates(o *options.TLS) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
 	var contents []dynamiccertificates.SNICertKeyContentProvider
 	for _, named := range o.SNICertKeys {
 		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", named.CertFile, named.KeyFile, named.Names...)

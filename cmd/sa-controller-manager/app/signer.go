@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/tokens"
@@ -16,7 +17,7 @@ import (
 
 // listenAsSigner takes the socket of the external signer, or returns nil if there is to
 // be none. It is the last thing that a start-up does, because only Run gives it up.
-func (o *Options) listenAsSigner(ring *signing.Keyring) (*external.Server, error) {
+func listenAsSigner(o *options.Options, ring *signing.Keyring) (*external.Server, error) {
 	if o.ExternalSigner.Socket == "" {
 		return nil, nil
 	}
@@ -26,7 +27,7 @@ func (o *Options) listenAsSigner(ring *signing.Keyring) (*external.Server, error
 	}
 	server, err := external.Listen(external.Config{
 		Path:               o.ExternalSigner.Socket,
-		AllowedUIDs:        o.ExternalSigner.uids(),
+		AllowedUIDs:        o.ExternalSigner.UIDs(),
 		Signer:             ring,
 		Keys:               ring,
 		Check:              policy.Check,

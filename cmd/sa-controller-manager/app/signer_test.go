@@ -8,19 +8,20 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing/testkeys"
 )
 
 func TestKeptForSigner(t *testing.T) {
 	t.Parallel()
-	f, err := openFiles(&KeyOptions{
+	f, err := openFiles(&options.Keys{
 		PrivateKeyFile: writeFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{writeFile(t, "old.key", testkeys.P384()), writeFile(t, "older.key", testkeys.P521())},
 	}, &rest.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &manager{options: NewOptions(), files: f}
+	m := &manager{options: options.New(), files: f}
 	if m.keptForSigner() != nil {
 		t.Error("without a socket somebody asks")
 	}

@@ -13,6 +13,8 @@ import (
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/printers"
 )
 
@@ -52,25 +54,25 @@ func unstamped(info apimachineryversion.Info, build *debug.BuildInfo) apimachine
 
 // newVersionCommand prints the version for people or for programs.
 func newVersionCommand() *cobra.Command {
-	var output outputOptions
+	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := invalidFlags(cmd.CommandPath(), output.validate()); err != nil {
+			if err := cli.InvalidFlags(cmd.CommandPath(), output.Validate()); err != nil {
 				return err
 			}
-			return printVersion(cmd.OutOrStdout(), output.format, buildInfo())
+			return printVersion(cmd.OutOrStdout(), output.Format, buildInfo())
 		},
 	}
-	output.addFlag(cmd, "text", "json", "yaml")
+	output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
 func printVersion(w io.Writer, output string, info apimachineryversion.Info) error {
 	return printers.Document(w, output, "version", info, func() string {
 		return fmt.Sprintf("%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
-			programName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)
+			options.ProgramName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)
 	})
 }

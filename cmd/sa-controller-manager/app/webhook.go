@@ -22,6 +22,7 @@ import (
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // webhookDrainTimeout is how long calls that are still being decided may take once
@@ -68,8 +69,8 @@ func (m *manager) buildWebhook() (*webhook, error) {
 
 // register prepares what the leader registers: that the API server calls us for what
 // the plugins of chain match.
-func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain, answerer *registration.Answerer) error {
-	spec := o.spec(chain)
+func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain, answerer *registration.Answerer) error {
+	spec := webhookSpec(o, chain)
 	spec.Own = m.ownObjects()
 	if err := spec.Validate(); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain,
 		CABundle: func() []byte { return w.source.CABundle() },
 		Warn:     m.recorder.Warn,
 	}
-	if !o.anyReplicaProves() {
+	if !anyReplicaProves(o) {
 		config.Arrived = answerer.Arrived
 	}
 	if w.scanner = m.newMissedScanner(); w.scanner != nil {
@@ -97,14 +98,14 @@ func (w *webhook) register(m *manager, o *WebhookOptions, chain admission.Chain,
 // replica: who answers has a certificate that only replicas of this cluster have, or is
 // behind a Service of this cluster. A balancer may lead it there for ever, because it keeps
 // its connections. A CA in files may be that of other clusters too.
-func (o *WebhookOptions) anyReplicaProves() bool {
-	return o.CertFile == "" || o.Registration == RegistrationService
+func anyReplicaProves(o *options.Webhook) bool {
+	return o.CertFile == "" || o.Registration == options.RegistrationService
 }
 
 // attend has this replica answer for its host, if kube-apiservers call the replica on
 // their own one.
-func (w *webhook) attend(m *manager, o *WebhookOptions, config *registration.Config) error {
-	if !o.awaitsHosts() {
+func (w *webhook) attend(m *manager, o *options.Webhook, config *registration.Config) error {
+	if !o.AwaitsHosts() {
 		return nil
 	}
 	host, err := os.Hostname()
@@ -120,22 +121,16 @@ func (w *webhook) attend(m *manager, o *WebhookOptions, config *registration.Con
 	return nil
 }
 
-// awaitsHosts tells whether it matters which hosts have a replica.
-func (o *WebhookOptions) awaitsHosts() bool {
-	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
-	return o.AwaitHosts && spec.PerHost()
-}
-
 // listen opens the port.
-func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler, metrics *admission.Metrics) error {
+func (w *webhook) listen(m *manager, o *options.Webhook, handler http.Handler, metrics *admission.Metrics) error {
 	config, err := w.tlsConfig(o)
 	if err != nil {
 		return err
 	}
-	address := net.JoinHostPort(o.bindAddress().String(), strconv.Itoa(o.Port))
+	address := net.JoinHostPort(o.Address().String(), strconv.Itoa(o.Port))
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("open --webhook-port %d on %s: %w", o.Port, o.bindAddress(), err)
+		return fmt.Errorf("open --webhook-port %d on %s: %w", o.Port, o.Address(), err)
 	}
 	w.server = admission.NewServer(admission.ServerConfig{
 		Listener:     listener,
@@ -151,8 +146,8 @@ func (w *webhook) listen(m *manager, o *WebhookOptions, handler http.Handler, me
 	return nil
 }
 
-// spec is what the leader registers.
-func (o *WebhookOptions) spec(chain admission.Chain) registration.Spec {
+// webhookSpec is what the leader registers.
+func webhookSpec(o *options.Webhook, chain admission.Chain) registration.Spec {
 	spec := registration.Spec{
 		Mode:             registration.Mode(o.Registration),
 		Host:             o.URLHost,
@@ -167,7 +162,7 @@ func (o *WebhookOptions) spec(chain admission.Chain) registration.Spec {
 
 		ExcludedNamespaces: o.ExcludedNamespaces,
 	}
-	if o.Registration == RegistrationService {
+	if o.Registration == options.RegistrationService {
 		spec.Port = servicePort
 	}
 	return spec
@@ -189,11 +184,11 @@ func (m *manager) ownObjects() []registration.Object {
 
 // certify finds the serving certificate: in files that are given, or issued by the
 // serving CA that all replicas share.
-func (w *webhook) certify(m *manager, o *WebhookOptions) error {
+func (w *webhook) certify(m *manager, o *options.Webhook) error {
 	metrics := certs.NewMetrics(legacyregistry.MustRegister)
 	if o.CertFile != "" {
 		files, err := certs.NewFiles(certs.FilesConfig{
-			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != RegistrationNone, Hosts: o.callersHosts(), Metrics: metrics,
+			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != options.RegistrationNone, Hosts: callersHosts(o), Metrics: metrics,
 		})
 		if err != nil {
 			return fmt.Errorf("--webhook-tls-cert-file: %w", err)
@@ -201,8 +196,8 @@ func (w *webhook) certify(m *manager, o *WebhookOptions) error {
 		w.source, w.followers = files.Source, append(w.followers, files.Run)
 		return nil
 	}
-	config := certs.ManagedConfig{Client: m.clients.main, Hosts: o.callersHosts(), Warn: m.recorder.Warn, Metrics: metrics}
-	if o.Registration != RegistrationNone {
+	config := certs.ManagedConfig{Client: m.clients.main, Hosts: callersHosts(o), Warn: m.recorder.Warn, Metrics: metrics}
+	if o.Registration != options.RegistrationNone {
 		config.Published = w.registrar.Published
 	}
 	managed := certs.NewManaged(config)
@@ -211,20 +206,20 @@ func (w *webhook) certify(m *manager, o *WebhookOptions) error {
 }
 
 // callersHosts are the names that the API server verifies our certificate for.
-func (o *WebhookOptions) callersHosts() []string {
+func callersHosts(o *options.Webhook) []string {
 	switch o.Registration {
-	case RegistrationURL:
+	case options.RegistrationURL:
 		return []string{o.URLHost}
-	case RegistrationService:
+	case options.RegistrationService:
 		return certs.ServiceHosts(o.ServiceNamespace, o.ServiceName)
-	case RegistrationNone:
+	case options.RegistrationNone:
 	}
 	return nil
 }
 
-func (w *webhook) tlsConfig(o *WebhookOptions) (*tls.Config, error) {
+func (w *webhook) tlsConfig(o *options.Webhook) (*tls.Config, error) {
 	config := &tls.Config{
-		MinVersion:     o.tlsMinVersion(),
+		MinVersion:     o.MinVersion(),
 		GetCertificate: w.source.GetCertificate,
 		NextProtos:     []string{"http/1.1"},
 	}

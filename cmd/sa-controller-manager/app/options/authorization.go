@@ -1,0 +1,52 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Authorization says how the secure port finds out what a client may get.
+// Defaults and meaning are those of KCM
+// (k8s.io/apiserver/pkg/server/options/authorization.go).
+type Authorization struct {
+	// Kubeconfig reaches the API server that is asked; empty means the in-cluster
+	// configuration or, outside of a Pod, none.
+	Kubeconfig string
+	// AlwaysAllowPaths are served to everybody. One that ends in * is a prefix.
+	AlwaysAllowPaths []string
+	// AllowCacheTTL and DenyCacheTTL are how long a yes and a no are believed.
+	AllowCacheTTL time.Duration
+	DenyCacheTTL  time.Duration
+}
+
+func newAuthorization() Authorization {
+	return Authorization{
+		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
+		AllowCacheTTL:    10 * time.Second,
+		DenyCacheTTL:     10 * time.Second,
+	}
+}
+
+// AddFlags binds the group to fs.
+func (o *Authorization) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
+		"Path of a kubeconfig `file` for an API server that says what a client may get (subjectaccessreviews create). Without it the in-cluster "+
+			"configuration is used; where there is none, only the group system:masters gets more than --authorization-always-allow-paths.")
+	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
+		"`Paths` that are served to everybody, without asking the API server. One that ends in '*' is a prefix.")
+	fs.DurationVar(&o.AllowCacheTTL, "authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "How long a yes of the API server is believed.")
+	fs.DurationVar(&o.DenyCacheTTL, "authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "How long a no of the API server is believed.")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *Authorization) Validate() []error {
+	var p Problems
+	p.NotNegative("authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL)
+	p.NotNegative("authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL)
+	return p
+}

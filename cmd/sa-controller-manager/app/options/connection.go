@@ -1,0 +1,90 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"math"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Connection says which API server to talk to, and how.
+type Connection struct {
+	// Kubeconfig and Master may both be empty: then the in-cluster
+	// configuration is used.
+	Kubeconfig string
+	Master     string
+	// QPS is the client-side limit in requests a second; negative means none.
+	QPS float32
+	// Burst is how many requests may exceed QPS for a moment.
+	Burst int32
+	// ContentType of request and response bodies; empty is client-go's default.
+	ContentType string
+	// UseServiceAccountCredentials has controllers act as accounts of their own.
+	UseServiceAccountCredentials bool
+}
+
+func NewConnection() Connection {
+	return Connection{
+		QPS:         -1,
+		Burst:       30,
+		ContentType: runtime.ContentTypeProtobuf,
+	}
+}
+
+// AddFlags binds the group to fs.
+func (o *Connection) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"Path of the kubeconfig `file` that says which API server to use and as whom. "+
+			"With neither --kubeconfig nor --master, the in-cluster configuration is used.")
+	fs.StringVar(&o.Master, "master", o.Master,
+		"`URL` of the API server. Overrides the one in the kubeconfig.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
+		"Limit of requests a second to the API server, kept on this side. -1 means no limit: "+
+			"API priority and fairness in the API server already shares it out between clients, "+
+			"and a second limit here would only delay tokens when many are asked for at once. "+
+			"0 means client-go's own default of 5.")
+	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
+		"How many requests may exceed --kube-api-qps for a moment. Without effect when there is no limit. "+
+			"0 means client-go's own default of 10.")
+	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
+		"Content type of requests to the API server: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
+	fs.BoolVar(&o.UseServiceAccountCredentials, "use-service-account-credentials", o.UseServiceAccountCredentials,
+		"Let each controller write as a ServiceAccount of its own in kube-system, which is created if need be: service-account-controller and so on. "+
+			"The token controller, and all watches, stay with the identity of the process.")
+
+	SetOrigin(fs, asKCM, "use-service-account-credentials", "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
+	SetOrigin(fs, asKCM+", where the default is 20", "kube-api-qps")
+}
+
+// Validate returns every problem of the group.
+func (o *Connection) Validate() []error {
+	var p Problems
+	if qps := float64(o.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
+		p.Add("kube-api-qps", o.QPS, "must be a finite number; -1 means no limit")
+	}
+	if o.Burst < 0 {
+		p.Add("kube-api-burst", o.Burst, "must not be negative")
+	}
+	// An empty value is what an unset variable in a template expands to; KCM
+	// takes it, and client-go then speaks JSON.
+	if o.ContentType != "" {
+		p.OneOf("kube-api-content-type", o.ContentType, runtime.ContentTypeProtobuf, runtime.ContentTypeJSON)
+	}
+	return p
+}
+
+// ControllerAccounts are the accounts in kube-system that controllers act as with
+// --use-service-account-credentials, under KCM's names
+// (cmd/kube-controller-manager/app/core.go). kube-apiserver's bootstrap policy has a
+// role for each. The token controller acts as the process, as in KCM: its account
+// could have no token without it. So does the legacy token cleaner, because it looks at
+// Pods and Secrets before it acts, which upstream's role for it does not permit.
+func ControllerAccounts() map[string]string {
+	return map[string]string{
+		ServiceAccountController:   "service-account-controller",
+		RootCACertificatePublisher: "root-ca-cert-publisher",
+	}
+}

@@ -1,0 +1,150 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ControllerSet is the answer to --controllers. It is immutable and safe for
+// concurrent use.
+type ControllerSet struct {
+	enabled []string
+	notRun  []string
+}
+
+// Enabled reports whether this binary is to run the controller of that name
+// (not alias).
+func (s ControllerSet) Enabled(name string) bool {
+	return slices.Contains(s.enabled, name)
+}
+
+// Names returns the controllers to run, in a fixed order.
+func (s ControllerSet) Names() []string {
+	return slices.Clone(s.enabled)
+}
+
+// NotRun returns the controllers that the user turned on by name and that this
+// binary does not run, in the order they were given. They are worth one line in the
+// log, not an error, because kubeadm passes "*,bootstrapsigner,tokencleaner".
+func (s ControllerSet) NotRun() []string {
+	return slices.Clone(s.notRun)
+}
+
+// ParseControllers resolves selectors as KCM does (IsControllerEnabled in
+// k8s.io/controller-manager/app):
+//
+//   - "name" turns a controller on and "-name" turns it off. The first mention
+//     of a controller decides, under its name or its alias.
+//   - "*" turns on every controller that is not mentioned. Without it those
+//     stay off; so an empty list runs none.
+//
+// One selector is ours: "-*" takes "*" back, wherever it stands. It leaves
+// mentions by name alone: "-*" runs none, "-*,serviceaccount" runs that one.
+//
+// The error names every unknown selector and lists the known ones. It reads as
+// the continuation of the flag's name.
+func ParseControllers(selectors []string) (ControllerSet, error) {
+	mentions, unknown := readSelectors(selectors)
+	if len(unknown) > 0 {
+		return ControllerSet{}, unknownControllersError(unknown)
+	}
+	all := slices.Contains(selectors, "*") && !slices.Contains(selectors, "-*")
+
+	var set ControllerSet
+	homes := map[string]home{}
+	for _, c := range knownControllers() {
+		homes[c.name] = c.home
+		on, mentioned := mentions.decision(c.name)
+		if c.home == servedHere && (on || all && !mentioned) {
+			set.enabled = append(set.enabled, c.name)
+		}
+	}
+	for _, m := range mentions {
+		if m.on && homes[m.name] != servedHere {
+			set.notRun = append(set.notRun, m.name)
+		}
+	}
+	return set, nil
+}
+
+// mention is the first selector that names a controller.
+type mention struct {
+	name string
+	on   bool
+}
+
+type mentions []mention
+
+// decision reports what the user said about the controller, if anything.
+func (ms mentions) decision(name string) (on, mentioned bool) {
+	for _, m := range ms {
+		if m.name == name {
+			return m.on, true
+		}
+	}
+	return false, false
+}
+
+// readSelectors resolves aliases. It returns the first mention of each
+// controller, and the selectors that name none.
+func readSelectors(selectors []string) (found mentions, unknown []string) {
+	canonical := canonicalNames()
+	for _, selector := range selectors {
+		given := strings.TrimPrefix(selector, "-")
+		if given == "*" {
+			continue
+		}
+		name, ok := canonical[given]
+		if !ok {
+			unknown = append(unknown, given)
+			continue
+		}
+		if _, mentioned := found.decision(name); !mentioned {
+			found = append(found, mention{name: name, on: given == selector})
+		}
+	}
+	return found, unknown
+}
+
+// canonicalNames maps every name and alias to the name.
+func canonicalNames() map[string]string {
+	names := map[string]string{}
+	for _, c := range knownControllers() {
+		names[c.name] = c.name
+		if c.alias != "" {
+			names[c.alias] = c.name
+		}
+	}
+	return names
+}
+
+// describeControllers lists the controllers of one home, each with its alias.
+func describeControllers(h home) []string {
+	var out []string
+	for _, c := range knownControllers() {
+		if c.home != h {
+			continue
+		}
+		text := c.name
+		if c.alias != "" {
+			text += " (" + c.alias + ")"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func unknownControllersError(unknown []string) error {
+	verb := "is"
+	if len(unknown) > 1 {
+		verb = "are"
+	}
+	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Known and left to kube-controller-manager: %s",
+		strings.Join(Quoted(unknown), ", "), verb,
+		strings.Join(describeControllers(servedHere), ", "),
+		strings.Join(describeControllers(keptByKCM), ", "))
+}

@@ -1,0 +1,140 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseControllers(t *testing.T) {
+	t.Parallel()
+	const (
+		accounts = ServiceAccountController
+		secrets  = ServiceAccountTokenController
+		rootCAs  = RootCACertificatePublisher
+		cleaner  = LegacyServiceAccountTokenCleaner
+	)
+	cases := map[string]struct {
+		reason    string
+		selectors string
+		want      []string
+		notRun    []string
+	}{
+		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner}},
+		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
+		"ByName":        {selectors: "serviceaccount-token-controller", want: []string{secrets}},
+		"ByAlias":       {selectors: "serviceaccount-token", want: []string{secrets}},
+		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner}},
+		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner}},
+		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner}},
+		"OnlyOff":       {reason: "no star, nothing else on", selectors: "-serviceaccount"},
+		"OnlyOthers":    {selectors: "namespace", notRun: []string{"namespace-controller"}},
+		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner}},
+		"FirstOnWins":   {selectors: "serviceaccount,-serviceaccount", want: []string{accounts}},
+		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner}},
+		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},
+		"Twice":         {selectors: "serviceaccount,serviceaccount-controller", want: []string{accounts}},
+		"Kubeadm": {
+			selectors: "*,bootstrapsigner,tokencleaner",
+			want:      []string{accounts, secrets, rootCAs, cleaner},
+			notRun:    []string{"bootstrap-signer-controller", "token-cleaner-controller"},
+		},
+		"TwoCleaners": {
+			reason:    "the one with the short alias is about bootstrap tokens",
+			selectors: "legacy-service-account-token-cleaner,tokencleaner",
+			want:      []string{cleaner},
+			notRun:    []string{"token-cleaner-controller"},
+		},
+		"NotRunOnce":       {selectors: "ttl,ttl-controller", notRun: []string{"ttl-controller"}},
+		"NotRunThenOff":    {selectors: "ttl,-ttl", notRun: []string{"ttl-controller"}},
+		"OffThenNotRun":    {selectors: "-ttl,ttl"},
+		"None":             {selectors: "-*"},
+		"NoneAfterAll":     {selectors: "*,-*"},
+		"NoneBeforeAll":    {selectors: "-*,*"},
+		"NoneButOne":       {selectors: "-*,serviceaccount", want: []string{accounts}},
+		"NoneButOneBefore": {selectors: "serviceaccount,-*", want: []string{accounts}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var selectors []string
+			if tc.selectors != "" {
+				selectors = strings.Split(tc.selectors, ",")
+			}
+			set, err := ParseControllers(selectors)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.want, set.Names()); diff != "" {
+				t.Errorf("%s\nto run (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.notRun, set.NotRun()); diff != "" {
+				t.Errorf("%s\nnamed and not run (-want +got):\n%s", tc.reason, diff)
+			}
+			for _, name := range []string{accounts, secrets, rootCAs, cleaner} {
+				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
+					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestParseControllersRefusesUnknownNames(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		selectors []string
+		want      string
+	}{
+		"One":        {[]string{"*", "foo"}, `"foo" is not in the list of known controllers. Run here: `},
+		"Off":        {[]string{"*", "-foo"}, `"foo" is not in the list of known controllers. `},
+		"Several":    {[]string{"foo", "serviceaccount", "-bar"}, `"foo", "bar" are not in the list of known controllers. `},
+		"EmptyName":  {[]string{"*", ""}, `"" is not in the list`},
+		"Space":      {[]string{"*", " ttl"}, `" ttl" is not in the list`},
+		"UpperCase":  {[]string{"TTL"}, `"TTL" is not in the list`},
+		"TwoHyphens": {[]string{"--ttl"}, `"-ttl" is not in the list`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := ParseControllers(tc.selectors)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("got %q, want it to begin with %q", err, tc.want)
+			}
+			for _, c := range knownControllers() {
+				if !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.alias) {
+					t.Errorf("the error does not list %s (%s)", c.name, c.alias)
+				}
+			}
+		})
+	}
+}
+
+// TestKnownControllers holds what KCM v1.36.3 itself enforces, and the counts,
+// so that a row is not lost unseen.
+func TestKnownControllers(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	aliases := 0
+	for _, c := range knownControllers() {
+		for _, name := range []string{c.name, c.alias} {
+			if name != "" && seen[name] {
+				t.Errorf("%q is there twice", name)
+			}
+			seen[name] = true
+		}
+		if c.alias != "" {
+			aliases++
+		}
+	}
+	if got := len(knownControllers()); got != 52 || aliases != 42 {
+		t.Errorf("%d names and %d aliases, want KCM's 52 and 42", got, aliases)
+	}
+}

@@ -1,0 +1,30 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import "github.com/spf13/pflag"
+
+// Debugging says what the secure port tells about the process itself.
+type Debugging struct {
+	// Profiling serves /debug/pprof/.
+	Profiling bool
+	// ContentionProfiling records where goroutines wait for each other, which costs
+	// a little. Only with Profiling, as in KCM.
+	ContentionProfiling bool
+}
+
+func newDebugging() Debugging {
+	return Debugging{Profiling: true}
+}
+
+// AddFlags binds the group to fs.
+func (o *Debugging) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles of the process at /debug/pprof/, behind authorization.")
+	fs.BoolVar(&o.ContentionProfiling, "contention-profiling", o.ContentionProfiling,
+		"Record where goroutines wait for each other. Without effect when --profiling is off.")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *Debugging) Validate() []error { return nil }

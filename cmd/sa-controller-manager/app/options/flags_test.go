@@ -1,0 +1,91 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"sa-controller-manager/admission/serviceaccount"
+)
+
+// givenFlags are one flag of each kind and all that once lost their value, each with one that is not its default.
+func givenFlags() map[string]string {
+	return map[string]string{
+		"enable-admission-plugins":      "[AlwaysAdmit]",
+		"disable-admission-plugins":     "[ServiceAccount]",
+		"admission-control":             "[AlwaysDeny]",
+		"admission-control-config-file": "admission.yaml",
+		"pod-token":                     "secret",
+		"limit-secret-references":       "true",
+		"strict-mountable-secrets":      "true",
+		"webhook-excluded-namespaces":   "[ours]",
+		"webhook-bind-address":          "192.0.2.1",
+		"webhook-timeout":               "7s",
+		"kube-api-burst":                "77",
+		"service-account-issuer":        "[https://a]",
+		"feature-gates":                 ":A=true",
+		"disabled-metrics":              "[a]",
+		"tls-sni-cert-key":              "[a.crt,a.key]",
+		"v":                             "3",
+		"concurrent-deployment-syncs":   "5",
+	}
+}
+
+// parseGiven is parse of givenFlags. Brackets are how a list is shown.
+func parseGiven(t *testing.T) *Options {
+	t.Helper()
+	var args []string
+	for name, value := range givenFlags() {
+		args = append(args, "--"+name+"="+strings.Trim(value, "[]:"))
+	}
+	return parse(t, args...)
+}
+
+// configOf is what /configz shows of o.
+func configOf(t *testing.T, o *Options) string {
+	t.Helper()
+	shown, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(shown)
+}
+
+func TestFlagsTwice(t *testing.T) {
+	t.Parallel()
+	o := parseGiven(t)
+	want := configOf(t, o)
+	sets := o.Flags()
+	if diff := cmp.Diff(want, configOf(t, o)); diff != "" {
+		t.Errorf("options after a second Flags (-want +got):\n%s", diff)
+	}
+	if !sets.FlagSets["admission plugin"].Changed("pod-token") {
+		t.Error("a second Flags does not know what was given")
+	}
+	if got := o.Admission.apply(serviceaccount.Config{}); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences || !got.StrictMountableSecrets {
+		t.Errorf("the flags are laid over nothing any more: %+v", got)
+	}
+	sets.FlagSet("of the caller")
+	if _, shared := o.Flags().FlagSets["of the caller"]; shared {
+		t.Error("one caller adds to the flag sets of another")
+	}
+}
+
+// TestDefaultIsTheFieldsOwnValue is what the help promises, for every group.
+func TestDefaultIsTheFieldsOwnValue(t *testing.T) {
+	t.Parallel()
+	o := parseGiven(t)
+	want := configOf(t, o)
+	for _, g := range o.groups() {
+		g.AddFlags(pflag.NewFlagSet(g.title, pflag.ContinueOnError))
+		if diff := cmp.Diff(want, configOf(t, o)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", g.title, diff)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// Ignored takes the flags of KCM that do not concern this program, so that
+// the arguments of a KCM manifest can be copied as they are.
+type Ignored struct {
+	// Strict makes every such flag an error.
+	Strict bool
+	// FeatureGates are those given, by component; there are none that this program
+	// has.
+	FeatureGates map[string][]string
+	// Given are the names of the foreign flags on the command line, as they came.
+	Given []string
+}
+
+func newIgnored() Ignored {
+	return Ignored{FeatureGates: map[string][]string{}}
+}
+
+// ignoredValue takes anything: whether KCM would, is for KCM to say.
+type ignoredValue struct {
+	IgnoredFlag
+	text  string
+	given *[]string
+}
+
+func (v *ignoredValue) String() string { return v.text }
+
+func (v *ignoredValue) Type() string {
+	if v.IsSwitch {
+		return "bool"
+	}
+	return "string"
+}
+
+func (v *ignoredValue) Set(text string) error {
+	v.text = text
+	if !slices.Contains(*v.given, v.Name) {
+		*v.given = append(*v.given, v.Name)
+	}
+	return nil
+}
+
+// AddFlags binds the group to fs.
+func (o *Ignored) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Strict, "strict-flags", o.Strict,
+		"Refuse the flags of kube-controller-manager that do not concern this program. Without it they are taken, for the sake of copied manifests, and logged once.")
+	fs.Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&o.FeatureGates), "feature-gates",
+		"Feature `gates` as name=true,name=false. This program has none: those given are logged once, and refused with --strict-flags.")
+	SetOrigin(fs, ours, "strict-flags")
+	SetOrigin(fs, asKCM+", which has many", "feature-gates")
+	for _, ignored := range IgnoredFlags() {
+		f := fs.VarPF(&ignoredValue{IgnoredFlag: ignored, given: &o.Given}, ignored.Name, "", "Without effect: it is about "+ignored.Of+".")
+		if ignored.IsSwitch {
+			f.NoOptDefVal = "true"
+		}
+		f.Hidden = true
+		SetOrigin(fs, asKCM, ignored.Name)
+	}
+}
+
+// Validate returns every problem of the group.
+func (o *Ignored) Validate() []error {
+	var p Problems
+	for _, gate := range o.gates() {
+		name, value, _ := strings.Cut(gate, "=")
+		if _, err := strconv.ParseBool(strings.TrimSpace(value)); err != nil || strings.TrimSpace(name) == "" {
+			p.Add("feature-gates", gate, "must have the form name=true or name=false")
+		}
+	}
+	if !o.Strict {
+		return p
+	}
+	for _, name := range o.Given {
+		p = append(p, fmt.Errorf("--%s does not concern this program, and --strict-flags refuses such flags", name))
+	}
+	if len(o.gates()) > 0 {
+		p.Add("feature-gates", strings.Join(o.gates(), ","), "must be empty with --strict-flags: this program has no feature gates")
+	}
+	return p
+}
+
+// gates are the feature gates of all components, in the order of their names.
+func (o *Ignored) gates() []string {
+	var gates []string
+	for _, pairs := range o.FeatureGates {
+		gates = append(gates, pairs...)
+	}
+	slices.Sort(gates)
+	return gates
+}
+
+// Warn logs once, on one line each, what was given in vain.
+func (o *Ignored) Warn(logger logr.Logger) {
+	if len(o.Given) > 0 {
+		logger.Info("Ignoring flags of kube-controller-manager that do not concern this program; --strict-flags refuses them", "flags", o.Given)
+	}
+	if gates := o.gates(); len(gates) > 0 {
+		logger.Info("Ignoring feature gates: this program has none", "featureGates", gates)
+	}
+}

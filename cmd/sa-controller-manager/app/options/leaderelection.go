@@ -1,0 +1,79 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	componentbaseconfig "k8s.io/component-base/config"
+	componentbaseoptions "k8s.io/component-base/config/options"
+)
+
+// LeaderElection says whether replicas elect a leader, and by which Lease.
+type LeaderElection struct {
+	componentbaseconfig.LeaderElectionConfiguration
+}
+
+// NewLeaderElection has the timings of every Kubernetes component, and a
+// Lease name of our own: under KCM's name the two would exclude each other.
+func NewLeaderElection() LeaderElection {
+	return LeaderElection{componentbaseconfig.LeaderElectionConfiguration{
+		LeaderElect:       true,
+		LeaseDuration:     metav1.Duration{Duration: 15 * time.Second},
+		RenewDeadline:     metav1.Duration{Duration: 10 * time.Second},
+		RetryPeriod:       metav1.Duration{Duration: 2 * time.Second},
+		ResourceLock:      resourcelock.LeasesResourceLock,
+		ResourceName:      ProgramName,
+		ResourceNamespace: metav1.NamespaceSystem,
+	}}
+}
+
+// AddFlags binds the group to fs.
+func (o *LeaderElection) AddFlags(fs *pflag.FlagSet) {
+	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElectionConfiguration, fs)
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
+	SetOrigin(fs, asKCM+", where the default is kube-controller-manager", "leader-elect-resource-name")
+}
+
+// Validate returns every problem of the group. Nothing is checked when there is
+// no election, as in KCM.
+func (o *LeaderElection) Validate() []error {
+	if !o.LeaderElect {
+		return nil
+	}
+	var p Problems
+	p.OneOf("leader-elect-resource-lock", o.ResourceLock, resourcelock.LeasesResourceLock)
+	if msgs := validation.IsDNS1123Subdomain(o.ResourceName); len(msgs) > 0 {
+		p.Add("leader-elect-resource-name", o.ResourceName, "must be the name of a Lease: "+msgs[0])
+	}
+	p.Namespace("leader-elect-resource-namespace", o.ResourceNamespace)
+	return append(p, o.validateTimings()...)
+}
+
+// validateTimings holds the rules that client-go's leaderelection.NewLeaderElector
+// enforces, so that they are reported together with everything else.
+func (o *LeaderElection) validateTimings() []error {
+	var p Problems
+	p.Positive("leader-elect-lease-duration", o.LeaseDuration.Duration)
+	p.Positive("leader-elect-renew-deadline", o.RenewDeadline.Duration)
+	p.Positive("leader-elect-retry-period", o.RetryPeriod.Duration)
+	if len(p) > 0 {
+		return p
+	}
+	if o.LeaseDuration.Duration <= o.RenewDeadline.Duration {
+		p.Add("leader-elect-lease-duration", o.LeaseDuration.Duration,
+			fmt.Sprintf("must be greater than --leader-elect-renew-deadline (%v)", o.RenewDeadline.Duration))
+	}
+	if o.RenewDeadline.Duration <= time.Duration(leaderelection.JitterFactor*float64(o.RetryPeriod.Duration)) {
+		p.Add("leader-elect-renew-deadline", o.RenewDeadline.Duration,
+			fmt.Sprintf("must be greater than %v times --leader-elect-retry-period (%v)", leaderelection.JitterFactor, o.RetryPeriod.Duration))
+	}
+	return p
+}

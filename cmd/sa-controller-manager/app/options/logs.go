@@ -1,0 +1,84 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // the "json" log format
+)
+
+// Logs is the logging configuration of every Kubernetes component.
+type Logs struct {
+	Config *logsapi.LoggingConfiguration
+}
+
+func newLogs() Logs {
+	return Logs{Config: logsapi.NewLoggingConfiguration()}
+}
+
+// AddFlags binds the group to fs.
+func (o *Logs) AddFlags(fs *pflag.FlagSet) {
+	logsapi.AddFlags(o.Config, fs)
+	for name, usage := range logUsages() {
+		fs.Lookup(name).Usage = usage
+	}
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
+	// These need the feature gate LoggingAlphaOptions, and this binary has no
+	// feature gates. They stay known, so that the answer says that.
+	for name := range logAlphaFields() {
+		_ = fs.MarkHidden(name)
+	}
+}
+
+// logUsages replaces the library's texts: it knows neither what our log levels
+// mean nor that the "json" format needs no feature gate here.
+func logUsages() map[string]string {
+	return map[string]string{
+		"logging-format":      fmt.Sprintf("Format of the log: %q or %q.", logsapi.DefaultLogFormat, logsapi.JSONLogFormat),
+		"log-flush-frequency": "Longest time that a line may wait in a buffer.",
+		"v":                   "Log `level`: 0 is what an operator must know, 2 adds every object that was changed, 4 each sync that is tried again and each admission request, 6 each request to the API server with its answer's status and time, 7 the headers of those requests. Higher ones are taken for 7, because client-go would log tokens.",
+		"vmodule":             "Log levels by source file, as `pattern=N,...`; in text format only.",
+	}
+}
+
+// logAlphaFields maps flags to the configuration fields that they set, for
+// those that no value but the default is allowed for.
+func logAlphaFields() map[string]string {
+	return map[string]string{
+		"log-text-split-stream":     "options.text.splitStream",
+		"log-text-info-buffer-size": "options.text.infoBufferSize",
+		"log-json-split-stream":     "options.json.splitStream",
+		"log-json-info-buffer-size": "options.json.infoBufferSize",
+	}
+}
+
+// MarshalJSON shows the configuration, which is of a type that has a JSON form, on /configz.
+func (o *Logs) MarshalJSON() ([]byte, error) { return json.Marshal(o.Config) }
+
+// Validate returns every problem of the group.
+func (o *Logs) Validate() []error {
+	flagOf := map[string]string{"verbosity": "v"}
+	for flag, field := range logAlphaFields() {
+		flagOf[field] = flag
+	}
+	var p Problems
+	for _, err := range logsapi.Validate(o.Config, nil, nil) {
+		switch flag, known := flagOf[err.Field]; {
+		case err.Field == "format":
+			p.OneOf("logging-format", o.Config.Format, logsapi.DefaultLogFormat, logsapi.JSONLogFormat)
+		case err.Field == "flushFrequency":
+			p.Positive("log-flush-frequency", o.Config.FlushFrequency.Duration.Duration)
+		case known:
+			p = append(p, fmt.Errorf("--%s: %s", flag, err.ErrorBody()))
+		default:
+			// vmodule, or one entry of it: vmodule[0].
+			p = append(p, fmt.Errorf("--vmodule: %s", err.ErrorBody()))
+		}
+	}
+	return p
+}

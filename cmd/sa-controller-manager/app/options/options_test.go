@@ -1,0 +1,130 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// parse returns the options that args make, unvalidated.
+func parse(t *testing.T, args ...string) *Options {
+	t.Helper()
+	o, _, err := Parse(args)
+	if err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return o
+}
+
+// checkProblems wants Validate to find these problems.
+func checkProblems(t *testing.T, reason string, want []string, o *Options) {
+	t.Helper()
+	var got []string
+	for _, problem := range o.Validate() {
+		got = append(got, problem.Error())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s\nproblems (-want +got):\n%s", reason, diff)
+	}
+}
+
+// allFlags are those of the root command.
+func allFlags() cliflag.NamedFlagSets {
+	sets := New().Flags()
+	AddGlobalFlags(sets.FlagSet("global"))
+	return sets
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	if problems := New().Validate(); len(problems) > 0 {
+		t.Errorf("the defaults are refused: %v", problems)
+	}
+}
+
+func TestEveryFlagHasAnOriginAndAMeaning(t *testing.T) {
+	t.Parallel()
+	for _, fs := range allFlags().FlagSets {
+		fs.VisitAll(func(f *pflag.Flag) {
+			if OriginOf(f) == "" {
+				t.Errorf("--%s has no origin, see SetOrigin", f.Name)
+			}
+			if f.Usage == "" {
+				t.Errorf("--%s has no usage text", f.Name)
+			}
+		})
+	}
+}
+
+func TestNoFlagIsInTwoGroups(t *testing.T) {
+	t.Parallel()
+	groupOf := map[string]string{}
+	for title, fs := range allFlags().FlagSets {
+		fs.VisitAll(func(f *pflag.Flag) {
+			if other, taken := groupOf[f.Name]; taken {
+				t.Errorf("--%s is in the groups %q and %q", f.Name, title, other)
+			}
+			groupOf[f.Name] = title
+		})
+	}
+}
+
+func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
+	t.Parallel()
+	o := parse(t,
+		"--kubeconfig=kc", "--master=https://m", "--kube-api-qps=50", "--kube-api-burst=100", "--kube-api-content-type=application/json",
+		"--controllers=*,bootstrapsigner,tokencleaner", "--min-resync-period=8h",
+		"--leader-elect=false", "--leader-elect-resource-name=other",
+		"--service-account-private-key-file=sa.key", "--root-ca-file=ca.crt", "--concurrent-serviceaccount-token-syncs=7",
+		"--legacy-service-account-token-clean-up-period=720h",
+		"--bind-address=127.0.0.1", "--secure-port=10257",
+		"-v=4", "--vmodule=a=1", "--logging-format=text",
+	)
+	if problems := o.Validate(); len(problems) > 0 {
+		t.Fatalf("refused: %v", problems)
+	}
+	got := []any{
+		o.Connection,
+		o.Generic.Controllers, o.Generic.MinResyncPeriod.String(),
+		o.LeaderElection.LeaderElect, o.LeaderElection.ResourceName,
+		o.Keys.PrivateKeyFile, o.Keys.RootCAFile, o.Tokens.ConcurrentSyncs,
+		o.Cleaner,
+		o.SecureServing.HostPort(),
+	}
+	want := []any{
+		Connection{Kubeconfig: "kc", Master: "https://m", QPS: 50, Burst: 100, ContentType: "application/json"},
+		[]string{"*", "bootstrapsigner", "tokencleaner"}, "8h0m0s",
+		false, "other",
+		"sa.key", "ca.crt", int32(7),
+		Cleaner{Period: 720 * time.Hour},
+		"127.0.0.1:10257",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
+}
+
+func TestRepeatableFlags(t *testing.T) {
+	t.Parallel()
+	o := parse(t,
+		"--service-account-key-file=a.pem", "--service-account-key-file=b,with,commas.pem",
+		"--service-account-issuer=https://new", "--service-account-issuer=https://old",
+		"--service-accounts=default,builder", "--service-accounts=deployer",
+	)
+	if want := []string{"a.pem", "b,with,commas.pem"}; !slices.Equal(o.Keys.VerifyKeyFiles, want) {
+		t.Errorf("key files are %q, want %q: a comma is part of a path", o.Keys.VerifyKeyFiles, want)
+	}
+	if got, want := o.Keys.Issuer(), "https://new"; got != want {
+		t.Errorf("the issuer is %q, want the first one, %q, as in kube-apiserver", got, want)
+	}
+	if want := []string{"default", "builder", "deployer"}; !slices.Equal(o.Tokens.ServiceAccounts, want) {
+		t.Errorf("service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)
+	}
+}

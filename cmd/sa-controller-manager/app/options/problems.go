@@ -1,0 +1,75 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Problems collects what is wrong with flags. Every text has the form of
+// kube-apiserver's: --flag value must be such and such.
+type Problems []error
+
+// Add says what the value of a flag must be.
+func (p *Problems) Add(flag string, value any, must string) {
+	if s, ok := value.(string); ok {
+		value = strconv.Quote(s)
+	}
+	*p = append(*p, fmt.Errorf("--%s %v %s", flag, value, must))
+}
+
+// OneOf wants value to be one of choices.
+func (p *Problems) OneOf(flag, value string, choices ...string) {
+	if slices.Contains(choices, value) {
+		return
+	}
+	must := "must be "
+	if len(choices) > 1 {
+		must += "one of "
+	}
+	p.Add(flag, value, must+strings.Join(Quoted(choices), ", "))
+}
+
+// Quoted puts each word in quotation marks.
+func Quoted(words []string) []string {
+	all := make([]string, 0, len(words))
+	for _, word := range words {
+		all = append(all, strconv.Quote(word))
+	}
+	return all
+}
+
+// Positive wants d to be greater than zero.
+func (p *Problems) Positive(flag string, d time.Duration) {
+	if d <= 0 {
+		p.Add(flag, d, "must be greater than 0")
+	}
+}
+
+// NotNegative wants d to be zero or more.
+func (p *Problems) NotNegative(flag string, d time.Duration) {
+	if d < 0 {
+		p.Add(flag, d, "must not be negative")
+	}
+}
+
+// Namespace wants name to be one that a namespace can have.
+func (p *Problems) Namespace(flag, name string) {
+	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
+		p.Add(flag, name, "must be the name of a namespace: "+msgs[0])
+	}
+}
+
+// Account wants --account to name a ServiceAccount.
+func (p *Problems) Account(value string) {
+	if namespace, name, ok := strings.Cut(value, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		p.Add("account", value, "must be a namespace and a name, such as kube-system/default")
+	}
+}

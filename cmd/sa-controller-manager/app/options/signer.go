@@ -1,0 +1,112 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sa-controller-manager/signing/external"
+)
+
+// maxTokenExpirationLimit is the most that kube-apiserver takes for a lifetime
+// (k8s.io/kubernetes pkg/apis/authentication/validation).
+const maxTokenExpirationLimit = 1 << 32 * time.Second
+
+// Signer are about the socket on which kube-apiserver has its tokens signed.
+type Signer struct {
+	// Socket is the path of the unix socket; empty means that there is none.
+	Socket string
+	// AllowedUIDs are the users that may call; none means this process's and root.
+	AllowedUIDs []uint
+	// MaxTokenExpiration is the longest lifetime of a token that is signed there.
+	MaxTokenExpiration time.Duration
+	// RefreshHint is how often kube-apiserver is to fetch the keys.
+	RefreshHint time.Duration
+	// QPS is how many signatures are made there a second.
+	QPS float32
+}
+
+func newSigner() Signer {
+	return Signer{
+		// A year is what kube-apiserver extends tokens of Pods to.
+		MaxTokenExpiration: 365 * 24 * time.Hour,
+		RefreshHint:        time.Minute,
+		QPS:                1000,
+	}
+}
+
+// UIDs are those that may call.
+func (o *Signer) UIDs() []uint32 {
+	if len(o.AllowedUIDs) == 0 {
+		return slices.Compact([]uint32{0, uint32(os.Getuid())}) //nolint:gosec // G115: a user ID of Linux has 32 bits
+	}
+	uids := make([]uint32, 0, len(o.AllowedUIDs))
+	for _, uid := range o.AllowedUIDs {
+		uids = append(uids, uint32(uid)) //nolint:gosec // G115: Validate has bounded it
+	}
+	return uids
+}
+
+// AddFlags binds the group to fs.
+func (o *Signer) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Socket, "external-signer-socket", o.Socket,
+		"Path of a unix `socket` to serve as kube-apiserver's external signer (KEP-740): it is what its flag --service-account-signing-endpoint names. "+
+			"Needs --service-account-keys-dir or --service-account-private-key-file, and --service-account-issuer. It is served before the API server answers, and by every replica.")
+	fs.UintSliceVar(&o.AllowedUIDs, "external-signer-allowed-uids", o.AllowedUIDs,
+		"`User IDs` of processes that may use --external-signer-socket. The default is root and this process's own. Who may use it can have a token made for any account.")
+	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,
+		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens what is requested to it, "+
+			"and does not start if its --service-account-max-token-expiration is longer.")
+	fs.DurationVar(&o.RefreshHint, "external-signer-refresh-hint", o.RefreshHint,
+		"How often kube-apiserver is to fetch the keys, in whole seconds. A new key is in its JWKS after that, a removed one is refused after that.")
+	fs.Float32Var(&o.QPS, "external-signer-qps", o.QPS,
+		"How many tokens are signed on --external-signer-socket a second. Those beyond wait for their turn.")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *Signer) Validate() []error {
+	var p Problems
+	if o.Socket != "" && (!filepath.IsAbs(o.Socket) || len(o.Socket) > external.MaxPathLength) {
+		p.Add("external-signer-socket", o.Socket, "must be an absolute path of at most 103 bytes")
+	}
+	for _, uid := range o.AllowedUIDs {
+		if uid >= math.MaxUint32 {
+			p.Add("external-signer-allowed-uids", uid, "must be a user ID")
+		}
+	}
+	if o.MaxTokenExpiration < external.MinTokenExpiration || o.MaxTokenExpiration > maxTokenExpirationLimit || o.MaxTokenExpiration%time.Second != 0 {
+		p.Add("external-signer-max-token-expiration", o.MaxTokenExpiration, "must be a whole number of seconds from 10m to 2^32 seconds")
+	}
+	if o.RefreshHint < time.Second || o.RefreshHint%time.Second != 0 {
+		p.Add("external-signer-refresh-hint", o.RefreshHint, "must be a whole number of seconds, at least one")
+	}
+	// pflag takes NaN and Inf for a number.
+	if !(o.QPS > 0) || o.QPS > math.MaxInt32 {
+		p.Add("external-signer-qps", o.QPS, "must be a finite number greater than 0")
+	}
+	return p
+}
+
+// validateSigner is about what the external signer needs of other groups.
+func (o *Options) validateSigner() []error {
+	if o.ExternalSigner.Socket == "" {
+		return nil
+	}
+	var p Problems
+	if o.Keys.PrivateKeyFile == "" && o.Keys.Dir == "" {
+		p.Add("external-signer-socket", o.ExternalSigner.Socket, "needs a key to sign with: give --service-account-keys-dir or --service-account-private-key-file")
+	}
+	if o.Keys.Issuer() == "" {
+		p.Add("external-signer-socket", o.ExternalSigner.Socket,
+			"needs --service-account-issuer, with the value that kube-apiserver has: tokens of other issuers are not signed")
+	}
+	return p
+}

@@ -1,0 +1,176 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"net"
+	"time"
+
+	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"sa-controller-manager/admission/registration"
+)
+
+// Registration says who writes the webhook configurations, and how they name us.
+type Registration string
+
+const (
+	// RegistrationNone writes nothing: a person registers the webhook, or nobody.
+	RegistrationNone Registration = "none"
+	// RegistrationURL has the API server call https://HOST:PORT.
+	RegistrationURL Registration = "url"
+	// RegistrationService has the API server call a Service of the cluster.
+	RegistrationService Registration = "service"
+)
+
+// The apiserver gives a webhook between one second and half a minute
+// (pkg/apis/admissionregistration/validation).
+const (
+	minWebhookTimeout = time.Second
+	maxWebhookTimeout = 30 * time.Second
+)
+
+// Webhook say where the admission webhook is served, with which certificate,
+// and whether this process registers it.
+type Webhook struct {
+	// Port is the HTTPS port; 0 turns the webhook off.
+	Port int
+	// BindAddress is nil for the default, which depends on Registration.
+	BindAddress net.IP
+	// CertFile and KeyFile are a PEM pair; without them the process makes its own.
+	CertFile, KeyFile string
+	TLSMinVersion     string
+	// ClientCAFile lets in only callers with a certificate of one of its CAs.
+	ClientCAFile string
+	HTTP2        bool
+
+	Registration     Registration
+	URLHost          string
+	ServiceName      string
+	ServiceNamespace string
+	FailurePolicy    string
+	Timeout          time.Duration
+	AllowBroadRules  bool
+	// AwaitHosts keeps the webhook from binding before each kube-apiserver has a replica
+	// on its own host.
+	AwaitHosts bool
+	// ExcludedNamespaces are those that the API server does not call the webhook for.
+	ExcludedNamespaces []string
+
+	MaxInFlight int
+	// DrainDelay is how long calls are answered after /readyz has begun to fail.
+	DrainDelay time.Duration
+}
+
+func newWebhook() Webhook {
+	return Webhook{
+		Port:             10262,
+		TLSMinVersion:    "VersionTLS12",
+		Registration:     RegistrationNone,
+		URLHost:          "127.0.0.1",
+		ServiceName:      ProgramName,
+		ServiceNamespace: metav1.NamespaceSystem,
+		FailurePolicy:    string(admissionregistrationv1.Fail),
+		Timeout:          10 * time.Second,
+		AwaitHosts:       true,
+		MaxInFlight:      400,
+		DrainDelay:       2 * time.Second,
+	}
+}
+
+// Address is loopback unless the API server comes by way of a Service.
+func (o *Webhook) Address() net.IP {
+	switch {
+	case o.BindAddress != nil:
+		return o.BindAddress
+	case o.Registration == RegistrationService:
+		return net.IPv4zero
+	}
+	return net.IPv4(127, 0, 0, 1)
+}
+
+// AwaitsHosts tells whether it matters which hosts have a replica.
+func (o *Webhook) AwaitsHosts() bool {
+	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
+	return o.AwaitHosts && spec.PerHost()
+}
+
+// AddFlags binds the group to fs.
+func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.Port, "webhook-port", o.Port, "Port for HTTPS on which the admission webhook is served: /mutate, /validate and /readyz. 0 turns the webhook off.")
+	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress, "`IP` address on which the webhook is served. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
+	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, read again when it changes. Without it, certificates come from a serving CA that all replicas share in a Secret.")
+	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
+	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Least TLS version that the webhook speaks: VersionTLS12 or VersionTLS13.")
+	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, nobody else may ask for admission.")
+	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it for loopback URLs only.")
+	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "Who registers the webhook with the API server. \"none\": not this process. \"url\", \"service\": the leader keeps the two webhook configurations right, which name it by URL or by Service.")
+	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host in the URL with --webhook-registration=url.")
+	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: nothing binds until a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system. Hosts that come later are reported. With one kube-apiserver or without such Leases it changes nothing.")
+	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Service with --webhook-registration=service.")
+	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
+	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "What the API server does with a request when the webhook does not answer: \"Fail\" or \"Ignore\".")
+	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "How long the API server waits for an answer, in whole seconds from 1s to 30s.")
+	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that want to see every kind of object.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook is not registered for. Pods there get no account, token or pull secret from it: meant for the namespace that this program itself runs in.")
+	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight, "How many requests are decided at the same time. More are told to try again.")
+	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay, "How long the webhook answers after it has been told to stop and /readyz has begun to fail.")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *Webhook) Validate() []error {
+	var p Problems
+	if o.Port < 0 || o.Port > 65535 {
+		p.Add("webhook-port", o.Port, "must be between 0 and 65535, inclusive; 0 turns the webhook off")
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		p.Add("webhook-tls-cert-file", o.CertFile, "must be given together with --webhook-tls-private-key-file")
+	}
+	p.OneOf("webhook-tls-min-version", o.TLSMinVersion, "VersionTLS12", "VersionTLS13")
+	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService))
+	p.OneOf("webhook-failure-policy", o.FailurePolicy, string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore))
+	if o.MaxInFlight <= 0 {
+		p.Add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
+	}
+	p.NotNegative("webhook-drain-delay", o.DrainDelay)
+	for _, namespace := range o.ExcludedNamespaces {
+		p.Namespace("webhook-excluded-namespaces", namespace)
+	}
+	if o.Timeout < minWebhookTimeout || o.Timeout > maxWebhookTimeout || o.Timeout%time.Second != 0 {
+		p.Add("webhook-timeout", o.Timeout, "must be a whole number of seconds from 1s to 30s")
+	}
+	return append(p, o.validateRegistration()...)
+}
+
+func (o *Webhook) validateRegistration() []error {
+	var p Problems
+	if o.Registration != RegistrationNone && o.Port == 0 {
+		p.Add("webhook-registration", string(o.Registration), "needs the webhook, which --webhook-port=0 turns off")
+	}
+	if o.Registration == RegistrationURL && o.URLHost == "" {
+		p.Add("webhook-url-host", o.URLHost, "must be a host name or an IP address")
+	}
+	if o.Registration != RegistrationService {
+		return p
+	}
+	if msgs := validation.IsDNS1035Label(o.ServiceName); len(msgs) > 0 {
+		p.Add("webhook-service-name", o.ServiceName, "must be the name of a Service: "+msgs[0])
+	}
+	p.Namespace("webhook-service-namespace", o.ServiceNamespace)
+	return p
+}
+
+// MinVersion is that of TLS. It is valid once Validate has passed.
+func (o *Webhook) MinVersion() uint16 {
+	version, err := cliflag.TLSVersion(o.TLSMinVersion)
+	if err != nil {
+		panic(err)
+	}
+	return version
+}

@@ -1,0 +1,58 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/admission/certs"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
+func TestWebhookCallersHosts(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		args []string
+		want []string
+	}{
+		"None":    {},
+		"URL":     {args: []string{"--webhook-registration=url", "--webhook-url-host=10.0.0.1"}, want: []string{"10.0.0.1"}},
+		"Service": {args: []string{"--webhook-registration=service"}, want: certs.ServiceHosts("kube-system", "sa-controller-manager")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := parse(t, tc.args...).Webhook
+			if diff := cmp.Diff(tc.want, callersHosts(&o)); diff != "" {
+				t.Errorf("hosts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnyReplicaProves(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason       string
+		registration options.Registration
+		certFile     string
+		want         bool
+	}{
+		"OwnCA":            {reason: "its certificates are this cluster's", registration: options.RegistrationURL, want: true},
+		"OwnCAAndService":  {reason: "likewise", registration: options.RegistrationService, want: true},
+		"Files":            {reason: "another cluster may be at the URL, with a certificate of the same CA", registration: options.RegistrationURL, certFile: "tls.crt"},
+		"FilesAndAService": {reason: "a Service leads to this cluster's replicas", registration: options.RegistrationService, certFile: "tls.crt", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options.Webhook{Registration: tc.registration, CertFile: tc.certFile}
+			if got := anyReplicaProves(&o); got != tc.want {
+				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,174 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
+// parse returns the options that args make, unvalidated.
+func parse(t *testing.T, args ...string) *options.Options {
+	t.Helper()
+	o, _, err := options.Parse(args)
+	if err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return o
+}
+
+const kubeconfigText = `apiVersion: v1
+kind: Config
+clusters:
+- name: demo
+  cluster: {server: "https://apiserver.example.com:6443"}
+users:
+- name: manager
+  user: {token: from-the-kubeconfig}
+contexts:
+- name: demo
+  context: {cluster: demo, user: manager}
+current-context: demo
+`
+
+// writeFile makes a file in a directory of its own.
+func writeFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestClientConfig(t *testing.T) {
+	t.Parallel()
+	kubeconfig := writeFile(t, "kubeconfig", []byte(kubeconfigText))
+	type summary struct {
+		Host, Token, ContentType string
+		QPS                      float32
+		Burst                    int
+	}
+	cases := map[string]struct {
+		reason string
+		flags  []string
+		want   summary
+	}{
+		"Kubeconfig": {
+			reason: "the defaults: no limit, protobuf",
+			flags:  []string{"--kubeconfig=" + kubeconfig},
+			want:   summary{Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: "application/vnd.kubernetes.protobuf", QPS: -1, Burst: 30},
+		},
+		"MasterOverKubeconfig": {
+			reason: "the address is overridden, the identity is not",
+			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"},
+			want:   summary{Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: "application/vnd.kubernetes.protobuf", QPS: -1, Burst: 30},
+		},
+		"Master": {
+			reason: "an address alone is enough",
+			flags:  []string{"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json"},
+			want:   summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := ClientConfig(&parse(t, tc.flags...).Connection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := summary{config.Host, config.BearerToken, config.ContentType, config.QPS, config.Burst}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: config (-want +got):\n%s", tc.reason, diff)
+			}
+			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
+				t.Errorf("the user agent is %q, want it to end in the program's name", config.UserAgent)
+			}
+		})
+	}
+}
+
+func TestClientConfigRefusesKubeconfigs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		path string
+		want string // besides the flag and the file
+	}{
+		"Missing":        {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
+		"Empty":          {path: writeFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
+		"Garbage":        {path: writeFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
+		"NoContext":      {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
+		"NoSuchContext":  {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
+		"NoSuchKeyFiles": {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := ClientConfig(&options.Connection{Kubeconfig: tc.path})
+			if err == nil {
+				t.Fatal("the file is accepted")
+			}
+			if prefix := `--kubeconfig "` + tc.path + `": `; !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %q, want it to begin with %q and to contain %q", err, prefix, tc.want)
+			}
+		})
+	}
+}
+
+// Neither an environment variable nor a file in the home directory nor localhost:8080 stands in for a missing flag.
+func TestClientConfigWithoutAnySource(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBECONFIG", writeFile(t, "kubeconfig", []byte(kubeconfigText)))
+	_, err := ClientConfig(&options.Connection{})
+	const want = "neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: "
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got error %v, want one that begins with %q", err, want)
+	}
+	if !errors.Is(err, rest.ErrNotInCluster) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
+// FuzzKubeconfig reads anything as a kubeconfig. It is refused with the names of flag and file, or it leads to a server that it
+// names itself: nobody is sent to localhost:8080 by mistake, and no password is repeated.
+func FuzzKubeconfig(f *testing.F) {
+	const password = "correct-horse-battery-staple"
+	for _, seed := range []string{
+		kubeconfigText, "", "{}", "{{", "apiVersion: v1\nkind: Config\n", "apiVersion: v2\nkind: Config\n", strings.ReplaceAll(kubeconfigText, "current-context: demo", ""),
+		strings.ReplaceAll(kubeconfigText, "https://apiserver.example.com:6443", ""), strings.ReplaceAll(kubeconfigText, "from-the-kubeconfig", "["+password+"]"),
+		strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "username: a, password: "+password), strings.ReplaceAll(kubeconfigText, "token: ", "tokenFile: "),
+		strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-key-data: "+password+", client-certificate-data: x"),
+		strings.ReplaceAll(kubeconfigText, "from-the-kubeconfig", "{a: "+password+"}"), strings.ReplaceAll(kubeconfigText, "- name: manager", "- name: 1"),
+	} {
+		f.Add([]byte(seed))
+	}
+	path := filepath.Join(f.TempDir(), "kubeconfig")
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config, err := ClientConfig(&options.Connection{Kubeconfig: path})
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), `--kubeconfig "`+path+`": `) {
+				t.Errorf("refused with %q", err)
+			}
+			if strings.Contains(err.Error(), password) && !slices.Contains(strings.Fields(string(content)), "*"+password) {
+				t.Errorf("the refusal repeats a password: %v", err)
+			}
+			return
+		}
+		if config.Host == "" || strings.Contains(config.Host, "localhost:8080") && !strings.Contains(string(content), "localhost:8080") {
+			t.Errorf("it leads to %q", config.Host)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is what the commands share: errors and exit codes, positional arguments, the
+// output option, progress on a terminal, files of flags, and the client that the connection
+// flags lead to. The root command turns what a command returns into the exit code of the
+// process.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// ExitFindings is the exit code of a command that was able to do its work and has found
+// what a person has to see to. Scripts tell it from 1, which is that it could not.
+const ExitFindings = 2
+
+// ErrFindings is returned by such a command after it has printed them.
+var ErrFindings = errors.New("there are findings")
+
+// ErrReported marks an error that is printed or in the log already.
+var ErrReported = errors.New("reported")
+
+// UsageError is a mistake in the command line. It is printed as plain text with
+// a pointer to the help, never logged, and never followed by the whole usage.
+type UsageError struct {
+	Err error
+	// Command is the path of the command whose help to point to.
+	Command string
+}
+
+func (e *UsageError) Error() string {
+	return e.Err.Error()
+}
+
+func (e *UsageError) Unwrap() error {
+	return e.Err
+}
+
+// InvalidFlags makes one UsageError of problems, or nil of none. A single one
+// stays on one line.
+func InvalidFlags(command string, problems []error) error {
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
+		return &UsageError{Err: problems[0], Command: command}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d problems with the flags:", len(problems))
+	for _, p := range problems {
+		fmt.Fprintf(&b, "\n  %v", p)
+	}
+	return &UsageError{Err: errors.New(b.String()), Command: command}
+}
+
+// NoArguments refuses positional arguments in KCM's words. Empty ones pass, as
+// there: they are what an unset variable in a manifest becomes.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg == "" {
+			continue
+		}
+		err := fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
+		if similar := cmd.SuggestionsFor(arg); len(similar) > 0 {
+			err = fmt.Errorf("%w; did you mean '%s %s'?", err, cmd.CommandPath(), strings.Join(similar, "' or '"))
+		}
+		return &UsageError{Err: err, Command: cmd.CommandPath()}
+	}
+	return nil
+}
+
+// Parent makes a command the parent of others. By itself it prints its help.
+func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	// Cobra's own default, which it sets only where it words the error.
+	parent.SuggestionsMinimumDistance = 2
+	parent.AddCommand(children...)
+	return parent
+}

@@ -1,0 +1,41 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
+// Output is the flag of a command that prints in several formats.
+type Output struct {
+	Format string
+
+	formats []string
+}
+
+// AddFlag gives the command --output, which takes one of the formats and is the first of
+// them by default.
+func (o *Output) AddFlag(cmd *cobra.Command, formats ...string) {
+	o.Format, o.formats = formats[0], formats
+	names, last := options.Quoted(formats), len(formats)-1
+	cmd.Flags().StringVarP(&o.Format, "output", "o", o.Format, "Format: "+strings.Join(names[:last], ", ")+" or "+names[last]+".")
+	AddCompletion(cmd, "output", formats...)
+}
+
+// Validate returns what is wrong with the flag.
+func (o *Output) Validate() []error {
+	var p options.Problems
+	p.OneOf("output", o.Format, o.formats...)
+	return p
+}
+
+// AddCompletion lets the shell complete a flag.
+func AddCompletion(cmd *cobra.Command, flag string, choices ...string) {
+	// It fails only for a flag that is not there, which a test rules out.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+}

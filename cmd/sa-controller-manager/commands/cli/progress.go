@@ -1,0 +1,107 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Progress is one line of a terminal that is written over and over, and nothing at all
+// elsewhere.
+type Progress struct {
+	w       io.Writer
+	columns int
+	shown   bool
+}
+
+// NewProgress writes to w if that is a terminal.
+func NewProgress(w io.Writer) *Progress {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return &Progress{w: w, columns: TerminalWidth(w)}
+	}
+	return &Progress{}
+}
+
+// Show replaces the line.
+func (p *Progress) Show(line string) {
+	if p.w == nil {
+		return
+	}
+	if runes := []rune(line); p.columns > 0 && len(runes) > p.columns {
+		line = string(runes[:p.columns])
+	}
+	p.shown = true
+	_, _ = io.WriteString(p.w, "\r\x1b[K"+line)
+}
+
+// Above is w, where the line is taken away before anything is written.
+func (p *Progress) Above(w io.Writer) io.Writer { return &aboveProgress{p, w} }
+
+type aboveProgress struct {
+	progress *Progress
+	w        io.Writer
+}
+
+func (a *aboveProgress) Write(data []byte) (int, error) {
+	a.progress.End()
+	return a.w.Write(data)
+}
+
+// End takes the line away.
+func (p *Progress) End() {
+	if p.shown {
+		_, _ = io.WriteString(p.w, "\r\x1b[K")
+		p.shown = false
+	}
+}
+
+// WaitingOn says on a terminal what is waited for, once, and writes how long on one line again and again.
+func WaitingOn(terminal io.Writer) func(what string, left time.Duration) {
+	last, open := "", false
+	return func(what string, left time.Duration) {
+		if open {
+			fmt.Fprint(terminal, "\r\x1b[K")
+		}
+		if what != last {
+			last = what
+			fmt.Fprintf(terminal, "Waiting: %s\n", what)
+		}
+		if open = left > 0; open {
+			fmt.Fprintf(terminal, "%s left ", left.Round(time.Second))
+		}
+	}
+}
+
+// WaitingFor says what is waited for, once: no log wants a line every few seconds.
+func WaitingFor(log io.Writer) func(what string, left time.Duration) {
+	last := ""
+	return func(what string, left time.Duration) {
+		if what == last {
+			return
+		}
+		last = what
+		if left > 0 {
+			what += fmt.Sprintf(" (%s left)", left.Round(time.Second))
+		}
+		fmt.Fprintf(log, "Waiting: %s\n", what)
+	}
+}
+
+// TerminalWidth is the number of columns of the terminal that w is, or 0.
+func TerminalWidth(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}

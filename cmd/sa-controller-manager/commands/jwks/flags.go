@@ -1,0 +1,121 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package jwks
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keydir"
+)
+
+// AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
+// of this name can be given as ./cluster.
+const AtCluster = "cluster"
+
+// ErrNoKeys is for commands that are of no use without.
+var ErrNoKeys = errors.New("want keys: give --service-account-keys-dir, --service-account-private-key-file or --service-account-key-file")
+
+// AddKeyFlags gives a command the flags that say which keys there are.
+func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
+	*o = options.NewKeys()
+	options.AddSome(cmd.Flags(), map[string]string{
+		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Nothing is signed with it here: its public half counts, as the active key.",
+		options.KeysDirFlag:                "Key `directory`, the manager's own, whose keys count as what they are there.",
+		"service-account-key-file":         "PEM `file` with further keys, public or private, that verify tokens. May be given several times.",
+	}, o)
+}
+
+// ReadKeys reads the keys of the flags. With no private key among them nobody can tell
+// which one signs.
+func ReadKeys(o *options.Keys) ([]Key, error) {
+	var keys []Key
+	verifying := Known
+	if o.PrivateKeyFile != "" {
+		key, err := cli.ReadFile("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey)
+		if err != nil {
+			return nil, err
+		}
+		verifying = Retired
+		keys = append(keys, Key{PublicKey: key.Public(), State: Active, Origin: "--service-account-private-key-file"})
+	}
+	if o.Dir != "" {
+		ring, err := keydir.At(o.Dir).Read()
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", options.KeysDirFlag, err)
+		}
+		verifying = Retired
+		keys = append(keys, ringOf(ring)...)
+	}
+	for _, path := range o.VerifyKeyFiles {
+		further, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range further {
+			keys = append(keys, Key{PublicKey: key, State: verifying, Origin: "--service-account-key-file=" + path})
+		}
+	}
+	return keys, nil
+}
+
+func ringOf(ring *keydir.Snapshot) []Key {
+	var keys []Key
+	for _, public := range ring.PublicKeys() {
+		key := Key{PublicKey: public, State: Retired, Origin: "--" + options.KeysDirFlag}
+		switch {
+		case public.ID == ring.Active.ID():
+			key.State = Active
+		case ring.Next != nil && public.ID == ring.Next.ID():
+			key.State = Next
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// AddCAFile adds the flag for what ReadPublished trusts.
+func AddCAFile(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "ca-file", *path, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+}
+
+// ReadPublished reads the JWKS at a place that --check or --jwks names.
+func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *options.Connection, place, caFile string) ([]signing.PublishedKey, error) {
+	if place == AtCluster {
+		connected, err := client(connection)
+		if err != nil {
+			return nil, err
+		}
+		return OfCluster(ctx, cli.Getter(connected))
+	}
+	roots, err := readRoots("ca-file", caFile)
+	if err != nil {
+		return nil, err
+	}
+	return Read(ctx, place, roots)
+}
+
+// readRoots are the CAs to trust for a URL, nil for those of the machine.
+func readRoots(flag, path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	bundle, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("--%s: %s: want PEM with at least one certificate", flag, path)
+	}
+	return roots, nil
+}

@@ -80,7 +80,3 @@ func withToken(token string) func(*corev1.Secret) {
 func withAnnotation(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
 }
-
-func withData(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Data[name] = []byte(value) }
-}

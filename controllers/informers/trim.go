@@ -4,18 +4,10 @@
 package informers
 
 import (
-	"encoding/json"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/controllers/tokensecrets"
 )
-
-// tokenControllers are the field managers whose entries in a ServiceAccount's
-// secrets list are token references: ours and kube-controller-manager's.
-var tokenControllers = []string{meta.FieldManager, meta.UpstreamFieldManager}
 
 // KeyRingName is the ConfigMap in kube-system in which the leader publishes what its key
 // ring is, without any key.
@@ -36,45 +28,17 @@ func trimNamespace(obj any) (any, error) {
 // token controller wrote a reference.
 func trimAccount(obj any) (any, error) {
 	if account, ok := obj.(*corev1.ServiceAccount); ok {
-		account.ManagedFields = slices.DeleteFunc(account.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-			return !writesReferences(entry)
-		})
-		if len(account.ManagedFields) == 0 {
-			account.ManagedFields = nil
-		}
+		account.ManagedFields = tokensecrets.ReferenceWriters(account.ManagedFields)
 	}
 	return obj, nil
 }
 
-func writesReferences(entry metav1.ManagedFieldsEntry) bool {
-	return slices.Contains(tokenControllers, entry.Manager) && references(entry) != nil
-}
-
-// references are the fields that an entry owns below the secrets list, by member.
-func references(entry metav1.ManagedFieldsEntry) map[string]json.RawMessage {
-	var owned struct {
-		Secrets map[string]json.RawMessage `json:"f:secrets"`
+// observeTokenSecret keeps no bytes of a token. Like the others it must accept what it has
+// returned before, because a resync passes through it again.
+func observeTokenSecret(obj any) (any, error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return obj, nil
 	}
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
-		return nil
-	}
-	return owned.Secrets
-}
-
-// ReferenceWrittenByTokenController tells whether account's managedFields attribute
-// the entry of its secrets list that names secret to a token controller. In
-// fieldsV1 that entry is the member `k:{"name":"..."}` of f:secrets
-// (sigs.k8s.io/structured-merge-diff, fieldpath serialization).
-func ReferenceWrittenByTokenController(account *corev1.ServiceAccount, secret string) bool {
-	// Object names need no escaping: they are DNS-1123 subdomains.
-	member := `k:{"name":"` + secret + `"}`
-	return slices.ContainsFunc(account.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		_, written := references(entry)[member]
-		return written && slices.Contains(tokenControllers, entry.Manager)
-	})
-}
-
-// References tells whether account's secrets list names secret.
-func References(account *corev1.ServiceAccount, secret string) bool {
-	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
+	return tokensecrets.Observe(secret), nil
 }

@@ -10,29 +10,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-
-	"sa-controller-manager/internal/meta"
 )
 
 // fieldsV1 as kube-apiserver writes them.
 const (
 	oneReference = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
-	applied      = `{"f:metadata":{"f:labels":{"f:app":{}}},"f:secrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{".":{},"f:name":{}}}}`
-	pullSecret   = `{"f:imagePullSecrets":{".":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
 	labelFields  = `{"f:metadata":{"f:annotations":{".":{},"f:team":{}},"f:labels":{".":{},"f:app":{}}}}`
 )
 
 func wrote(manager, fields string) metav1.ManagedFieldsEntry {
-	entry := metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 	}
-	if fields != "" {
-		entry.FieldsV1 = metav1.NewFieldsV1(fields)
-	}
-	return entry
 }
 
-// account is one with something in every field that the trimming might lose.
 func account(entries ...metav1.ManagedFieldsEntry) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{
@@ -41,46 +32,6 @@ func account(entries ...metav1.ManagedFieldsEntry) *corev1.ServiceAccount {
 		},
 		Secrets:          []corev1.ObjectReference{{Name: "robot-token-x2x9z"}},
 		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
-	}
-}
-
-func TestTrimAccount(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		has    []metav1.ManagedFieldsEntry
-		want   []metav1.ManagedFieldsEntry
-	}{
-		"Nothing":     {reason: "an apiserver may be told to track nothing"},
-		"Ours":        {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}},
-		"Upstream's":  {has: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}, want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}},
-		"User's":      {reason: "proves no token reference", has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
-		"OtherFields": {reason: "prove nothing either", has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, labelFields), wrote("kube-controller-manager", pullSecret)}},
-		"NoFields":    {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, "")}},
-		"Mixed": {
-			reason: "the order stays",
-			has: []metav1.ManagedFieldsEntry{
-				wrote("kubectl-client-side-apply", labelFields), wrote("kube-controller-manager", oneReference),
-				wrote("kubectl-edit", applied), wrote(meta.FieldManager, applied), wrote(meta.FieldManager, labelFields),
-			},
-			want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference), wrote(meta.FieldManager, applied)},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			once, err := trimAccount(account(tc.has...))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(any(account(tc.want...)), once); diff != "" {
-				t.Errorf("%s: trimmed account (-want +got):\n%s", tc.reason, diff)
-			}
-			twice, err := trimAccount(once.(*corev1.ServiceAccount).DeepCopy())
-			if diff := cmp.Diff(once, twice); diff != "" || err != nil {
-				t.Errorf("trimmed again (-want +got): %v\n%s", err, diff)
-			}
-		})
 	}
 }
 
@@ -118,74 +69,5 @@ func TestTransformsPassOnWhatIsNotTheirs(t *testing.T) {
 		if diff := cmp.Diff(any(tombstone), got); diff != "" || err != nil {
 			t.Errorf("%s: tombstone after the transform (-want +got): %v\n%s", name, err, diff)
 		}
-	}
-}
-
-func TestReferenceWrittenByTokenController(t *testing.T) {
-	t.Parallel()
-	const kcm = "kube-controller-manager"
-	const two = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-aaaaa\"}":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
-	cases := map[string]struct {
-		reason  string
-		entries []metav1.ManagedFieldsEntry
-		skip    string
-		want    bool
-	}{
-		"Ours":        {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: true},
-		"Upstream's":  {entries: []metav1.ManagedFieldsEntry{wrote(kcm, oneReference)}, want: true},
-		"Applied":     {reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, applied)}, want: true},
-		"OneOfTwo":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, two)}, want: true},
-		"SecondEntry": {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
-		"Shared":      {reason: "somebody else wrote the same entry as well", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)}, want: true},
-
-		"Untracked": {reason: "no proof"},
-		"User's":    {reason: "a user's own Secret, maybe not created yet", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
-		"UsersBesidesOurs": {
-			reason: "we wrote another one",
-			entries: []metav1.ManagedFieldsEntry{
-				wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
-			},
-		},
-		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{}}`)}},
-		"Prefix": {
-			reason:  "robot-token-x2x9z begins like the name that was written",
-			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z-old\"}":{}}}`)},
-		},
-		"Prefixed": {
-			reason:  "the name that was written begins like robot-token-x2x9z",
-			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9\"}":{}}}`)},
-		},
-		"Suffix":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"my-robot-token-x2x9z\"}":{}}}`)}},
-		"Pull":      {reason: "a pull secret is no token reference", entries: []metav1.ManagedFieldsEntry{wrote(kcm, pullSecret)}},
-		"NoFields":  {entries: []metav1.ManagedFieldsEntry{wrote(kcm, "")}},
-		"LooksLike": {reason: "another manager's name", entries: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager-2", oneReference)}},
-		"PullBesidesSecrets": {
-			reason: "it wrote another reference, and a pull secret of this name",
-			entries: []metav1.ManagedFieldsEntry{
-				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
-			},
-		},
-		"PullBesidesLabel": {
-			reason: "a label may be called secrets",
-			entries: []metav1.ManagedFieldsEntry{
-				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:metadata":{"f:labels":{"f:secrets":{}}}}`),
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if tc.skip != "" {
-				t.Skip(tc.skip)
-			}
-			has := account(tc.entries...)
-			if got := ReferenceWrittenByTokenController(has, "robot-token-x2x9z"); got != tc.want {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-			}
-			trimmed, _ := trimAccount(has)
-			if got := ReferenceWrittenByTokenController(trimmed.(*corev1.ServiceAccount), "robot-token-x2x9z"); got != tc.want {
-				t.Errorf("%s: got %v of the trimmed account, want %v", tc.reason, got, tc.want)
-			}
-		})
 	}
 }

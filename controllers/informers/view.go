@@ -26,6 +26,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -76,12 +77,12 @@ func (v *View) Accounts() (corev1listers.ServiceAccountLister, cache.SharedIndex
 
 // TokenSecrets is the lister of all Secrets of type
 // kubernetes.io/service-account-token and its informer, whose handlers receive
-// *TokenSecret.
-func (v *View) TokenSecrets() (TokenSecretLister, cache.SharedIndexInformer) {
+// *tokensecrets.TokenSecret.
+func (v *View) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInformer) {
 	informer := v.tokenSecrets.Core().V1().Secrets().Informer()
 	v.watch("secrets (type "+string(corev1.SecretTypeServiceAccountToken)+")", informer, observeTokenSecret,
-		cache.Indexers{byAccount: indexByAccount})
-	return TokenSecretLister{informer.GetIndexer()}, informer
+		tokensecrets.Indexers())
+	return tokensecrets.ListerOf(informer.GetIndexer()), informer
 }
 
 // RootCAs is the lister of all ConfigMaps kube-root-ca.crt and its informer, whose

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -31,7 +31,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 		return mark, nil
 	}
 	metadata := meta.PatchOf(secret)
-	metadata.Labels = map[string]*string{informers.InvalidSinceLabel: new(when.today())}
+	metadata.Labels = map[string]*string{tokensecrets.InvalidSinceLabel: new(when.today())}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 
 // remove deletes a Secret that is still to be deleted when it and its account are
 // read live.
-func (c *Controller) remove(ctx context.Context, cached *informers.TokenSecret, mounted names) (decision, error) {
+func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecret, mounted names) (decision, error) {
 	secret, account, err := c.live(ctx, cached)
 	if err != nil {
 		return "", err
@@ -75,7 +75,7 @@ func (c *Controller) remove(ctx context.Context, cached *informers.TokenSecret, 
 		return again, nil
 	}
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KObj(account),
-		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[informers.InvalidSinceLabel])
+		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[tokensecrets.InvalidSinceLabel])
 	if c.DryRun {
 		logger.Info("Would delete legacy token, but for the dry run")
 		c.tellRemoved(secret)
@@ -107,7 +107,7 @@ func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decis
 	if err != nil {
 		return "", fmt.Errorf("look up token secret %s/%s: %w", seen.secret.Namespace, seen.successor.Name, err)
 	}
-	if tokensecret.Successor(seen.account, []*informers.TokenSecret{informers.ObserveTokenSecret(successor)}, seen.secret) == nil {
+	if tokensecret.Successor(seen.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(successor)}, seen.secret) == nil {
 		return keepChanged, nil
 	}
 	return remove, nil
@@ -115,7 +115,7 @@ func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decis
 
 // live asks the apiserver itself for the Secret and its account. Either is nil if
 // it does not exist. The token goes no further than this function.
-func (c *Controller) live(ctx context.Context, cached *informers.TokenSecret) (*informers.TokenSecret, *corev1.ServiceAccount, error) {
+func (c *Controller) live(ctx context.Context, cached *tokensecrets.TokenSecret) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
 	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil, nil
@@ -127,5 +127,5 @@ func (c *Controller) live(ctx context.Context, cached *informers.TokenSecret) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	return informers.ObserveTokenSecret(secret), account, nil
+	return tokensecrets.Observe(secret), account, nil
 }

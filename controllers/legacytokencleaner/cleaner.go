@@ -41,6 +41,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
@@ -82,7 +83,7 @@ type Controller struct {
 	Config
 
 	accounts corev1listers.ServiceAccountLister
-	secrets  informers.TokenSecretLister
+	secrets  tokensecrets.Lister
 	loop     *reconcile.Runner[string]
 
 	// round is what is under way. Only the loop's one worker looks at it.
@@ -220,7 +221,7 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 }
 
 // settle tells what was decided on a Secret in this round.
-func (c *Controller) settle(ctx context.Context, secret *informers.TokenSecret, outcome decision) {
+func (c *Controller) settle(ctx context.Context, secret *tokensecrets.TokenSecret, outcome decision) {
 	c.Metrics.decided(outcome)
 	klog.FromContext(ctx).V(5).Info("Decided on token secret", "secret", klog.KObj(secret), "decision", outcome)
 	if outcome == keepTried {
@@ -238,7 +239,7 @@ func (c *Controller) finish(ctx context.Context) {
 }
 
 // observe puts together what plan decides from.
-func (c *Controller) observe(secret *informers.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
+func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
 	seen := observed{secret: secret, account: account, mounted: mounted.has(secret.Name)}
 	if account == nil {
 		return seen

@@ -21,7 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 const (
@@ -159,7 +159,7 @@ func TestRound(t *testing.T) {
 		},
 		"OptedOutMeanwhile": {
 			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
-			live:        []runtime.Object{tokenSecret(invalidSince(longAgo), annotated(informers.KeepAnnotation, "true"))},
+			live:        []runtime.Object{tokenSecret(invalidSince(longAgo), annotated(tokensecrets.KeepAnnotation, "true"))},
 			wantActions: removed[:3],
 			want:        map[string]float64{"opted-out": 1},
 		},

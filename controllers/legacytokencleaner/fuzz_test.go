@@ -17,7 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // What the flags of FuzzPlan say.
@@ -64,8 +64,8 @@ func FuzzPlan(f *testing.F) {
 		}
 		switch outcome {
 		case remove:
-			if marked, err := time.Parse(dateFormat, secret.Labels[informers.InvalidSinceLabel]); err != nil || now.Sub(marked.AddDate(0, 0, 1)) < when.period {
-				t.Errorf("deleted at %v, marked on %q, for a period of %v", now, secret.Labels[informers.InvalidSinceLabel], when.period)
+			if marked, err := time.Parse(dateFormat, secret.Labels[tokensecrets.InvalidSinceLabel]); err != nil || now.Sub(marked.AddDate(0, 0, 1)) < when.period {
+				t.Errorf("deleted at %v, marked on %q, for a period of %v", now, secret.Labels[tokensecrets.InvalidSinceLabel], when.period)
 			}
 			if then := newHorizon(now.Add(time.Hour), when.period).plan(seen); then != remove {
 				t.Errorf("deleted at %v, and an hour later %q", now, then)
@@ -80,12 +80,12 @@ func FuzzPlan(f *testing.F) {
 			if again := when.plan(observation(after, flags)); again != keepMarked {
 				t.Errorf("once it is marked: %q, want %q", again, keepMarked)
 			}
-			if after.Labels[informers.InvalidSinceLabel] != when.today() || after.UID != secret.UID || after.ResourceVersion != secret.ResourceVersion {
+			if after.Labels[tokensecrets.InvalidSinceLabel] != when.today() || after.UID != secret.UID || after.ResourceVersion != secret.ResourceVersion {
 				t.Errorf("marked by %s", patch)
 			}
-			delete(after.Labels, informers.InvalidSinceLabel)
+			delete(after.Labels, tokensecrets.InvalidSinceLabel)
 			before := secret.DeepCopy()
-			delete(before.Labels, informers.InvalidSinceLabel)
+			delete(before.Labels, tokensecrets.InvalidSinceLabel)
 			if diff := cmp.Diff(encoded(t, before), encoded(t, after)); diff != "" {
 				t.Errorf("changed besides (-before +after):\n%s", diff)
 			}
@@ -100,11 +100,11 @@ func labelledSecret(t *testing.T, used, since, key, value string, flags uint16) 
 	key, value = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(value, "?")
 	secret := tokenSecret()
 	secret.Labels[key], secret.Data[key] = value, []byte(value)
-	if _, ours := secret.Annotations[key]; !ours && key != informers.KeepAnnotation {
+	if _, ours := secret.Annotations[key]; !ours && key != tokensecrets.KeepAnnotation {
 		secret.Annotations[key] = value
 	}
-	delete(secret.Labels, informers.LastUsedLabel)
-	delete(secret.Labels, informers.InvalidSinceLabel)
+	delete(secret.Labels, tokensecrets.LastUsedLabel)
+	delete(secret.Labels, tokensecrets.InvalidSinceLabel)
 	if flags&isLabelledUsed != 0 {
 		usedOn(strings.ToValidUTF8(used, "?"))(secret)
 	}
@@ -115,18 +115,18 @@ func labelledSecret(t *testing.T, used, since, key, value string, flags uint16) 
 		terminating(secret)
 	}
 	if flags&isKept != 0 {
-		annotated(informers.KeepAnnotation, "true")(secret)
+		annotated(tokensecrets.KeepAnnotation, "true")(secret)
 	}
 	return merged(t, secret, []byte(`{}`))
 }
 
 func observation(secret *corev1.Secret, flags uint16) observed {
 	seen := observed{
-		secret: informers.ObserveTokenSecret(secret), account: account(),
+		secret: tokensecrets.Observe(secret), account: account(),
 		own: flags&isOwn != 0, mounted: flags&isMounted != 0, predecessor: flags&isPredecessor != 0,
 	}
 	if flags&isSuccessorThere != 0 {
-		seen.successor = informers.ObserveTokenSecret(tokenSecret(renamed("new")))
+		seen.successor = tokensecrets.Observe(tokenSecret(renamed("new")))
 	}
 	if flags&isUnreferenced != 0 {
 		seen.account.Secrets = nil
@@ -152,7 +152,7 @@ func checkAct(t *testing.T, when horizon, secret *corev1.Secret, flags uint16) {
 	if when.now.Sub(secret.CreationTimestamp.Time) <= when.period {
 		t.Errorf("something is done at %v with what was created at %v, for a period of %v", when.now, secret.CreationTimestamp, when.period)
 	}
-	last, used := secret.Labels[informers.LastUsedLabel]
+	last, used := secret.Labels[tokensecrets.LastUsedLabel]
 	if day, err := time.Parse(dateFormat, last); used && (err != nil || when.now.Sub(day.AddDate(0, 0, 1)) < when.period) {
 		t.Errorf("something is done at %v with what was used on %q, for a period of %v", when.now, last, when.period)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testclock"
 )
 
@@ -52,7 +52,7 @@ func TestPlanAcrossAJump(t *testing.T) {
 				for hour := range 24 {
 					written := time.Date(2023, 5, 10, hour, 30, 0, 0, time.UTC)
 					date := newHorizon(written.Add(tc.write), period).today()
-					seen := observed{secret: informers.ObserveTokenSecret(tokenSecret(labelled.label(date))), account: account()}
+					seen := observed{secret: tokensecrets.Observe(tokenSecret(labelled.label(date))), account: account()}
 					waited := time.Duration(0)
 					for waited < 5*period && newHorizon(written.Add(waited+tc.read), period).plan(seen) != labelled.then {
 						waited += 30 * time.Minute
@@ -106,7 +106,7 @@ func TestRoundAcrossAJump(t *testing.T) {
 				return
 			}
 			secret, err := w.client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
-			if err != nil || secret.Labels[informers.InvalidSinceLabel] != today {
+			if err != nil || secret.Labels[tokensecrets.InvalidSinceLabel] != today {
 				t.Errorf("marked with %v (%v), want %s", secret.Labels, err, today)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // dateFormat is that of the labels, which count days of UTC.
@@ -99,7 +99,7 @@ func isDate(text string) bool {
 
 // observed is what plan decides from.
 type observed struct {
-	secret *informers.TokenSecret
+	secret *tokensecrets.TokenSecret
 	// account is the one of the Secret's namespace with the name that the Secret
 	// says, whatever its UID; nil if there is none.
 	account *corev1.ServiceAccount
@@ -108,7 +108,7 @@ type observed struct {
 	// mounted: a Pod of the namespace names the Secret.
 	mounted bool
 	// successor has replaced the Secret (tokensecret.Successor), nil if none has.
-	successor *informers.TokenSecret
+	successor *tokensecrets.TokenSecret
 	// predecessor: the Secret was made to replace one that is still there.
 	predecessor bool
 }
@@ -131,7 +131,7 @@ func (h horizon) plan(o observed) decision {
 	switch {
 	case !o.secret.BelongsTo(o.account):
 		return keepNoAccount
-	case o.successor == nil && !informers.References(o.account, o.secret.Name):
+	case o.successor == nil && !tokensecrets.References(o.account, o.secret.Name):
 		return keepUnreferenced
 	case o.secret.Keep:
 		return keepOptedOut
@@ -142,7 +142,7 @@ func (h horizon) plan(o observed) decision {
 	case o.mounted:
 		return keepMounted
 	}
-	since := o.secret.Labels[informers.InvalidSinceLabel]
+	since := o.secret.Labels[tokensecrets.InvalidSinceLabel]
 	switch {
 	case !isDate(since):
 		return mark // also what is marked with something that is no date
@@ -154,9 +154,9 @@ func (h horizon) plan(o observed) decision {
 
 // planUse says why the Secret is kept for its use, "" if it is not. A Secret
 // without the label has not been used since tracking began.
-func (h horizon) planUse(secret *informers.TokenSecret) decision {
-	lastUsed, used := secret.Labels[informers.LastUsedLabel]
-	since := secret.Labels[informers.InvalidSinceLabel]
+func (h horizon) planUse(secret *tokensecrets.TokenSecret) decision {
+	lastUsed, used := secret.Labels[tokensecrets.LastUsedLabel]
+	since := secret.Labels[tokensecrets.InvalidSinceLabel]
 	switch {
 	case !used:
 		return ""

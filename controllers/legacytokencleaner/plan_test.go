@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // TestPlan has every row of upstream's TestLegacyServiceAccountTokenCleanUp that is
@@ -105,13 +105,13 @@ func TestPlan(t *testing.T) {
 		"CreatedAtTheCutoff":   {secret: tokenSecret(createdAt(cutoff)), account: account(), want: keepYoung},
 		"CreatedASecondBefore": {secret: tokenSecret(createdAt(cutoff.Add(-time.Second))), account: account(), want: mark},
 
-		"OptedOut":       {secret: tokenSecret(annotated(informers.KeepAnnotation, "true")), account: account(), want: keepOptedOut},
-		"OptedOutMarked": {secret: tokenSecret(annotated(informers.KeepAnnotation, "true"), invalidSince(longAgo)), account: account(), want: keepOptedOut},
+		"OptedOut":       {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "true")), account: account(), want: keepOptedOut},
+		"OptedOutMarked": {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "true"), invalidSince(longAgo)), account: account(), want: keepOptedOut},
 		"OptedOutSomehow": {
 			reason: "what is deleted by mistake does not come back",
-			secret: tokenSecret(annotated(informers.KeepAnnotation, "yes, please")), account: account(), want: keepOptedOut,
+			secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "yes, please")), account: account(), want: keepOptedOut,
 		},
-		"OptedIn": {secret: tokenSecret(annotated(informers.KeepAnnotation, "false")), account: account(), want: mark},
+		"OptedIn": {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "false")), account: account(), want: mark},
 		"Own":     {secret: tokenSecret(), account: account(), own: true, want: keepOwn},
 		"Successor": {
 			reason: "or another one would be made",
@@ -124,7 +124,7 @@ func TestPlan(t *testing.T) {
 			successor: tokenSecret(renamed("new")), want: remove,
 		},
 		"ReplacedAndMounted":  {secret: tokenSecret(), account: account(), successor: tokenSecret(renamed("new")), mounted: true, want: keepMounted},
-		"ReplacedAndOptedOut": {secret: tokenSecret(annotated(informers.KeepAnnotation, "true")), account: account(), successor: tokenSecret(renamed("new")), want: keepOptedOut},
+		"ReplacedAndOptedOut": {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "true")), account: account(), successor: tokenSecret(renamed("new")), want: keepOptedOut},
 		"ReplacedAndUsed":     {secret: tokenSecret(usedOn("2023-05-01")), account: account(), successor: tokenSecret(renamed("new")), want: keepUsed},
 		"OwnOfAuto":           {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), account: account(), want: mark},
 	}
@@ -132,10 +132,10 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := observed{
-				secret: informers.ObserveTokenSecret(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
+				secret: tokensecrets.Observe(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
 			}
 			if tc.successor != nil {
-				seen.successor = informers.ObserveTokenSecret(tc.successor)
+				seen.successor = tokensecrets.Observe(tc.successor)
 			}
 			got := newHorizon(noon(), testPeriod).plan(seen)
 			if got != tc.want {
@@ -169,7 +169,7 @@ func TestMidnight(t *testing.T) {
 			if got := when.today(); got != tc.wantToday {
 				t.Errorf("today is %s, want %s", got, tc.wantToday)
 			}
-			if got := when.plan(observed{secret: informers.ObserveTokenSecret(tokenSecret(usedOn(tc.used))), account: account()}); got != tc.want {
+			if got := when.plan(observed{secret: tokensecrets.Observe(tokenSecret(usedOn(tc.used))), account: account()}); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

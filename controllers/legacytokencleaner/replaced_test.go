@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 const week = 7 * 24 * time.Hour
@@ -22,7 +22,7 @@ func weekly(config *Config) { config.ReplacedPeriod = week }
 func aWeekly(config *Config) { config.ReplacedPeriod, config.Auto = week, true }
 
 func replacing(name string) func(*corev1.Secret) {
-	return annotated(informers.ReplacesAnnotation, informers.Predecessor{Name: name, UID: types.UID("uid-token")}.String())
+	return annotated(tokensecrets.ReplacesAnnotation, tokensecrets.Predecessor{Name: name, UID: types.UID("uid-token")}.String())
 }
 
 // replaced is an account with a Secret that was re-issued, as changes have it, and with
@@ -126,7 +126,7 @@ func TestReplaced(t *testing.T) {
 			want:        map[string]float64{"changed": 1, "successor": 1},
 		},
 		"NeverToBeReplaced": {
-			reason: "whatever the other says", change: weekly, objects: replaced(usedOn(tenDaysAgo), annotated(informers.ReissueAnnotation, "never")),
+			reason: "whatever the other says", change: weekly, objects: replaced(usedOn(tenDaysAgo), annotated(tokensecrets.ReissueAnnotation, "never")),
 			since: longAgo, want: map[string]float64{"used": 1, "successor": 1},
 		},
 	}

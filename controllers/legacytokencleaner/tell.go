@@ -6,7 +6,7 @@ package legacytokencleaner
 import (
 	"fmt"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // Reasons of the Events. Each regards the Secret, and stays when that is gone.
@@ -19,7 +19,7 @@ const (
 )
 
 // wayOut is what a person can do about either.
-const wayOut = "; the annotation " + informers.KeepAnnotation + "=true keeps the Secret"
+const wayOut = "; the annotation " + tokensecrets.KeepAnnotation + "=true keeps the Secret"
 
 func (c *Controller) tellMarked(seen observed) {
 	secret, period := seen.secret, c.round.of(seen).period
@@ -34,12 +34,12 @@ func (c *Controller) tellMarked(seen observed) {
 	}
 	c.Recorder.Normal(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
 		", and no Pod uses the Secret: kube-apiserver refuses the token from now on, and the Secret is deleted after another %v; "+
-			"removing the label %s brings the token back", period, informers.InvalidSinceLabel)+wayOut)
+			"removing the label %s brings the token back", period, tokensecrets.InvalidSinceLabel)+wayOut)
 }
 
-func (c *Controller) tellRemoved(secret *informers.TokenSecret) {
+func (c *Controller) tellRemoved(secret *tokensecrets.TokenSecret) {
 	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
-		secret.AccountName, secret.Labels[informers.InvalidSinceLabel], lastUse(secret))
+		secret.AccountName, secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret))
 	if c.DryRun {
 		c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+wayOut)
 		return
@@ -47,16 +47,16 @@ func (c *Controller) tellRemoved(secret *informers.TokenSecret) {
 	c.Recorder.Normal(secret.Reference(), reasonRemoved, "Delete", invalid+": the Secret was deleted")
 }
 
-func (c *Controller) tellTried(secret *informers.TokenSecret) {
+func (c *Controller) tellTried(secret *tokensecrets.TokenSecret) {
 	c.Recorder.Warn(secret.Reference(), reasonTried, "MarkInvalid", fmt.Sprintf(
 		"somebody still has the token of ServiceAccount %q, which has been invalid since %s, and was refused with it on %s: "+
 			"give them another one, or remove the label %s", secret.AccountName,
-		secret.Labels[informers.InvalidSinceLabel], lastUse(secret), informers.InvalidSinceLabel)+wayOut)
+		secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret), tokensecrets.InvalidSinceLabel)+wayOut)
 }
 
 // lastUse is the day of the last use, as far as it was tracked.
-func lastUse(secret *informers.TokenSecret) string {
-	if date, used := secret.Labels[informers.LastUsedLabel]; used {
+func lastUse(secret *tokensecrets.TokenSecret) string {
+	if date, used := secret.Labels[tokensecrets.LastUsedLabel]; used {
 		return date
 	}
 	return "none"

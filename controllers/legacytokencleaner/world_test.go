@@ -24,6 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 )
 
@@ -95,7 +96,7 @@ func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 		case *corev1.ServiceAccount:
 			err = accounts.GetIndexer().Add(object)
 		case *corev1.Secret:
-			err = secrets.GetIndexer().Add(informers.ObserveTokenSecret(object))
+			err = secrets.GetIndexer().Add(tokensecrets.Observe(object))
 		default: // not cached
 		}
 		if err != nil {
@@ -240,11 +241,11 @@ func tokenSecret(change ...func(*corev1.Secret)) *corev1.Secret {
 }
 
 func usedOn(date string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[informers.LastUsedLabel] = date }
+	return func(secret *corev1.Secret) { secret.Labels[tokensecrets.LastUsedLabel] = date }
 }
 
 func invalidSince(date string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[informers.InvalidSinceLabel] = date }
+	return func(secret *corev1.Secret) { secret.Labels[tokensecrets.InvalidSinceLabel] = date }
 }
 
 func createdAt(moment time.Time) func(*corev1.Secret) {
@@ -255,7 +256,7 @@ func annotated(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
 }
 
-func autoCreated(secret *corev1.Secret) { secret.Labels[informers.AutoCreatedLabel] = "true" }
+func autoCreated(secret *corev1.Secret) { secret.Labels[tokensecrets.AutoCreatedLabel] = "true" }
 
 // renamed is the same Secret of the same account under another name.
 func renamed(name string) func(*corev1.Secret) {

@@ -6,8 +6,8 @@ package rival
 import (
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 )
@@ -35,7 +35,7 @@ type sign struct {
 // judge reads a change of a Secret from before to after. It goes by what was seen to
 // happen: what a Secret holds when it is first seen may be from before a takeover, and a
 // Secret that is created with a token may be a user's, or restored.
-func judge(before, after *informers.TokenSecret, ca *rootca.Bundle, keys *signing.KeySet) sign {
+func judge(before, after *tokensecrets.TokenSecret, ca *rootca.Bundle, keys *signing.KeySet) sign {
 	if before.UID != after.UID {
 		return sign{}
 	}
@@ -51,14 +51,14 @@ func judge(before, after *informers.TokenSecret, ca *rootca.Bundle, keys *signin
 }
 
 // wasFilled tells whether a token was put where this process would have put one.
-func wasFilled(before, after *informers.TokenSecret) bool {
+func wasFilled(before, after *tokensecrets.TokenSecret) bool {
 	owed := before.Token == nil && before.AccountName != "" && !before.Terminating() && !before.InvalidSince() && !before.Immutable
 	return owed && after.Token != nil && after.TokenWriter != ""
 }
 
 // isStrange tells whether the token's key is none of ours. That counts for a write that
 // bears our own name too: another cluster of replicas, with a Lease and a key of its own.
-func isStrange(secret *informers.TokenSecret, keys *signing.KeySet) bool {
+func isStrange(secret *tokensecrets.TokenSecret, keys *signing.KeySet) bool {
 	id := secret.Token.KeyID()
 	_, known := keys.Lookup(id)
 	return id != "" && !known
@@ -66,7 +66,7 @@ func isStrange(secret *informers.TokenSecret, keys *signing.KeySet) bool {
 
 // wasUndone tells whether somebody replaced the root CA in force. Who empties ca.crt
 // wants it written anew.
-func wasUndone(before, after *informers.TokenSecret, ca *rootca.Bundle) bool {
+func wasUndone(before, after *tokensecrets.TokenSecret, ca *rootca.Bundle) bool {
 	return after.CAWriter != "" && before.HasCA && after.HasCA && !before.Terminating() &&
 		!ca.Owed(true, before.CAHash) && ca.Owed(true, after.CAHash)
 }

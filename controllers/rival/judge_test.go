@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 )
 
@@ -86,9 +86,9 @@ func TestJudge(t *testing.T) {
 // none stands for no root CA in a case.
 var none = &rootca.Bundle{}
 
-func label(s *corev1.Secret) { s.Labels = map[string]string{informers.LastUsedLabel: "2026-01-01"} }
+func label(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.LastUsedLabel: "2026-01-01"} }
 func marked(s *corev1.Secret) {
-	s.Labels = map[string]string{informers.InvalidSinceLabel: "2026-01-01"}
+	s.Labels = map[string]string{tokensecrets.InvalidSinceLabel: "2026-01-01"}
 }
 func renamed(s *corev1.Secret) {
 	s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "no name"}

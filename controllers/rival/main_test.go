@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -134,4 +134,4 @@ func (s secret) change(do func(*corev1.Secret)) secret {
 	return secret{s.t, next}
 }
 
-func (s secret) observed() *informers.TokenSecret { return informers.ObserveTokenSecret(s.Secret) }
+func (s secret) observed() *tokensecrets.TokenSecret { return tokensecrets.Observe(s.Secret) }

@@ -31,6 +31,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 )
@@ -102,7 +103,7 @@ func (d *Detector) Run(ctx context.Context) error {
 	default:
 	}
 	handler, err := d.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		d.observe(ctx, before.(*informers.TokenSecret), after.(*informers.TokenSecret))
+		d.observe(ctx, before.(*tokensecrets.TokenSecret), after.(*tokensecrets.TokenSecret))
 	}})
 	if err != nil {
 		return fmt.Errorf("watch token secrets: %w", err)
@@ -133,7 +134,7 @@ func (d *Detector) show(ctx context.Context) {
 // Status says what is believed now, "" if nothing is.
 func (d *Detector) Status() string { return d.evidence.status(d.Clock.Now()) }
 
-func (d *Detector) observe(ctx context.Context, before, after *informers.TokenSecret) {
+func (d *Detector) observe(ctx context.Context, before, after *tokensecrets.TokenSecret) {
 	s := judge(before, after, d.RootCA.Current(), d.Keys.Keys())
 	if s.act == nothing {
 		return

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
 
 // act does one step. secrets are those that the step was planned from.
-func (c *Controller) act(ctx context.Context, step step, secrets []*informers.TokenSecret, ring Ring) error {
+func (c *Controller) act(ctx context.Context, step step, secrets []*tokensecrets.TokenSecret, ring Ring) error {
 	var err error
 	switch step.action {
 	case create:
@@ -36,9 +36,9 @@ func (c *Controller) act(ctx context.Context, step step, secrets []*informers.To
 		c.complain(step.Holder)
 	}
 	if err != nil {
-		mode := informers.ReissueSideBySide
+		mode := tokensecrets.ReissueSideBySide
 		if step.action == overwrite {
-			mode = informers.ReissueInPlace
+			mode = tokensecrets.ReissueInPlace
 		}
 		c.Metrics.reissued(mode, resultFailed)
 		return fmt.Errorf("re-issue token secret %s/%s: %w", step.Secret.Namespace, step.Secret.Name, err)
@@ -48,7 +48,7 @@ func (c *Controller) act(ctx context.Context, step step, secrets []*informers.To
 
 // create makes the Secret that is to replace cached. It is empty: the token controller
 // fills it as any other.
-func (c *Controller) create(ctx context.Context, cached *informers.TokenSecret, secrets []*informers.TokenSecret, ring Ring) error {
+func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring) error {
 	if named(secrets, c.made[cached.UID].name) {
 		delete(c.made, cached.UID) // the cache shows it, and yet another one is due
 	}
@@ -60,7 +60,7 @@ func (c *Controller) create(ctx context.Context, cached *informers.TokenSecret, 
 		}
 		// Another name is taken only if the Secret is gone or not ours, not if the watch is late.
 		switch live, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, made.name, metav1.GetOptions{}); {
-		case err == nil && live.Annotations[informers.ReplacesAnnotation] == predecessorOf(cached):
+		case err == nil && live.Annotations[tokensecrets.ReplacesAnnotation] == predecessorOf(cached):
 			c.made[cached.UID] = creation{name: made.name, at: c.Clock.Now()}
 			c.loop.AddAfter(keyOf(cached), cacheLag)
 			return nil
@@ -75,7 +75,7 @@ func (c *Controller) create(ctx context.Context, cached *informers.TokenSecret, 
 		return err
 	}
 	if made.name == "" {
-		made.name = tokensecret.OwnName(account.Name, c.NewSuffix())
+		made.name = tokensecrets.NewName(account.Name, c.NewSuffix())
 		c.made[cached.UID] = made
 	}
 	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: meta.FieldManager})
@@ -95,16 +95,16 @@ func (c *Controller) create(ctx context.Context, cached *informers.TokenSecret, 
 	return nil
 }
 
-func successorOf(secret *informers.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
+func successorOf(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: account.Namespace,
 			Name:      name,
-			Labels:    map[string]string{informers.AutoCreatedLabel: "true"},
+			Labels:    map[string]string{tokensecrets.AutoCreatedLabel: "true"},
 			Annotations: map[string]string{
-				corev1.ServiceAccountNameKey: account.Name,
-				corev1.ServiceAccountUIDKey:  string(account.UID),
-				informers.ReplacesAnnotation: predecessorOf(secret),
+				corev1.ServiceAccountNameKey:    account.Name,
+				corev1.ServiceAccountUIDKey:     string(account.UID),
+				tokensecrets.ReplacesAnnotation: predecessorOf(secret),
 			},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
@@ -112,13 +112,13 @@ func successorOf(secret *informers.TokenSecret, account *corev1.ServiceAccount, 
 }
 
 // predecessorOf is how a Secret is named by the one that replaces it.
-func predecessorOf(secret *informers.TokenSecret) string {
-	return informers.Predecessor{Name: secret.Name, UID: secret.UID}.String()
+func predecessorOf(secret *tokensecrets.TokenSecret) string {
+	return tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID}.String()
 }
 
 // reference leads everybody who asks the account for a token to the new Secret. Both
 // references stay: Pods of the old one go on.
-func (c *Controller) reference(ctx context.Context, secret, successor *informers.TokenSecret) error {
+func (c *Controller) reference(ctx context.Context, secret, successor *tokensecrets.TokenSecret) error {
 	account, err := meta.LiveAccount(ctx, c.Client, secret.Account())
 	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *informers
 	if err != nil {
 		return fmt.Errorf("reference secret %s first: %w", successor.Name, err)
 	}
-	c.Metrics.reissued(informers.ReissueSideBySide, resultDone)
+	c.Metrics.reissued(tokensecrets.ReissueSideBySide, resultDone)
 	klog.FromContext(ctx).V(2).Info("Re-issued token secret", "secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
 	c.tellReplaced(secret, successor)
 	return nil
@@ -144,7 +144,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *informers
 // overwrite puts a new token in the place of the old one, in exactly the version of the
 // Secret that was read. kube-apiserver compares strings, so the old token is refused
 // from then on.
-func (c *Controller) overwrite(ctx context.Context, cached *informers.TokenSecret, secrets []*informers.TokenSecret, ring Ring) error {
+func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring) error {
 	live, account, err := c.confirm(ctx, cached, secrets, ring, InPlace)
 	if err != nil || account == nil {
 		return err
@@ -164,7 +164,7 @@ func (c *Controller) overwrite(ctx context.Context, cached *informers.TokenSecre
 	if err != nil {
 		return fmt.Errorf("overwrite its token: %w", err)
 	}
-	c.Metrics.reissued(informers.ReissueInPlace, resultDone)
+	c.Metrics.reissued(tokensecrets.ReissueInPlace, resultDone)
 	klog.FromContext(ctx).Info("Overwrote the token of a token secret, as its annotation asks", "secret", klog.KObj(live), "serviceAccount", klog.KObj(account))
 	c.tellOverwritten(live)
 	return nil
@@ -173,7 +173,7 @@ func (c *Controller) overwrite(ctx context.Context, cached *informers.TokenSecre
 // confirm reads Secret and account live and asks again what the cache has answered. It
 // returns no account if the answer is another one now. The token goes no further than
 // this function.
-func (c *Controller) confirm(ctx context.Context, cached *informers.TokenSecret, secrets []*informers.TokenSecret, ring Ring, want Holding) (*informers.TokenSecret, *corev1.ServiceAccount, error) {
+func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring, want Holding) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
 	if c.refused.has(cached) {
 		return nil, nil, nil
 	}
@@ -191,7 +191,7 @@ func (c *Controller) confirm(ctx context.Context, cached *informers.TokenSecret,
 	if err != nil {
 		return nil, nil, err
 	}
-	live := informers.ObserveTokenSecret(secret)
+	live := tokensecrets.Observe(secret)
 	if live.UID != cached.UID || hold(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring).Holding != want {
 		return nil, nil, nil // the watch is about to bring it
 	}
@@ -206,7 +206,7 @@ func (c *Controller) confirm(ctx context.Context, cached *informers.TokenSecret,
 
 // discard deletes what is left of a re-issue that was cut short, once the apiserver has
 // confirmed that nothing references it and nobody has used it.
-func (c *Controller) discard(ctx context.Context, cached *informers.TokenSecret, secrets []*informers.TokenSecret, ring Ring) error {
+func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring) error {
 	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
 	if err != nil || account == nil || account.UID != cached.AccountUID {
 		return err
@@ -218,7 +218,7 @@ func (c *Controller) discard(ctx context.Context, cached *informers.TokenSecret,
 	if err != nil {
 		return fmt.Errorf("look up secret %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
-	live := informers.ObserveTokenSecret(secret)
+	live := tokensecrets.Observe(secret)
 	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring, c.Auto, c.Clock.Now()) {
 		return nil
 	}
@@ -233,4 +233,4 @@ func (c *Controller) discard(ctx context.Context, cached *informers.TokenSecret,
 	return nil
 }
 
-func keyOf(secret *informers.TokenSecret) key { return key{reissuing, secret.Account()} }
+func keyOf(secret *tokensecrets.TokenSecret) key { return key{reissuing, secret.Account()} }

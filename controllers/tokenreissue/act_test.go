@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
@@ -90,7 +91,7 @@ func TestReissue(t *testing.T) {
 		"MarkedMeanwhile": {
 			reason:  "the label counts, however late it comes",
 			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{tokenSecret("a", old, labelled(informers.InvalidSinceLabel, "2026-05-10"))},
+			live:    []runtime.Object{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-05-10"))},
 			want:    []string{getA, getAccount},
 		},
 		"OptedOutMeanwhile": {
@@ -125,7 +126,7 @@ func TestReissue(t *testing.T) {
 		},
 		"UsedBeforeItWasDiscarded": {
 			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
-			live:    []runtime.Object{tokenSecret("b", replacing("a"), fresh, labelled(informers.LastUsedLabel, "2026-05-10"))},
+			live:    []runtime.Object{tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10"))},
 			want:    []string{getAccount, "get secrets b"},
 		},
 		"ReferencedBeforeItWasDiscarded": {
@@ -320,7 +321,7 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(informers.LastUsedLabel, "2026-05-09"))
+	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(tokensecrets.LastUsedLabel, "2026-05-09"))
 	spoiled, err := w.client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	if err != nil {
 		t.Fatal(err)

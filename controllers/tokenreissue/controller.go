@@ -31,13 +31,13 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
@@ -59,8 +59,6 @@ const (
 	// cacheLag is how long the caches may take to show a Secret that was created
 	// before another one is made.
 	cacheLag = 10 * time.Second
-
-	suffixLength = 5
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
@@ -91,7 +89,7 @@ type Controller struct {
 	Config
 
 	accounts        corev1listers.ServiceAccountLister
-	secrets         informers.TokenSecretLister
+	secrets         tokensecrets.Lister
 	accountInformer cache.SharedIndexInformer
 	secretInformer  cache.SharedIndexInformer
 	ringInformer    cache.SharedIndexInformer
@@ -134,7 +132,7 @@ func New(config Config) *Controller {
 		config.Clock = clock.RealClock{}
 	}
 	if config.NewSuffix == nil {
-		config.NewSuffix = func() string { return rand.String(suffixLength) }
+		config.NewSuffix = tokensecrets.NewSuffix
 	}
 	c := &Controller{Config: config, limiter: rate.NewLimiter(perSecond, perSecond)}
 	c.accounts, c.accountInformer = config.View.Accounts()
@@ -185,12 +183,12 @@ func (c *Controller) queueAccount(obj any) {
 
 // queueSecret wakes the account if the Secret is one half of a pair, or may become so.
 func (c *Controller) queueSecret(obj any) {
-	secret, ok := obj.(*informers.TokenSecret)
+	secret, ok := obj.(*tokensecrets.TokenSecret)
 	if !ok || secret.AccountName == "" {
 		return
 	}
 	retired := secret.Token != nil && isRetired(c.Ring.Ring(), secret.Token.KeyID())
-	if retired || secret.Predecessor != (informers.Predecessor{}) {
+	if retired || secret.Predecessor != (tokensecrets.Predecessor{}) {
 		c.queue(secret.Account())
 		c.loop.AddAfter(key{Work: surveying}, soon)
 	}
@@ -243,7 +241,7 @@ func (c *Controller) survey() {
 	ring := c.Ring.Ring()
 	byKey, byHolding := map[string]int{}, map[Holding]int{}
 	account := func(name cache.ObjectName) *corev1.ServiceAccount { return meta.CachedAccount(c.accounts, name) }
-	var all []*informers.TokenSecret
+	var all []*tokensecrets.TokenSecret
 	for _, name := range c.secrets.Names() {
 		secret := c.secrets.Get(name)
 		if secret == nil {

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 )
 
@@ -42,12 +42,12 @@ func TestFixpoint(t *testing.T) {
 			account: account(referencing("other", "own", "kcm-token-x7k2p")),
 			secrets: []*corev1.Secret{
 				tokenSecret("own", withOld(t)),
-				tokenSecret("kcm-token-x7k2p", withOld(t), labelled(informers.LastUsedLabel, "2026-05-09")),
+				tokenSecret("kcm-token-x7k2p", withOld(t), labelled(tokensecrets.LastUsedLabel, "2026-05-09")),
 				tokenSecret("asked", withOld(t), userMade, mode("side-by-side")),
 				tokenSecret("in-place", withOld(t), userMade, mode("in-place")),
 				tokenSecret("users", withOld(t), userMade),
 				tokenSecret("never", withOld(t), mode("never")),
-				tokenSecret("invalid", withOld(t), labelled(informers.InvalidSinceLabel, "2026-01-01")),
+				tokenSecret("invalid", withOld(t), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")),
 				tokenSecret("strange", signedBy(t, strangePEM(), testUID)),
 			},
 			ring: rotated(t), pem: newPEM(), now: noon(),
@@ -107,7 +107,7 @@ func TestRotationsAndRollbacks(t *testing.T) {
 			t.Fatalf("turn %d: %d Secrets, want %d: %q", turn, got, want, m.end(t))
 		}
 		first := m.find(m.account.Secrets[0].Name)
-		if key := informers.ObserveTokenSecret(first).Token.KeyID(); key != m.ring.ActiveID() {
+		if key := tokensecrets.Observe(first).Token.KeyID(); key != m.ring.ActiveID() {
 			t.Fatalf("turn %d: the first reference is %s, of key %s", turn, first.Name, key)
 		}
 		m.turn(t)
@@ -203,7 +203,7 @@ func (m *model) do(t *testing.T, step step) {
 	case discard:
 		// The precondition of a delete.
 		m.secrets = slices.DeleteFunc(m.secrets, func(s *corev1.Secret) bool {
-			return s.Name == step.Secret.Name && !informers.References(m.account, s.Name)
+			return s.Name == step.Secret.Name && !tokensecrets.References(m.account, s.Name)
 		})
 	case complain:
 	}
@@ -233,7 +233,7 @@ func (m *model) find(name string) *corev1.Secret {
 // end describes where things stand, without the names of what was made.
 func (m *model) end(t *testing.T) []string {
 	t.Helper()
-	role := func(secret *informers.TokenSecret) string {
+	role := func(secret *tokensecrets.TokenSecret) string {
 		if secret == nil || secret.Token == nil {
 			return "empty"
 		}
@@ -252,7 +252,7 @@ func (m *model) end(t *testing.T) []string {
 		}
 		if !strings.HasPrefix(secret.Name, "new-") {
 			lines = append(lines, line)
-		} else if secret.Predecessor == (informers.Predecessor{}) || !informers.References(m.account, secret.Name) {
+		} else if secret.Predecessor == (tokensecrets.Predecessor{}) || !tokensecrets.References(m.account, secret.Name) {
 			lines = append(lines, "left over: "+line)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -73,17 +73,17 @@ func (h Holding) Pending() bool {
 
 // Holder is a token Secret whose token bears the ID of a retired key.
 type Holder struct {
-	Secret  *informers.TokenSecret
+	Secret  *tokensecrets.TokenSecret
 	Holding Holding
 	// Successor is the Secret that replaces it, nil if there is none.
-	Successor *informers.TokenSecret
+	Successor *tokensecrets.TokenSecret
 }
 
 // Holders finds, among all token Secrets of a cluster, those that hold a retired key,
 // sorted by namespace and name. account is the ServiceAccount of that name, nil if
 // there is none.
-func Holders(secrets []*informers.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring Ring) []Holder {
-	of := map[cache.ObjectName][]*informers.TokenSecret{}
+func Holders(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring Ring) []Holder {
+	of := map[cache.ObjectName][]*tokensecrets.TokenSecret{}
 	for _, secret := range secrets {
 		name := secret.Account()
 		of[name] = append(of[name], secret)
@@ -99,7 +99,7 @@ func Holders(secrets []*informers.TokenSecret, account func(cache.ObjectName) *c
 }
 
 // holdersOf are those among the Secrets that name one account, which may be nil.
-func holdersOf(account *corev1.ServiceAccount, secrets []*informers.TokenSecret, ring Ring) []Holder {
+func holdersOf(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring Ring) []Holder {
 	var holders []Holder
 	pairs := pairsIn(account, secrets, ring)
 	for _, secret := range secrets {
@@ -107,12 +107,12 @@ func holdersOf(account *corev1.ServiceAccount, secrets []*informers.TokenSecret,
 			holders = append(holders, holder)
 		}
 	}
-	slices.SortFunc(holders, func(a, b Holder) int { return informers.OldestFirst(a.Secret, b.Secret) })
+	slices.SortFunc(holders, func(a, b Holder) int { return tokensecrets.OldestFirst(a.Secret, b.Secret) })
 	return holders
 }
 
 // hold decides on one Secret that names account.
-func hold(account *corev1.ServiceAccount, secret *informers.TokenSecret, pairs pairs, ring Ring) Holder {
+func hold(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret, pairs pairs, ring Ring) Holder {
 	if secret.Token == nil || !isRetired(ring, secret.Token.KeyID()) {
 		return Holder{Secret: secret}
 	}
@@ -127,7 +127,7 @@ func hold(account *corev1.ServiceAccount, secret *informers.TokenSecret, pairs p
 // forbidden is what forbids that anything is done for a Secret that holds a retired
 // key, NotHeld if nothing does. Above all nobody may be given back a token that was
 // taken from them.
-func forbidden(account *corev1.ServiceAccount, secret *informers.TokenSecret) Holding {
+func forbidden(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) Holding {
 	switch {
 	case secret.Terminating():
 		return Terminating
@@ -137,13 +137,13 @@ func forbidden(account *corev1.ServiceAccount, secret *informers.TokenSecret) Ho
 		return Mismatch
 	}
 	switch mode := secret.ReissueMode(); {
-	case mode == informers.ReissueNever:
+	case mode == tokensecrets.ReissueNever:
 		return Never
-	case mode == informers.ReissueUserMade:
+	case mode == tokensecrets.ReissueUserMade:
 		return UserMade
-	case mode == informers.ReissueUnknown:
+	case mode == tokensecrets.ReissueUnknown:
 		return UnknownMode
-	case mode == informers.ReissueInPlace && secret.Immutable:
+	case mode == tokensecrets.ReissueInPlace && secret.Immutable:
 		return Immutable
 	}
 	return NotHeld
@@ -151,7 +151,7 @@ func forbidden(account *corev1.ServiceAccount, secret *informers.TokenSecret) Ho
 
 // progress is how far the re-issue of a Secret has come that may be re-issued.
 func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs, ring Ring) Holding {
-	if holder.Secret.ReissueMode() == informers.ReissueInPlace {
+	if holder.Secret.ReissueMode() == tokensecrets.ReissueInPlace {
 		return InPlace
 	}
 	successor := holder.Successor
@@ -162,7 +162,7 @@ func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs, ring R
 		return FilledElsewhere
 	case successor == nil:
 		return Due
-	case informers.References(account, successor.Name), successor.InvalidSince():
+	case tokensecrets.References(account, successor.Name), successor.InvalidSince():
 		return Replaced
 	case successor.Token != nil && !successor.Token.Malformed && successor.Token.KeyID() == ring.ActiveID():
 		return Switching
@@ -173,39 +173,39 @@ func progress(account *corev1.ServiceAccount, holder Holder, pairs pairs, ring R
 // sameKey tells whether the token of the Secret and that of its predecessor, if there
 // is one, name the same key. That alone accuses nobody: after a rollback we fill a Secret
 // with the key of the one that it was to replace.
-func sameKey(secret, predecessor *informers.TokenSecret) bool {
+func sameKey(secret, predecessor *tokensecrets.TokenSecret) bool {
 	return predecessor != nil && predecessor.Token != nil && predecessor.Token.KeyID() == secret.Token.KeyID()
 }
 
 // filledElsewhere tells whether managedFields name somebody else as who wrote the token.
-func filledElsewhere(secret *informers.TokenSecret) bool {
+func filledElsewhere(secret *tokensecrets.TokenSecret) bool {
 	return secret.TokenWriter != "" && secret.TokenWriter != meta.FieldManager
 }
 
 // fits tells whether the Secret and its token are those of this very account.
-func fits(account *corev1.ServiceAccount, secret *informers.TokenSecret) bool {
+func fits(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
 	return account != nil && account.DeletionTimestamp == nil && secret.AccountName == account.Name &&
 		secret.AccountUID == account.UID && secret.Finding == "" && secret.Token.AccountUID == account.UID
 }
 
 // pairs are the Secrets of an account by what they replace.
 type pairs struct {
-	all []*informers.TokenSecret
+	all []*tokensecrets.TokenSecret
 	// successors are the live ones that say what they replace and may yet do so.
-	successors map[informers.Predecessor]*informers.TokenSecret
+	successors map[tokensecrets.Predecessor]*tokensecrets.TokenSecret
 }
 
 // pairsIn finds, of several that replace the same Secret, the one that counts: a
 // referenced one first, then the oldest. Two are the work of two leaders, or of a
 // request whose answer was lost.
-func pairsIn(account *corev1.ServiceAccount, secrets []*informers.TokenSecret, ring Ring) pairs {
+func pairsIn(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring Ring) pairs {
 	found := pairs{all: secrets}
 	for _, secret := range secrets {
-		if secret.Predecessor == (informers.Predecessor{}) || secret.Terminating() || isSpoiled(account, secret, ring) {
+		if secret.Predecessor == (tokensecrets.Predecessor{}) || secret.Terminating() || isSpoiled(account, secret, ring) {
 			continue
 		}
 		if found.successors == nil {
-			found.successors = map[informers.Predecessor]*informers.TokenSecret{}
+			found.successors = map[tokensecrets.Predecessor]*tokensecrets.TokenSecret{}
 		}
 		if other := found.successors[secret.Predecessor]; other == nil || counts(account, secret, other) {
 			found.successors[secret.Predecessor] = secret
@@ -217,14 +217,14 @@ func pairsIn(account *corev1.ServiceAccount, secrets []*informers.TokenSecret, r
 // isSpoiled tells whether the key of a new Secret was retired before anybody was led to
 // it. Nobody will be. What another token controller has filled counts nevertheless: the
 // next one would be filled with the same key.
-func isSpoiled(account *corev1.ServiceAccount, secret *informers.TokenSecret, ring Ring) bool {
+func isSpoiled(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret, ring Ring) bool {
 	return secret.Token != nil && isRetired(ring, secret.Token.KeyID()) && !filledElsewhere(secret) && !secret.InvalidSince() &&
-		account != nil && !informers.References(account, secret.Name)
+		account != nil && !tokensecrets.References(account, secret.Name)
 }
 
 // successor replaces the Secret; nil if none does.
-func (p pairs) successor(secret *informers.TokenSecret) *informers.TokenSecret {
-	successor := p.successors[informers.Predecessor{Name: secret.Name, UID: secret.UID}]
+func (p pairs) successor(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
+	successor := p.successors[tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID}]
 	if successor == nil || !successor.Replaces(secret) {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (p pairs) successor(secret *informers.TokenSecret) *informers.TokenSecret {
 }
 
 // predecessor is what the Secret replaces, nil if that is gone or there is none.
-func (p pairs) predecessor(secret *informers.TokenSecret) *informers.TokenSecret {
+func (p pairs) predecessor(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
 	i := slices.IndexFunc(p.all, secret.Replaces)
 	if i < 0 {
 		return nil
@@ -240,11 +240,11 @@ func (p pairs) predecessor(secret *informers.TokenSecret) *informers.TokenSecret
 	return p.all[i]
 }
 
-func counts(account *corev1.ServiceAccount, secret, other *informers.TokenSecret) bool {
+func counts(account *corev1.ServiceAccount, secret, other *tokensecrets.TokenSecret) bool {
 	if account != nil {
-		if a, b := informers.References(account, secret.Name), informers.References(account, other.Name); a != b {
+		if a, b := tokensecrets.References(account, secret.Name), tokensecrets.References(account, other.Name); a != b {
 			return a
 		}
 	}
-	return informers.OldestFirst(secret, other) < 0
+	return tokensecrets.OldestFirst(secret, other) < 0
 }

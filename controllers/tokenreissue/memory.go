@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // What this process has done and its caches do not show. All of it may be lost at any
@@ -33,14 +33,14 @@ type creation struct {
 // they were read live.
 type refusals map[types.UID]string
 
-func (r refusals) has(secret *informers.TokenSecret) bool {
+func (r refusals) has(secret *tokensecrets.TokenSecret) bool {
 	return r[secret.UID] == secret.ResourceVersion
 }
 
-func (r refusals) add(secret *informers.TokenSecret) { r[secret.UID] = secret.ResourceVersion }
+func (r refusals) add(secret *tokensecrets.TokenSecret) { r[secret.UID] = secret.ResourceVersion }
 
 // forgetGone drops what is remembered about Secrets other than these.
-func forgetGone[T any](remembered map[types.UID]T, secrets []*informers.TokenSecret) {
+func forgetGone[T any](remembered map[types.UID]T, secrets []*tokensecrets.TokenSecret) {
 	if len(remembered) == 0 {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them again takes no memory for
@@ -42,7 +42,7 @@ func TestSurveyForgetsWhatIsGone(t *testing.T) {
 		t.Fatalf("remembered while all of them are there (-want +got):\n%s", diff)
 	}
 	for _, gone := range []*corev1.Secret{goes, forgedGoes} {
-		if err := w.secretInformer.GetIndexer().Delete(informers.ObserveTokenSecret(gone)); err != nil {
+		if err := w.secretInformer.GetIndexer().Delete(tokensecrets.Observe(gone)); err != nil {
 			t.Fatal(err)
 		}
 	}

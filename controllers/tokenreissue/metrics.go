@@ -6,7 +6,7 @@ package tokenreissue
 import (
 	"k8s.io/component-base/metrics"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // Values of the label result.
@@ -56,7 +56,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-func (m *Metrics) reissued(mode informers.ReissueMode, result string) {
+func (m *Metrics) reissued(mode tokensecrets.ReissueMode, result string) {
 	if m != nil {
 		m.reissues.WithLabelValues(string(mode), result).Inc()
 	}

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // abandoned bounds the time in which a new Secret is taken for the remains of a
@@ -41,7 +41,7 @@ type step struct {
 // plan says what is to be done now for an account and the token Secrets that name it.
 // What has been done shows in these objects, so the plan of a process that was killed
 // is continued by whoever plans next.
-func plan(account *corev1.ServiceAccount, secrets []*informers.TokenSecret, ring Ring, auto bool, now time.Time) []step {
+func plan(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring Ring, auto bool, now time.Time) []step {
 	var steps []step
 	for _, holder := range holdersOf(account, secrets, ring) {
 		if act, ok := actionFor(holder.Holding); ok {
@@ -78,7 +78,7 @@ func actionFor(holding Holding) (action, bool) {
 // isRemains tells whether the Secret was made to replace another one and is good for
 // nothing: it is superfluous, or its predecessor went before anybody was led to it. With
 // auto the token controller sees to the latter.
-func isRemains(account *corev1.ServiceAccount, secret *informers.TokenSecret, pairs pairs, ring Ring, auto bool, now time.Time) bool {
+func isRemains(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret, pairs pairs, ring Ring, auto bool, now time.Time) bool {
 	if !isUntouched(account, secret) {
 		return false
 	}
@@ -91,7 +91,7 @@ func isRemains(account *corev1.ServiceAccount, secret *informers.TokenSecret, pa
 // isSuperfluous tells whether the Secret was made to replace one that is there and does
 // not: that one bears the active key again, after a rollback, or another Secret replaces
 // it or will.
-func isSuperfluous(account *corev1.ServiceAccount, secret *informers.TokenSecret, pairs pairs, ring Ring) bool {
+func isSuperfluous(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret, pairs pairs, ring Ring) bool {
 	predecessor := pairs.replaceable(secret)
 	if predecessor == nil || !isUntouched(account, secret) {
 		return false
@@ -104,7 +104,7 @@ func isSuperfluous(account *corev1.ServiceAccount, secret *informers.TokenSecret
 }
 
 // replaceable is what the Secret replaces, nil if that is gone or about to go.
-func (p pairs) replaceable(secret *informers.TokenSecret) *informers.TokenSecret {
+func (p pairs) replaceable(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
 	predecessor := p.predecessor(secret)
 	if predecessor == nil || predecessor.Terminating() || predecessor.InvalidSince() {
 		return nil
@@ -114,8 +114,8 @@ func (p pairs) replaceable(secret *informers.TokenSecret) *informers.TokenSecret
 
 // isUntouched: a Secret of ours that replaces another one, which nothing references and
 // nobody has used.
-func isUntouched(account *corev1.ServiceAccount, secret *informers.TokenSecret) bool {
-	_, used := secret.Labels[informers.LastUsedLabel]
-	return secret.Predecessor != (informers.Predecessor{}) && secret.AutoCreated() && account != nil && secret.AccountUID == account.UID &&
-		!used && !secret.Terminating() && !secret.InvalidSince() && !informers.References(account, secret.Name)
+func isUntouched(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
+	_, used := secret.Labels[tokensecrets.LastUsedLabel]
+	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && account != nil && secret.AccountUID == account.UID &&
+		!used && !secret.Terminating() && !secret.InvalidSince() && !tokensecrets.References(account, secret.Name)
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -64,11 +64,11 @@ func TestPlan(t *testing.T) {
 		"UnknownMode": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("always"))}, want: []string{"complain a"}, holds: map[string]Holding{"a": UnknownMode}},
 		"MarkedInvalid": {
 			reason:  "nobody is given back what was taken from them",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, labelled(informers.InvalidSinceLabel, "2026-01-01"))},
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
 			holds: map[string]Holding{"a": Invalid},
 		},
 		"MarkedInvalidInPlace": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), labelled(informers.InvalidSinceLabel, "2026-01-01"))},
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
 			holds: map[string]Holding{"a": Invalid},
 		},
 		"Terminating": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, terminating)}, holds: map[string]Holding{"a": Terminating}},
@@ -113,7 +113,7 @@ func TestPlan(t *testing.T) {
 		},
 		"SuccessorIsInvalid": {
 			reason:  "it was taken away, and so is not made again",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, labelled(informers.InvalidSinceLabel, "2026-01-01"))},
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
 			holds: map[string]Holding{"a": Replaced},
 		},
 		"SuccessorGoes": {
@@ -123,7 +123,7 @@ func TestPlan(t *testing.T) {
 		"SuccessorOfAnEarlierOne": {
 			reason:  "a was deleted and made again",
 			account: account(referencing("a", "b")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", annotated(informers.ReplacesAnnotation, "a/uid-before"), fresh)},
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", annotated(tokensecrets.ReplacesAnnotation, "a/uid-before"), fresh)},
 			want:    []string{"create a"}, holds: map[string]Holding{"a": Due},
 		},
 		"SuccessorIsRetiredToo": {
@@ -155,7 +155,7 @@ func TestPlan(t *testing.T) {
 		"SuccessorHasARetiredKeyAndIsUsed": {
 			reason:  "who uses it goes on, and gets one of its own",
 			account: account(referencing("a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, labelled(informers.LastUsedLabel, "2026-05-09"))},
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, labelled(tokensecrets.LastUsedLabel, "2026-05-09"))},
 			want:    []string{"create a", "create b"}, holds: map[string]Holding{"a": Due, "b": Due},
 		},
 		"SuccessorHasARetiredKeyAndAnotherFollows": {
@@ -186,7 +186,7 @@ func TestPlan(t *testing.T) {
 			want: []string{"create b"}, holds: map[string]Holding{"b": Due},
 		},
 		"RolledBackAndTheSuccessorIsUsed": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, labelled(informers.LastUsedLabel, "2026-05-09"))},
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-09"))},
 		},
 
 		"TwoSuccessors": {
@@ -208,7 +208,7 @@ func TestPlan(t *testing.T) {
 		},
 		"TwoSuccessorsOneUsed": {
 			account: account(referencing("b", "a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(informers.LastUsedLabel, "2026-05-10")), tokenSecret("b", replacing("a"), fresh)},
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10")), tokenSecret("b", replacing("a"), fresh)},
 			holds:   map[string]Holding{"a": Replaced},
 		},
 		"PredecessorGone": {
@@ -227,7 +227,7 @@ func TestPlan(t *testing.T) {
 		},
 		"PredecessorMarkedInvalid": {
 			account: account(referencing("a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old, labelled(informers.InvalidSinceLabel, "2026-01-01")), tokenSecret("b", replacing("a"), fresh)},
+			secrets: []*corev1.Secret{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), tokenSecret("b", replacing("a"), fresh)},
 			want:    []string{"discard b"}, holds: map[string]Holding{"a": Invalid},
 		},
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // TestReissueGrantsNothing: who may write Secrets makes one look as if its token had to be
@@ -45,22 +45,22 @@ func TestReissueGrantsNothing(t *testing.T) {
 	label := func(name, value string) func(*corev1.Secret) {
 		return func(secret *corev1.Secret) { metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value) }
 	}
-	old, marked := withOld(t), label(informers.AutoCreatedLabel, "true")
+	old, marked := withOld(t), label(tokensecrets.AutoCreatedLabel, "true")
 	cases := map[string]struct {
 		reason  string
 		changes []func(*corev1.Secret)
 		want    action // "" for nothing
 	}{
 		"ForgedSignature":  {reason: "an empty Secret would get the same", changes: []func(*corev1.Secret){old, forged(same), marked}, want: create},
-		"ForgedInPlace":    {reason: "likewise", changes: []func(*corev1.Secret){old, forged(same), annotation(informers.ReissueAnnotation, "in-place")}, want: overwrite},
+		"ForgedInPlace":    {reason: "likewise", changes: []func(*corev1.Secret){old, forged(same), annotation(tokensecrets.ReissueAnnotation, "in-place")}, want: overwrite},
 		"OtherUIDInToken":  {changes: []func(*corev1.Secret){old, forged(instead(testUID, otherAccount)), marked}},
 		"OtherUIDInSecret": {changes: []func(*corev1.Secret){old, forged(same), marked, annotation(corev1.ServiceAccountUIDKey, otherAccount)}},
 		"OtherUIDInBoth":   {reason: "an account that was deleted", changes: []func(*corev1.Secret){old, forged(instead(testUID, otherAccount)), marked, annotation(corev1.ServiceAccountUIDKey, otherAccount)}},
 		"OtherNamespace":   {changes: []func(*corev1.Secret){old, forged(instead("system:serviceaccount:", "system:serviceaccount:kube-system:")), marked}},
 		"OtherName":        {changes: []func(*corev1.Secret){old, forged(same), marked, annotation(corev1.ServiceAccountNameKey, "admin")}},
 		"NoUID":            {changes: []func(*corev1.Secret){old, forged(same), marked, annotation(corev1.ServiceAccountUIDKey, "")}},
-		"MarkedInvalid":    {reason: "it was taken back", changes: []func(*corev1.Secret){old, marked, label(informers.InvalidSinceLabel, "2026-01-01")}},
-		"MarkedInPlace":    {reason: "likewise", changes: []func(*corev1.Secret){old, annotation(informers.ReissueAnnotation, "in-place"), label(informers.InvalidSinceLabel, "2026-01-01")}},
+		"MarkedInvalid":    {reason: "it was taken back", changes: []func(*corev1.Secret){old, marked, label(tokensecrets.InvalidSinceLabel, "2026-01-01")}},
+		"MarkedInPlace":    {reason: "likewise", changes: []func(*corev1.Secret){old, annotation(tokensecrets.ReissueAnnotation, "in-place"), label(tokensecrets.InvalidSinceLabel, "2026-01-01")}},
 		"OfAUser":          {reason: "nobody asked for it", changes: []func(*corev1.Secret){old, userMade}},
 	}
 	for name, tc := range cases {
@@ -79,7 +79,7 @@ func TestReissueGrantsNothing(t *testing.T) {
 			if got != create {
 				return
 			}
-			made := informers.ObserveTokenSecret(successorOf(secret[0], account, "made"))
+			made := tokensecrets.Observe(successorOf(secret[0], account, "made"))
 			if made.Namespace != account.Namespace || made.AccountName != account.Name || made.AccountUID != account.UID || made.Token != nil {
 				t.Errorf("%s: what is made is for %s/%s with the UID %s", tc.reason, made.Namespace, made.AccountName, made.AccountUID)
 			}

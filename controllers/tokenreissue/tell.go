@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -26,19 +26,19 @@ const (
 
 const actionReissue = "Reissue"
 
-func (c *Controller) tellReplaced(secret, successor *informers.TokenSecret) {
+func (c *Controller) tellReplaced(secret, successor *tokensecrets.TokenSecret) {
 	c.Recorder.Normal(secret.Reference(), reasonReplaced, actionReissue, fmt.Sprintf(
 		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
 			"once nobody uses it", successor.Name, secret.AccountName))
 }
 
-func (c *Controller) tellOverwritten(secret *informers.TokenSecret) {
+func (c *Controller) tellOverwritten(secret *tokensecrets.TokenSecret) {
 	c.Recorder.Normal(secret.Reference(), reasonOverwritten, actionReissue,
-		"the key of the token is retired, and the annotation "+informers.ReissueAnnotation+" asks for a new one in its place: "+
+		"the key of the token is retired, and the annotation "+tokensecrets.ReissueAnnotation+" asks for a new one in its place: "+
 			"kube-apiserver refuses the former token from now on")
 }
 
-func (c *Controller) tellUnverified(secret *informers.TokenSecret, err error) {
+func (c *Controller) tellUnverified(secret *tokensecrets.TokenSecret, err error) {
 	c.Recorder.Warn(secret.Reference(), reasonUnverified, actionReissue, fmt.Sprintf(
 		"data.token names a retired key and was not signed with it, so it is not issued again: %v", err))
 }
@@ -56,13 +56,13 @@ func (c *Controller) complain(holder Holder) {
 	default:
 		c.Recorder.Warn(about, reasonUnknownMode, actionReissue, fmt.Sprintf(
 			"the key of the token is retired, and nothing is done about it: the annotation %s must be %q, %q or %q",
-			informers.ReissueAnnotation, informers.ReissueSideBySide, informers.ReissueInPlace, informers.ReissueNever))
+			tokensecrets.ReissueAnnotation, tokensecrets.ReissueSideBySide, tokensecrets.ReissueInPlace, tokensecrets.ReissueNever))
 	}
 }
 
 // tokenPatch is a JSON merge patch that replaces the token of exactly this version of
 // the Secret: kube-apiserver answers 409 if UID or resourceVersion is not the object's.
-func tokenPatch(secret *informers.TokenSecret, token string) ([]byte, error) {
+func tokenPatch(secret *tokensecrets.TokenSecret, token string) ([]byte, error) {
 	return json.Marshal(struct {
 		Metadata meta.PatchMetadata `json:"metadata"`
 		Data     map[string][]byte  `json:"data"`
@@ -72,13 +72,13 @@ func tokenPatch(secret *informers.TokenSecret, token string) ([]byte, error) {
 	})
 }
 
-func named(secrets []*informers.TokenSecret, name string) bool {
-	return slices.ContainsFunc(secrets, func(secret *informers.TokenSecret) bool { return secret.Name == name })
+func named(secrets []*tokensecrets.TokenSecret, name string) bool {
+	return slices.ContainsFunc(secrets, func(secret *tokensecrets.TokenSecret) bool { return secret.Name == name })
 }
 
 // replaceIn is secrets with newer in the place of its former version.
-func replaceIn(secrets []*informers.TokenSecret, newer *informers.TokenSecret) []*informers.TokenSecret {
-	replaced := make([]*informers.TokenSecret, 0, len(secrets))
+func replaceIn(secrets []*tokensecrets.TokenSecret, newer *tokensecrets.TokenSecret) []*tokensecrets.TokenSecret {
+	replaced := make([]*tokensecrets.TokenSecret, 0, len(secrets))
 	for _, secret := range secrets {
 		if secret.UID == newer.UID {
 			secret = newer

@@ -24,6 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
@@ -89,7 +90,7 @@ func tokenSecret(name string, changes ...func(*corev1.Secret)) *corev1.Secret {
 			Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "20",
 			CreationTimestamp: metav1.NewTime(noon().Add(-time.Minute)),
 			Annotations:       map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: testUID},
-			Labels:            map[string]string{informers.AutoCreatedLabel: "true"},
+			Labels:            map[string]string{tokensecrets.AutoCreatedLabel: "true"},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
 		Data: map[string][]byte{},
@@ -106,14 +107,14 @@ func annotated(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { metav1.SetMetaDataAnnotation(&secret.ObjectMeta, name, value) }
 }
 
-func mode(value string) func(*corev1.Secret) { return annotated(informers.ReissueAnnotation, value) }
+func mode(value string) func(*corev1.Secret) { return annotated(tokensecrets.ReissueAnnotation, value) }
 
 func labelled(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value) }
 }
 
 func replacing(name string) func(*corev1.Secret) {
-	return annotated(informers.ReplacesAnnotation, informers.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String())
+	return annotated(tokensecrets.ReplacesAnnotation, tokensecrets.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String())
 }
 
 func createdAt(at time.Time) func(*corev1.Secret) {
@@ -155,10 +156,10 @@ func spaced(secret *corev1.Secret) {
 	secret.Data[corev1.ServiceAccountTokenKey] = append(secret.Data[corev1.ServiceAccountTokenKey], '\n')
 }
 
-func observe(secrets ...*corev1.Secret) []*informers.TokenSecret {
-	var observed []*informers.TokenSecret
+func observe(secrets ...*corev1.Secret) []*tokensecrets.TokenSecret {
+	var observed []*tokensecrets.TokenSecret
 	for _, secret := range secrets {
-		observed = append(observed, informers.ObserveTokenSecret(secret))
+		observed = append(observed, tokensecrets.Observe(secret))
 	}
 	return observed
 }
@@ -213,7 +214,7 @@ func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
 		case *corev1.ServiceAccount:
 			err = w.accountInformer.GetIndexer().Update(object)
 		case *corev1.Secret:
-			err = w.secretInformer.GetIndexer().Update(informers.ObserveTokenSecret(object))
+			err = w.secretInformer.GetIndexer().Update(tokensecrets.Observe(object))
 		case *corev1.ConfigMap:
 			err = w.ringInformer.GetIndexer().Update(object)
 		default:
@@ -273,7 +274,7 @@ func describeAction(t *testing.T, action clienttesting.Action) string {
 		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
 	case clienttesting.CreateActionImpl:
 		if secret, ok := action.Object.(*corev1.Secret); ok {
-			return fmt.Sprintf("%s%s replaces %s for %s, %d data", what, secret.Name, secret.Annotations[informers.ReplacesAnnotation],
+			return fmt.Sprintf("%s%s replaces %s for %s, %d data", what, secret.Name, secret.Annotations[tokensecrets.ReplacesAnnotation],
 				secret.Annotations[corev1.ServiceAccountUIDKey], len(secret.Data))
 		}
 		return what + action.Object.(metav1.Object).GetName()

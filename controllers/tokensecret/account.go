@@ -11,21 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
-const (
-	suffixLength = 5
-
-	// cacheLag is how long the caches may take to show what was just written
-	// before the account is looked at without waiting for them any longer.
-	cacheLag = 10 * time.Second
-)
+// cacheLag is how long the caches may take to show what was just written
+// before the account is looked at without waiting for them any longer.
+const cacheLag = 10 * time.Second
 
 // syncAccount has every Secret that names the account looked at and, with Auto,
 // sees to it that the account has one of its own.
@@ -107,9 +102,7 @@ func (c *Controller) secretsBehind(ctx context.Context, account *corev1.ServiceA
 }
 
 // createOwn creates a complete token Secret with one request and references it
-// with a second. The name is new every time: a legacy token is the same bytes
-// again for the same name and account, so a name used twice would bring a revoked
-// token back.
+// with a second.
 func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccount) error {
 	secret, err := c.ownSecret(ctx, account)
 	if err != nil {
@@ -129,7 +122,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 }
 
 func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
-	name := OwnName(account.Name, c.NewSuffix())
+	name := tokensecrets.NewName(account.Name, c.NewSuffix())
 	plan := secretPlan{token: true, ca: c.RootCA.Current(), namespace: true}
 	data, err := c.data(ctx, name, account, plan)
 	if err != nil {
@@ -139,7 +132,7 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: account.Namespace,
 			Name:      name,
-			Labels:    map[string]string{informers.AutoCreatedLabel: "true"},
+			Labels:    map[string]string{tokensecrets.AutoCreatedLabel: "true"},
 			Annotations: map[string]string{
 				corev1.ServiceAccountNameKey: account.Name,
 				corev1.ServiceAccountUIDKey:  string(account.UID),
@@ -148,18 +141,6 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 		Type: corev1.SecretTypeServiceAccountToken,
 		Data: data,
 	}, nil
-}
-
-// OwnName is the name of a Secret that is created for an account. suffix is random,
-// lower case, and of five characters.
-func OwnName(account, suffix string) string { return ownPrefix(account) + suffix }
-
-// ownPrefix is the name of an auto-created Secret without its random end, cut
-// where the whole would be longer than a name may be.
-func ownPrefix(account string) string {
-	const middle = "-token-"
-	longest := validation.DNS1123SubdomainMaxLength - len(middle) - suffixLength
-	return account[:min(len(account), longest)] + middle
 }
 
 // reference adds the Secret to the account's list. If the account has changed, its
@@ -190,7 +171,7 @@ func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAc
 
 // prune deletes what a crash between creating and referencing has left behind.
 // The apiserver is asked first, because the cache may lag behind a reference.
-func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*informers.TokenSecret) error {
+func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*tokensecrets.TokenSecret) error {
 	if len(surplus) == 0 {
 		return nil
 	}
@@ -202,7 +183,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 		return nil // orphans now, which the secret keys see to
 	}
 	for _, secret := range surplus {
-		if informers.References(live, secret.Name) || c.written.outdated(secret) {
+		if tokensecrets.References(live, secret.Name) || c.written.outdated(secret) {
 			continue
 		}
 		deleted, err := c.delete(ctx, secret, deletedSurplus)

@@ -13,13 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	clienttesting "k8s.io/client-go/testing"
 )
 
 const (
-	createsOwn    = "create secrets app-token-abcde: ca.crt namespace token for app/uid-1, labels [sa-controller-manager/auto-created]"
-	referencesOwn = "patch serviceaccounts app [uid-1 10] add app-token-abcde"
+	createsOwn    = "create secrets app-token-bcdfg: ca.crt namespace token for app/uid-1, labels [sa-controller-manager/auto-created]"
+	referencesOwn = "patch serviceaccounts app [uid-1 10] add app-token-bcdfg"
 )
 
 func TestSyncAccountAuto(t *testing.T) {
@@ -41,8 +40,8 @@ func TestSyncAccountAuto(t *testing.T) {
 		},
 		"Satisfied": {
 			reason:  "one is enough",
-			account: account(referencing("app-token-first")),
-			secrets: []*corev1.Secret{own("app-token-first")},
+			account: account(referencing("app-token-frstz")),
+			secrets: []*corev1.Secret{own("app-token-frstz")},
 		},
 		"SatisfiedByAUser": {
 			reason:  "a token Secret that a user made and referenced does as well",
@@ -61,27 +60,27 @@ func TestSyncAccountAuto(t *testing.T) {
 		},
 		"ReferencedButTerminating": {
 			reason:  "a Secret that is going counts no more",
-			account: account(referencing("app-token-first")),
-			secrets: []*corev1.Secret{own("app-token-first", terminatingSecret)},
+			account: account(referencing("app-token-frstz")),
+			secrets: []*corev1.Secret{own("app-token-frstz", terminatingSecret)},
 			want:    []string{createsOwn, referencesOwn},
 		},
 		"ReferencedButInvalid": {
 			reason:  "the cleaner has switched it off",
-			account: account(referencing("app-token-first")),
-			secrets: []*corev1.Secret{own("app-token-first", invalidSince)},
+			account: account(referencing("app-token-frstz")),
+			secrets: []*corev1.Secret{own("app-token-frstz", invalidSince)},
 			want:    []string{createsOwn, referencesOwn},
 		},
 		"ReferencedOfEarlierAccount": {
 			reason:  "another UID is another account",
-			account: account(referencing("app-token-first")),
-			secrets: []*corev1.Secret{own("app-token-first", boundTo(otherUID))},
+			account: account(referencing("app-token-frstz")),
+			secrets: []*corev1.Secret{own("app-token-frstz", boundTo(otherUID))},
 			want:    []string{createsOwn, referencesOwn},
 		},
 		"CrashedBeforeReferencing": {
 			reason:  "what was created is adopted: no duplicate, no orphan",
 			account: account(),
-			secrets: []*corev1.Secret{own("app-token-first")},
-			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-first"},
+			secrets: []*corev1.Secret{own("app-token-frstz")},
+			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-frstz"},
 		},
 		"CrashedTwice": {
 			reason:  "the oldest is adopted; the other goes once that shows",
@@ -158,7 +157,7 @@ func TestSyncAccountAuto(t *testing.T) {
 func TestSyncAccountManualWritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
-	w.cacheObjects(t, account(), tokenSecret("app-token-first", filled(t), autoCreated))
+	w.cacheObjects(t, account(), tokenSecret("app-token-frstz", filled(t), autoCreated))
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatal(err)
 	}
@@ -174,13 +173,13 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w := newWorld(t, account())
 	w.Auto = true
 	w.cacheObjects(t, account())
-	first := tokenSecret("app-token-abcde", filled(t), autoCreated)
+	first := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
 
 	w.syncsAccount(t, "a new account", createsOwn, referencesOwn)
 	w.syncsAccount(t, "neither watch has shown anything yet")
 	w.cacheObjects(t, first)
 	w.syncsAccount(t, "the Secret shows, the reference does not")
-	w.cacheObjects(t, account(referencing("app-token-abcde")))
+	w.cacheObjects(t, account(referencing("app-token-bcdfg")))
 	w.syncsAccount(t, "both show")
 
 	if err := w.secretInformer.GetIndexer().Delete(first); err != nil {
@@ -190,37 +189,37 @@ func TestAutoWhileCachesLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.NewSuffix = func() string { return "fresh" }
-	const looksUp = "get secrets app-token-abcde"
+	const looksUp = "get secrets app-token-bcdfg"
 	w.syncsAccount(t, "a user deletes the Secret: a new name, so that the old token stays dead",
-		looksUp, strings.ReplaceAll(createsOwn, "abcde", "fresh"), strings.ReplaceAll(referencesOwn, "abcde", "fresh"))
+		looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "fresh"), strings.ReplaceAll(referencesOwn, "bcdfg", "fresh"))
 
 	w.clock.Step(cacheLag)
 	w.NewSuffix = func() string { return "again" }
 	w.syncsAccount(t, "the caches never show it: looked at anew later")
-	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "abcde", "again"), strings.ReplaceAll(referencesOwn, "abcde", "again"))
+	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"), strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
 }
 
 // TestAutoAfterALeaderWhoseSecretIsLate: the former leader has made a Secret and referenced
 // it, and the watch of Secrets is behind that of accounts. A second one would stay for ever.
 func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 	t.Parallel()
-	theirs := tokenSecret("app-token-first", filled(t), autoCreated)
-	opaque := tokenSecret("app-token-first", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
+	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
+	opaque := tokenSecret("app-token-frstz", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
 	cases := map[string]struct {
 		reason string
 		live   []runtime.Object
 		want   []string
 	}{
-		"There":      {"it will show", []runtime.Object{account(), theirs}, []string{"get secrets app-token-first"}},
-		"Gone":       {"its reference dangles", []runtime.Object{account()}, []string{"get secrets app-token-first", createsOwn, referencesOwn}},
-		"NoneOfOurs": {"it never will show", []runtime.Object{account(), opaque}, []string{"get secrets app-token-first", createsOwn, referencesOwn}},
+		"There":      {"it will show", []runtime.Object{account(), theirs}, []string{"get secrets app-token-frstz"}},
+		"Gone":       {"its reference dangles", []runtime.Object{account()}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn}},
+		"NoneOfOurs": {"it never will show", []runtime.Object{account(), opaque}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.live...)
 			w.Auto = true
-			w.cacheObjects(t, account(referencing("app-token-first")))
+			w.cacheObjects(t, account(referencing("app-token-frstz")))
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
@@ -231,12 +230,12 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 // would stay for ever.
 func TestAutoReferencesNoSecond(t *testing.T) {
 	t.Parallel()
-	theirs := tokenSecret("app-token-first", filled(t), autoCreated)
-	ours := tokenSecret("app-token-abcde", filled(t), autoCreated)
-	newer := account(referencing("app-token-first"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
+	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
+	newer := account(referencing("app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
 	const (
-		looksUp    = "get secrets app-token-first"
-		references = "patch serviceaccounts app [uid-1 11] add app-token-abcde"
+		looksUp    = "get secrets app-token-frstz"
+		references = "patch serviceaccounts app [uid-1 11] add app-token-bcdfg"
 	)
 	cases := map[string]struct {
 		reason string
@@ -267,9 +266,9 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 // TestAutoAfterTwoLeaders goes through a takeover whose watches are late: one Secret is left.
 func TestAutoAfterTwoLeaders(t *testing.T) {
 	t.Parallel()
-	theirs := tokenSecret("app-token-first", filled(t), autoCreated)
-	ours := tokenSecret("app-token-abcde", filled(t), autoCreated)
-	live := account(referencing("app-token-first"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
+	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
+	live := account(referencing("app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
 	w := newWorld(t, live, theirs)
 	w.Auto = true
 	w.client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -282,9 +281,9 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 		want   []string
 	}{
 		{"neither watch shows what the former leader did", account(), []string{createsOwn, referencesOwn}},
-		{"the account shows it, and its Secret is late", live, []string{"get secrets app-token-first"}},
-		{"ours shows", ours, []string{"get secrets app-token-first"}},
-		{"theirs shows", theirs, []string{"get serviceaccounts app", "delete secrets app-token-abcde [uid-app-token-abcde 20]"}},
+		{"the account shows it, and its Secret is late", live, []string{"get secrets app-token-frstz"}},
+		{"ours shows", ours, []string{"get secrets app-token-frstz"}},
+		{"theirs shows", theirs, []string{"get serviceaccounts app", "delete secrets app-token-bcdfg [uid-app-token-bcdfg 20]"}},
 	} {
 		w.cacheObjects(t, step.shows)
 		w.syncsAccount(t, step.reason, step.want...)
@@ -313,7 +312,7 @@ func TestAutoReferenceConflict(t *testing.T) {
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"patch serviceaccounts app [uid-1 11] add app-token-abcde"}
+	want := []string{"patch serviceaccounts app [uid-1 11] add app-token-bcdfg"}
 	if diff := cmp.Diff(want, w.actions(t)); diff != "" {
 		t.Errorf("the newer account gets the reference to what exists, not another Secret (-want +got):\n%s", diff)
 	}
@@ -322,7 +321,7 @@ func TestAutoReferenceConflict(t *testing.T) {
 func TestCreateOwnRefused(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "app-token-abcde", boom)
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "app-token-bcdfg", boom)
 	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1Cause(corev1.NamespaceTerminatingCause))
 	tests := map[string]struct {
 		reason  string
@@ -347,15 +346,5 @@ func TestCreateOwnRefused(t *testing.T) {
 				t.Errorf("%s: got %v, want the refused create alone", tc.reason, got)
 			}
 		})
-	}
-}
-
-func TestOwnPrefix(t *testing.T) {
-	t.Parallel()
-	for _, length := range []int{1, 241, 242, 253} {
-		name := ownPrefix(strings.Repeat("a", length)) + testSuffix
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			t.Errorf("account name of %d characters: %v", length, problems)
-		}
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -36,6 +35,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
@@ -79,7 +79,7 @@ type Controller struct {
 	Config
 
 	accounts        corev1listers.ServiceAccountLister
-	secrets         informers.TokenSecretLister
+	secrets         tokensecrets.Lister
 	accountInformer cache.SharedIndexInformer
 	secretInformer  cache.SharedIndexInformer
 
@@ -99,7 +99,7 @@ func New(config Config) *Controller {
 		config.Clock = clock.RealClock{}
 	}
 	if config.NewSuffix == nil {
-		config.NewSuffix = func() string { return rand.String(suffixLength) }
+		config.NewSuffix = tokensecrets.NewSuffix
 	}
 	c := &Controller{Config: config}
 	c.accounts, c.accountInformer = config.View.Accounts()
@@ -158,13 +158,13 @@ func (c *Controller) accountHandler() cache.ResourceEventHandler {
 
 func (c *Controller) secretHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { c.queueSecret(obj.(*informers.TokenSecret)) },
+		AddFunc: func(obj any) { c.queueSecret(obj.(*tokensecrets.TokenSecret)) },
 		UpdateFunc: func(old, obj any) {
-			c.queueSecret(obj.(*informers.TokenSecret))
-			c.queueAccountOf(old.(*informers.TokenSecret))
+			c.queueSecret(obj.(*tokensecrets.TokenSecret))
+			c.queueAccountOf(old.(*tokensecrets.TokenSecret))
 		},
 		DeleteFunc: reconcile.OnDelete(func(obj any) {
-			if secret, ok := obj.(*informers.TokenSecret); ok {
+			if secret, ok := obj.(*tokensecrets.TokenSecret); ok {
 				c.queueSecret(secret)
 				c.queueReference(secret)
 			}
@@ -172,21 +172,21 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 	}
 }
 
-func (c *Controller) queueSecret(secret *informers.TokenSecret) {
+func (c *Controller) queueSecret(secret *tokensecrets.TokenSecret) {
 	c.secretLoop.Add(nameOf(secret))
 	c.queueAccountOf(secret)
 }
 
 // queueAccountOf has the account look whether it still has a token Secret of its
 // own, which is nobody's business without Auto.
-func (c *Controller) queueAccountOf(secret *informers.TokenSecret) {
+func (c *Controller) queueAccountOf(secret *tokensecrets.TokenSecret) {
 	if c.Auto && secret.AccountName != "" {
 		c.accountLoop.Add(secret.Account())
 	}
 }
 
 // queueReference has the reference to a Secret that was seen to be deleted removed.
-func (c *Controller) queueReference(secret *informers.TokenSecret) {
+func (c *Controller) queueReference(secret *tokensecrets.TokenSecret) {
 	if secret.AccountName == "" {
 		return
 	}
@@ -195,6 +195,6 @@ func (c *Controller) queueReference(secret *informers.TokenSecret) {
 	})
 }
 
-func nameOf(secret *informers.TokenSecret) cache.ObjectName {
+func nameOf(secret *tokensecrets.TokenSecret) cache.ObjectName {
 	return cache.NewObjectName(secret.Namespace, secret.Name)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // FuzzReferences changes lists of references as kube-apiserver does. Of what is not meant
@@ -37,7 +37,7 @@ func FuzzReferences(f *testing.F) {
 		want := withoutReference(before, secret)
 		switch which % 3 {
 		case 0:
-			if informers.References(before, secret) {
+			if tokensecrets.References(before, secret) {
 				return // nobody adds it then
 			}
 			patch, err = addReference(before, secret)
@@ -123,13 +123,13 @@ func FuzzPlanAccount(f *testing.F) {
 	f.Add([]byte{0x0b, 0x00, 0x23, 0x00, 0x05}) // of another account, invalid, terminating
 	f.Add([]byte{0x03, 0x00, 0x01, 0x80, 0x01, 0x81})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		account, secrets := account(), []*informers.TokenSecret(nil)
+		account, secrets := account(), []*tokensecrets.TokenSecret(nil)
 		for pair := range slices.Chunk(data[:min(len(data), 16)], 2) {
 			secret := ownSecretOf(len(secrets), pair)
 			if pair[0]&2 != 0 {
 				referencing(secret.Name)(account)
 			}
-			secrets = append(secrets, informers.ObserveTokenSecret(secret))
+			secrets = append(secrets, tokensecrets.Observe(secret))
 		}
 		for round := range 20 {
 			plan := planAccount(account, secrets)
@@ -138,12 +138,12 @@ func FuzzPlanAccount(f *testing.F) {
 			case plan.satisfied && len(plan.surplus) == 0:
 				return
 			case plan.satisfied:
-				secrets = slices.DeleteFunc(slices.Clone(secrets), func(secret *informers.TokenSecret) bool { return slices.Contains(plan.surplus, secret) })
+				secrets = slices.DeleteFunc(slices.Clone(secrets), func(secret *tokensecrets.TokenSecret) bool { return slices.Contains(plan.surplus, secret) })
 			case plan.adopt != nil:
 				referencing(plan.adopt.Name)(account)
 			default:
 				made := ownSecretOf(100+round, []byte{3})
-				secrets = append(slices.Clone(secrets), informers.ObserveTokenSecret(made))
+				secrets = append(slices.Clone(secrets), tokensecrets.Observe(made))
 				referencing(made.Name)(account)
 			}
 		}
@@ -174,20 +174,20 @@ func ownSecretOf(number int, data []byte) *corev1.Secret {
 }
 
 // checkPlan wants a plan to touch nothing but our own, and to be the same in any order.
-func checkPlan(t *testing.T, account *corev1.ServiceAccount, secrets []*informers.TokenSecret, plan accountPlan) {
+func checkPlan(t *testing.T, account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, plan accountPlan) {
 	t.Helper()
 	own := Own(account, secrets)
 	if plan.satisfied != (own != nil) {
 		t.Errorf("satisfied is %v, and its own Secret is %v", plan.satisfied, own)
 	}
-	if own != nil && (!own.BelongsTo(account) || own.Terminating() || own.InvalidSince() || !informers.References(account, own.Name)) {
+	if own != nil && (!own.BelongsTo(account) || own.Terminating() || own.InvalidSince() || !tokensecrets.References(account, own.Name)) {
 		t.Errorf("%s is no Secret of its own", own.Name)
 	}
 	if plan.adopt != nil && (plan.satisfied || slices.Contains(plan.surplus, plan.adopt)) {
 		t.Errorf("%s is adopted and owed to nobody", plan.adopt.Name)
 	}
 	for _, secret := range append(slices.Clone(plan.surplus), plan.adopt) {
-		if secret != nil && (!secret.AutoCreated() || secret.AccountUID != account.UID || secret.Terminating() || informers.References(account, secret.Name)) {
+		if secret != nil && (!secret.AutoCreated() || secret.AccountUID != account.UID || secret.Terminating() || tokensecrets.References(account, secret.Name)) {
 			t.Errorf("%s is not ours to adopt or delete", secret.Name)
 		}
 	}

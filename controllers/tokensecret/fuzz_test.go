@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
@@ -185,7 +185,7 @@ func secretOf(t *testing.T, name, uid, token, ca, namespace, key, value string, 
 	secret := tokenSecret("token", createdAt(99))
 	key, value = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(value, "?")
 	secret.Annotations = map[string]string{key: value}
-	secret.Labels = map[string]string{key: value, informers.LastUsedLabel: value}
+	secret.Labels = map[string]string{key: value, tokensecrets.LastUsedLabel: value}
 	secret.Data[key] = []byte(value)
 	secret.Annotations[corev1.ServiceAccountNameKey] = strings.ToValidUTF8(name, "?")
 	for _, apply := range []struct {
@@ -248,7 +248,7 @@ func checkFill(t *testing.T, before, after *corev1.Secret, cached *corev1.Servic
 	was, is := before.Data, after.Data
 	if token := is[corev1.ServiceAccountTokenKey]; !bytes.Equal(token, was[corev1.ServiceAccountTokenKey]) {
 		verified, err := tokens.VerifyLegacy(string(token), w.ring)
-		if len(was[corev1.ServiceAccountTokenKey]) > 0 || before.Labels[informers.InvalidSinceLabel] != "" || err != nil || verified.AccountUID != string(cached.UID) {
+		if len(was[corev1.ServiceAccountTokenKey]) > 0 || before.Labels[tokensecrets.InvalidSinceLabel] != "" || err != nil || verified.AccountUID != string(cached.UID) {
 			t.Errorf("a token for %v (%v), over %q", verified, err, was[corev1.ServiceAccountTokenKey])
 		}
 	}
@@ -268,7 +268,7 @@ func checkUnfill(t *testing.T, live *api, after *corev1.Secret) {
 	if live.account == nil || names(before, live.account) || before.Annotations[corev1.ServiceAccountNameKey] != live.account.Name {
 		t.Errorf("emptied for %v: %v", live.account, before.Annotations)
 	}
-	if !informers.FilledByTokenController(before) || before.Labels[informers.AutoCreatedLabel] != "" || before.CreationTimestamp.Before(&live.account.CreationTimestamp) {
+	if !tokensecrets.FilledByTokenController(before) || before.Labels[tokensecrets.AutoCreatedLabel] != "" || before.CreationTimestamp.Before(&live.account.CreationTimestamp) {
 		t.Errorf("emptied, though nobody filled it by mistake: %s", encoded(t, before))
 	}
 	for _, key := range []string{corev1.ServiceAccountRootCAKey, corev1.ServiceAccountNamespaceKey} {

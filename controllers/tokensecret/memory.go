@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // What this process has done and its watches have not shown yet. All of it may be
@@ -65,17 +65,17 @@ func (m *memory[T]) forget(name cache.ObjectName) {
 // same version, which is outdated since, does not cause a second one.
 type versions struct{ memory[struct{}] }
 
-func (v *versions) wrote(secret *informers.TokenSecret) {
+func (v *versions) wrote(secret *tokensecrets.TokenSecret) {
 	v.set(nameOf(secret), version(secret), struct{}{})
 }
 
 // outdated tells whether secret is a version that a write was made from.
-func (v *versions) outdated(secret *informers.TokenSecret) bool {
+func (v *versions) outdated(secret *tokensecrets.TokenSecret) bool {
 	_, wrote := v.get(nameOf(secret), version(secret))
 	return wrote
 }
 
-func version(secret *informers.TokenSecret) string {
+func version(secret *tokensecrets.TokenSecret) string {
 	return string(secret.UID) + "/" + secret.ResourceVersion
 }
 

@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
 // mayBeMisfilled tells whether a Secret that bears another UID than the account that lives
 // may be a user's for that very account, filled for the one before it by a token controller
 // whose cache was late.
-func mayBeMisfilled(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool {
+func mayBeMisfilled(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) bool {
 	return mayBeEmptied(secret) && younger(secret, account)
 }
 
-func mayBeEmptied(secret *informers.TokenSecret) bool {
+func mayBeEmptied(secret *tokensecrets.TokenSecret) bool {
 	return !secret.Immutable && !secret.MadeByTokenController()
 }
 
@@ -41,7 +41,7 @@ func mayBeEmptied(secret *informers.TokenSecret) bool {
 // for that of the UID, came after all that is known of the account. In kube-apiserver's one
 // etcd that is what the versions of the two say, although nothing promises it: where they
 // are counted apart, what is at stake is a Secret as old as its account, to the second.
-func younger(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool {
+func younger(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) bool {
 	if asOld(secret, account) {
 		return lastWritten(secret, account) > 0
 	}
@@ -49,13 +49,13 @@ func younger(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool
 }
 
 // asOld tells whether both were made in one second, within which times tell nothing.
-func asOld(secret *informers.TokenSecret, account *corev1.ServiceAccount) bool {
+func asOld(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) bool {
 	return secret.CreationTimestamp.Equal(&account.CreationTimestamp)
 }
 
 // lastWritten is above 0 if the Secret was written after the account, below if before, and 0
 // if it cannot be told.
-func lastWritten(secret *informers.TokenSecret, account *corev1.ServiceAccount) int {
+func lastWritten(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) int {
 	order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, account.ResourceVersion)
 	if err != nil {
 		return 0
@@ -66,7 +66,7 @@ func lastWritten(secret *informers.TokenSecret, account *corev1.ServiceAccount) 
 // thereWhenFilled asks kube-apiserver for what was there at the version of a Secret of the
 // account's second, because whoever changed the account since has raised the account's own.
 // History that is compacted says nothing.
-func (c *Controller) thereWhenFilled(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount) (bool, error) {
+func (c *Controller) thereWhenFilled(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) (bool, error) {
 	if !asOld(secret, account) || lastWritten(secret, account) >= 0 {
 		return false, nil
 	}
@@ -90,9 +90,9 @@ func (c *Controller) thereWhenFilled(ctx context.Context, secret *informers.Toke
 // depends on history, which may be compacted. The time begins when this process first sees
 // that: the account's own age is told by the clock of kube-apiserver, of which ours may be
 // ahead.
-func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*informers.TokenSecret) bool {
+func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) bool {
 	name := cache.MetaObjectToName(account)
-	if !slices.ContainsFunc(secrets, func(secret *informers.TokenSecret) bool {
+	if !slices.ContainsFunc(secrets, func(secret *tokensecrets.TokenSecret) bool {
 		return asOld(secret, account) && (c.written.outdated(secret) || !secret.BelongsTo(account) && mayBeMisfilled(secret, account))
 	}) {
 		c.emptying.forget(name)
@@ -104,7 +104,7 @@ func (c *Controller) awaitsEmptying(account *corev1.ServiceAccount, secrets []*i
 }
 
 // misfilled makes sure of it. The cache does not know who has written the annotation.
-func (c *Controller) misfilled(ctx context.Context, secret *informers.TokenSecret, live *corev1.ServiceAccount) (bool, error) {
+func (c *Controller) misfilled(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) (bool, error) {
 	if live == nil || !mayBeEmptied(secret) {
 		return false, nil
 	}
@@ -121,13 +121,13 @@ func (c *Controller) misfilled(ctx context.Context, secret *informers.TokenSecre
 	if err != nil || now == nil {
 		return false, err // a delete will find that it is gone
 	}
-	return informers.FilledByTokenController(now), nil
+	return tokensecrets.FilledByTokenController(now), nil
 }
 
 // unfill takes UID and token away again, so that the Secret is as its user made it, and is
 // filled for the account that lives. The token that goes was of use to nobody: its account
 // was dead when it was signed.
-func (c *Controller) unfill(ctx context.Context, secret *informers.TokenSecret) error {
+func (c *Controller) unfill(ctx context.Context, secret *tokensecrets.TokenSecret) error {
 	patch, err := unfillPatch(secret)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c *Controller) unfill(ctx context.Context, secret *informers.TokenSecret) 
 	return nil
 }
 
-func unfillPatch(secret *informers.TokenSecret) ([]byte, error) {
+func unfillPatch(secret *tokensecrets.TokenSecret) ([]byte, error) {
 	patch := secretPatch{Metadata: meta.PatchOf(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
 	patch.Metadata.Annotations = map[string]*string{corev1.ServiceAccountUIDKey: nil}
 	return patch.encode()

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -223,7 +223,7 @@ func TestFilledForADeadAccount(t *testing.T) {
 	shows("22")
 	sync("it is filled as any other", "patch secrets token [uid-token 22] for app/uid-2: token")
 	got := live()
-	if observed := informers.ObserveTokenSecret(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
+	if observed := tokensecrets.Observe(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
 		t.Errorf("the Secret is for UID %q (%s), want %q", observed.AccountUID, observed.Finding, otherUID)
 	}
 	if string(got.Data["extra"]) != "mine" {
@@ -247,7 +247,7 @@ func TestAutoAwaitsTheEmptying(t *testing.T) {
 			w.Auto = true
 			w.clock.SetTime(successor.CreationTimestamp.Add(ahead))
 			w.cacheObjects(t, empty, successor)
-			w.written.wrote(informers.ObserveTokenSecret(empty))
+			w.written.wrote(tokensecrets.Observe(empty))
 			w.syncsAccount(t, "the Secret is filled, and the cache does not show for whom")
 			w.cacheObjects(t, secret)
 			w.syncsAccount(t, "the Secret is to be emptied")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -24,14 +24,14 @@ const behindRetry = time.Second
 
 // lookAgain follows a conflict. Somebody on the way to the apiserver may answer with one
 // although the Secret is as it was: then no watch event comes before the resync.
-func (c *Controller) lookAgain(secret *informers.TokenSecret) {
+func (c *Controller) lookAgain(secret *tokensecrets.TokenSecret) {
 	c.secretLoop.AddAfter(nameOf(secret), behindRetry)
 }
 
 // syncOrphan deletes a Secret whose account the cache does not know, once its
 // grace is over and the apiserver has confirmed that there is no such account. One that
 // was filled for a dead account by mistake is emptied instead.
-func (c *Controller) syncOrphan(ctx context.Context, secret *informers.TokenSecret) error {
+func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenSecret) error {
 	name := nameOf(secret)
 	if left := c.graceLeft(secret); left > 0 {
 		c.secretLoop.AddAfter(name, left)
@@ -63,7 +63,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *informers.TokenSecr
 
 // graceLeft is how long the Secret may still wait for its account. The grace
 // begins when this process first sees the Secret and anew after every change.
-func (c *Controller) graceLeft(secret *informers.TokenSecret) time.Duration {
+func (c *Controller) graceLeft(secret *tokensecrets.TokenSecret) time.Duration {
 	if !mayWait(secret) || c.OrphanGrace <= 0 {
 		return 0
 	}
@@ -88,7 +88,7 @@ func (c *Controller) liveSecret(ctx context.Context, name cache.ObjectName) (*co
 	return secret, nil
 }
 
-func (c *Controller) deleteOrphan(ctx context.Context, secret *informers.TokenSecret, live *corev1.ServiceAccount) error {
+func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) error {
 	deleted, err := c.delete(ctx, secret, deletedOrphan)
 	if err != nil || !deleted {
 		return err
@@ -103,7 +103,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *informers.TokenSe
 
 // delete removes the very version of the Secret that was decided on and tells
 // whether it did. One that has changed comes back by the watch.
-func (c *Controller) delete(ctx context.Context, secret *informers.TokenSecret, why string) (bool, error) {
+func (c *Controller) delete(ctx context.Context, secret *tokensecrets.TokenSecret, why string) (bool, error) {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.lookAgain(secret)

@@ -6,7 +6,7 @@ package tokensecret
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // Own is the token Secret that Auto counts as the account's own, of the Secrets
@@ -14,9 +14,9 @@ import (
 // legacy token cleaner leaves this one alone: otherwise it and Auto would delete
 // and make Secrets for ever. One that was re-issued gives way to its successor, or
 // the old one would stay for ever and the new one go.
-func Own(account *corev1.ServiceAccount, secrets []*informers.TokenSecret) *informers.TokenSecret {
+func Own(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
 	replaced := replacedBy(account, secrets)
-	var own *informers.TokenSecret
+	var own *tokensecrets.TokenSecret
 	for _, secret := range secrets {
 		if !inService(account, secret) || replaced.successor(secret) != nil {
 			continue
@@ -32,17 +32,17 @@ func Own(account *corev1.ServiceAccount, secrets []*informers.TokenSecret) *info
 // there is none: a live, valid, referenced one that says that it replaces secret. One
 // whose annotation forbids that, and one that a user made, is not replaced whatever
 // others say.
-func Successor(account *corev1.ServiceAccount, secrets []*informers.TokenSecret, secret *informers.TokenSecret) *informers.TokenSecret {
+func Successor(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
 	return replacedBy(account, secrets).successor(secret)
 }
 
 // replacements are the Secrets in service that replace another one, by that one.
-type replacements map[informers.Predecessor]*informers.TokenSecret
+type replacements map[tokensecrets.Predecessor]*tokensecrets.TokenSecret
 
-func replacedBy(account *corev1.ServiceAccount, secrets []*informers.TokenSecret) replacements {
+func replacedBy(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) replacements {
 	var replaced replacements
 	for _, secret := range secrets {
-		if secret.Predecessor == (informers.Predecessor{}) || !inService(account, secret) {
+		if secret.Predecessor == (tokensecrets.Predecessor{}) || !inService(account, secret) {
 			continue
 		}
 		if replaced == nil {
@@ -53,29 +53,29 @@ func replacedBy(account *corev1.ServiceAccount, secrets []*informers.TokenSecret
 	return replaced
 }
 
-func (r replacements) successor(secret *informers.TokenSecret) *informers.TokenSecret {
-	successor := r[informers.Predecessor{Name: secret.Name, UID: secret.UID}]
-	if successor == nil || secret.ReissueMode() != informers.ReissueSideBySide || !successor.Replaces(secret) {
+func (r replacements) successor(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
+	successor := r[tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID}]
+	if successor == nil || secret.ReissueMode() != tokensecrets.ReissueSideBySide || !successor.Replaces(secret) {
 		return nil
 	}
 	return successor
 }
 
 // inService tells whether the Secret can give the account a token and is referenced.
-func inService(account *corev1.ServiceAccount, secret *informers.TokenSecret) bool {
-	return serves(account, secret) && informers.References(account, secret.Name)
+func inService(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
+	return serves(account, secret) && tokensecrets.References(account, secret.Name)
 }
 
 // serves tells whether the Secret can give the account a token.
-func serves(account *corev1.ServiceAccount, secret *informers.TokenSecret) bool {
+func serves(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
 	return !secret.Terminating() && !secret.InvalidSince() && secret.AccountUID == account.UID
 }
 
 // preferred puts a Secret that bears our marker first and an older one before a
 // younger one, so that the answer stays the same for as long as the Secret lives.
-func preferred(a, b *informers.TokenSecret) bool {
+func preferred(a, b *tokensecrets.TokenSecret) bool {
 	if a.AutoCreated() != b.AutoCreated() {
 		return a.AutoCreated()
 	}
-	return informers.OldestFirst(a, b) < 0
+	return tokensecrets.OldestFirst(a, b) < 0
 }

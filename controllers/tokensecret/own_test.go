@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 func TestOwn(t *testing.T) {
@@ -109,7 +109,7 @@ func TestOwn(t *testing.T) {
 			references: []string{"a", "b"},
 			secrets: []*corev1.Secret{
 				tokenSecret("a", boundTo(testUID), createdAt(1), autoCreated, func(s *corev1.Secret) {
-					s.Annotations[informers.ReissueAnnotation] = string(informers.ReissueNever)
+					s.Annotations[tokensecrets.ReissueAnnotation] = string(tokensecrets.ReissueNever)
 				}),
 				tokenSecret("b", boundTo(testUID), createdAt(2), autoCreated, replacing("a")),
 			},
@@ -119,9 +119,9 @@ func TestOwn(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var secrets []*informers.TokenSecret
+			var secrets []*tokensecrets.TokenSecret
 			for _, secret := range tc.secrets {
-				secrets = append(secrets, informers.ObserveTokenSecret(secret))
+				secrets = append(secrets, tokensecrets.Observe(secret))
 			}
 			for range 2 { // whatever their order
 				got := ""
@@ -139,6 +139,6 @@ func TestOwn(t *testing.T) {
 
 func replacing(name string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
-		secret.Annotations[informers.ReplacesAnnotation] = informers.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String()
+		secret.Annotations[tokensecrets.ReplacesAnnotation] = tokensecrets.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String()
 	}
 }

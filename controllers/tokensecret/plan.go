@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 )
 
@@ -44,7 +44,7 @@ func (p secretPlan) writes() bool { return p.token || p.ca != nil || p.namespace
 // name nor its UID. It writes only what is empty, apart from ca.crt, which follows
 // the root CA (upstream: secretUpdateNeeded in
 // pkg/controller/serviceaccount/tokens_controller.go).
-func planSecret(secret *informers.TokenSecret, account *corev1.ServiceAccount, ca *rootca.Bundle, keys *signing.KeySet) secretPlan {
+func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, ca *rootca.Bundle, keys *signing.KeySet) secretPlan {
 	if secret.Terminating() || account.DeletionTimestamp != nil {
 		return secretPlan{}
 	}
@@ -64,14 +64,14 @@ func planSecret(secret *informers.TokenSecret, account *corev1.ServiceAccount, c
 	if plan.token && secret.InvalidSince() {
 		plan.token = false
 		plan.warning = warning{reasonInvalidSince,
-			"no token is issued while the label " + informers.InvalidSinceLabel + " says that it is invalid: remove the label first"}
+			"no token is issued while the label " + tokensecrets.InvalidSinceLabel + " says that it is invalid: remove the label first"}
 	}
 	return plan
 }
 
 // examine looks for what contradicts the Secret. Nothing of it is repaired: who
 // put a token there may be using it.
-func examine(secret *informers.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
+func examine(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
 	token := secret.Token
 	switch {
 	case secret.Finding != "":
@@ -94,7 +94,7 @@ func examine(secret *informers.TokenSecret, account *corev1.ServiceAccount, keys
 
 // mayWait tells whether an orphan may be one that was applied before its account:
 // a Secret that never belonged to anybody has neither a UID nor a token.
-func mayWait(secret *informers.TokenSecret) bool {
+func mayWait(secret *tokensecrets.TokenSecret) bool {
 	return secret.AccountUID == "" && secret.Token == nil
 }
 
@@ -103,26 +103,26 @@ type accountPlan struct {
 	// satisfied: the account references a live token Secret of its own, or is owed none.
 	satisfied bool
 	// adopt is the Secret to reference; without one a new Secret is needed.
-	adopt *informers.TokenSecret
+	adopt *tokensecrets.TokenSecret
 	// surplus are Secrets of ours that nothing will ever reference.
-	surplus []*informers.TokenSecret
+	surplus []*tokensecrets.TokenSecret
 }
 
 // planAccount decides from the account's reference list and the token Secrets that
 // name it. An unreferenced Secret is taken for ours only if it bears our marker:
 // then a crash between creating and referencing has left it behind.
-func planAccount(account *corev1.ServiceAccount, secrets []*informers.TokenSecret) accountPlan {
+func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) accountPlan {
 	if account.DeletionTimestamp != nil {
 		return accountPlan{satisfied: true}
 	}
 	plan := accountPlan{satisfied: Own(account, secrets) != nil}
-	var unreferenced []*informers.TokenSecret
+	var unreferenced []*tokensecrets.TokenSecret
 	for _, secret := range secrets {
-		if serves(account, secret) && secret.AutoCreated() && !informers.References(account, secret.Name) && !replacesOneOf(secrets, secret) {
+		if serves(account, secret) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && !replacesOneOf(secrets, secret) {
 			unreferenced = append(unreferenced, secret)
 		}
 	}
-	slices.SortFunc(unreferenced, informers.OldestFirst)
+	slices.SortFunc(unreferenced, tokensecrets.OldestFirst)
 	switch {
 	case plan.satisfied:
 		plan.surplus = unreferenced
@@ -134,8 +134,8 @@ func planAccount(account *corev1.ServiceAccount, secrets []*informers.TokenSecre
 
 // replacesOneOf tells whether the Secret is there to replace another one that still is
 // of use. Package keyrotation references it once it is filled.
-func replacesOneOf(secrets []*informers.TokenSecret, secret *informers.TokenSecret) bool {
-	return slices.ContainsFunc(secrets, func(other *informers.TokenSecret) bool {
+func replacesOneOf(secrets []*tokensecrets.TokenSecret, secret *tokensecrets.TokenSecret) bool {
+	return slices.ContainsFunc(secrets, func(other *tokensecrets.TokenSecret) bool {
 		return !other.Terminating() && !other.InvalidSince() && secret.Replaces(other)
 	})
 }

@@ -6,18 +6,15 @@ package tokensecret
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
@@ -47,14 +44,14 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 	if account == nil || (key.AccountUID != "" && key.AccountUID != account.UID) {
 		return nil
 	}
-	if !informers.References(account, key.Secret.Name) {
+	if !tokensecrets.References(account, key.Secret.Name) {
 		if made, ok := c.pending.get(name, string(account.UID)); ok && made.secret == key.Secret.Name {
 			return errAccountBehind
 		}
 		return nil
 	}
 	// An entry of a person's may be meant for what bears the name next, perhaps of another type.
-	if !key.Observed || !isTokenReference(account, key.Secret.Name) {
+	if !key.Observed || !tokensecrets.IsTokenReference(account, key.Secret.Name) {
 		if live, err := c.liveSecret(ctx, key.Secret); err != nil || live != nil {
 			return err
 		}
@@ -113,25 +110,11 @@ func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
 	var keys []referenceKey
 	for _, ref := range account.Secrets {
 		secret := cache.NewObjectName(account.Namespace, ref.Name)
-		if c.secrets.Get(secret) == nil && isTokenReference(account, ref.Name) {
+		if c.secrets.Get(secret) == nil && tokensecrets.IsTokenReference(account, ref.Name) {
 			keys = append(keys, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
 		}
 	}
 	return keys
-}
-
-// ownSuffix is what token controllers put behind the prefix of a Secret they make.
-var ownSuffix = regexp.MustCompile(fmt.Sprintf(`^[a-z0-9]{%d}$`, suffixLength))
-
-// isTokenReference tells whether an entry was provably written by a token
-// controller: its field manager says so, or the Secret is named as only they do. What can be
-// no name is nobody's, although kube-apiserver takes it in a list: no request can be made of it.
-func isTokenReference(account *corev1.ServiceAccount, secret string) bool {
-	if len(validation.IsDNS1123Subdomain(secret)) > 0 {
-		return false
-	}
-	suffix, named := strings.CutPrefix(secret, ownPrefix(account.Name))
-	return named && ownSuffix.MatchString(suffix) || informers.ReferenceWrittenByTokenController(account, secret)
 }
 
 func referenceTo(account *corev1.ServiceAccount) *corev1.ObjectReference {

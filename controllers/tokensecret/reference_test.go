@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 func TestSyncReference(t *testing.T) {
@@ -39,9 +39,9 @@ func TestSyncReference(t *testing.T) {
 	}{
 		"Observed": {
 			reason:  "a delete that was seen needs no second look, if the entry is a token controller's",
-			key:     referenceKey{Secret: named("app-token-abcde"), Account: "app", AccountUID: testUID, Observed: true},
-			account: account(referencing("first", "app-token-abcde", "last")),
-			want:    []string{"patch serviceaccounts app [uid-1 10] delete app-token-abcde"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+			key:     referenceKey{Secret: named("app-token-bcdfg"), Account: "app", AccountUID: testUID, Observed: true},
+			account: account(referencing("first", "app-token-bcdfg", "last")),
+			want:    []string{"patch serviceaccounts app [uid-1 10] delete app-token-bcdfg"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
 		"ObservedAndAPersons": {
 			reason: "nothing bears its name", key: observed,
@@ -127,7 +127,7 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatal(err)
 	}
-	err := w.syncReference(t.Context(), referenceKey{Secret: named("app-token-abcde"), Account: "app", Observed: true})
+	err := w.syncReference(t.Context(), referenceKey{Secret: named("app-token-bcdfg"), Account: "app", Observed: true})
 	if !errors.Is(err, errAccountBehind) {
 		t.Errorf("our own reference does not show yet and would dangle for ever: got %v, want %v", err, errAccountBehind)
 	}
@@ -182,8 +182,8 @@ func TestSweep(t *testing.T) {
 func TestReferenceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, account(referencing("app-token-first")))
-		w.cacheObjects(t, account(referencing("app-token-first")))
+		w := newWorld(t, account(referencing("app-token-frstz")))
+		w.cacheObjects(t, account(referencing("app-token-frstz")))
 		if err := w.syncAccount(t.Context(), named("app")); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestReferenceThatShowsLate(t *testing.T) {
 		}
 		w.clock.Step(cacheLag)
 		synctest.Wait()
-		want := []string{"get secrets app-token-first", "patch serviceaccounts app [uid-1 10] delete app-token-first"}
+		want := []string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-1 10] delete app-token-frstz"}
 		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -210,7 +210,7 @@ func TestSecretHandlerOnTombstone(t *testing.T) {
 	w := newWorld(t, account())
 	w.cacheObjects(t, account(referencing("token")))
 	last := tokenSecret("token", filled(t))
-	observed := informers.ObserveTokenSecret(last)
+	observed := tokensecrets.Observe(last)
 	w.secretHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: named("token").String(), Obj: observed})
 
 	ctx := t.Context()

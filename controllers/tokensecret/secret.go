@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
 )
@@ -44,7 +44,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 }
 
 // fill writes what the Secret lacks, with one request and none before it.
-func (c *Controller) fill(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount) error {
+func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) error {
 	plan := planSecret(secret, account, c.RootCA.Current(), c.Keys.Keys())
 	if plan.warning.reason != "" {
 		c.Recorder.Warn(secret.Reference(), plan.warning.reason, "Fill", plan.warning.note)
@@ -77,7 +77,7 @@ func (c *Controller) fill(ctx context.Context, secret *informers.TokenSecret, ac
 
 // fillPatch renders plan as a JSON merge patch (RFC 7386) that applies only to the
 // version of the Secret that plan was made from.
-func (c *Controller) fillPatch(ctx context.Context, secret *informers.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
+func (c *Controller) fillPatch(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
 	patch := secretPatch{Metadata: meta.PatchOf(secret)}
 	// Both annotations are written whenever anything is: together they say whose
 	// token this is.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -203,7 +203,7 @@ func TestFillWritesWhatTheSecretShouldHold(t *testing.T) {
 	if _, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.ring); err != nil {
 		t.Errorf("token: %v", err)
 	}
-	if observed := informers.ObserveTokenSecret(secret); observed.Finding != "" {
+	if observed := tokensecrets.Observe(secret); observed.Finding != "" {
 		t.Errorf("the filled Secret contradicts itself: %s", observed.Finding)
 	}
 	if diff := cmp.Diff(testCA, string(secret.Data[corev1.ServiceAccountRootCAKey])); diff != "" {

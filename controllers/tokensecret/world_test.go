@@ -28,6 +28,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
@@ -40,7 +41,7 @@ const (
 	testUID       = "uid-1"
 	otherUID      = "uid-2"
 	testGrace     = 30 * time.Second
-	testSuffix    = "abcde"
+	testSuffix    = "bcdfg"
 )
 
 var (
@@ -97,7 +98,7 @@ func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 		case *corev1.ServiceAccount:
 			err = w.accountInformer.GetIndexer().Add(object)
 		case *corev1.Secret:
-			err = w.secretInformer.GetIndexer().Add(informers.ObserveTokenSecret(object))
+			err = w.secretInformer.GetIndexer().Add(tokensecrets.Observe(object))
 		default:
 			t.Fatalf("no cache for %T", object)
 		}
@@ -288,11 +289,11 @@ func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 func immutable(secret *corev1.Secret) { secret.Immutable = new(true) }
 
 func autoCreated(secret *corev1.Secret) {
-	metav1.SetMetaDataLabel(&secret.ObjectMeta, informers.AutoCreatedLabel, "true")
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, tokensecrets.AutoCreatedLabel, "true")
 }
 
 func invalidSince(secret *corev1.Secret) {
-	metav1.SetMetaDataLabel(&secret.ObjectMeta, informers.InvalidSinceLabel, "2026-01-01")
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, tokensecrets.InvalidSinceLabel, "2026-01-01")
 }
 
 func terminatingSecret(secret *corev1.Secret) {

@@ -19,7 +19,7 @@ import (
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // volumeSuffixLength is how many random characters end the name of a token volume.
@@ -99,7 +99,7 @@ func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 }
 
 func accountOfToken(object any) (cache.ObjectName, bool) {
-	secret, ok := object.(*informers.TokenSecret)
+	secret, ok := object.(*tokensecrets.TokenSecret)
 	if !ok {
 		return cache.ObjectName{}, false
 	}
@@ -107,7 +107,7 @@ func accountOfToken(object any) (cache.ObjectName, bool) {
 }
 
 // usableToken tells whether a Pod of account can be given that Secret.
-func usableToken(secrets informers.TokenSecretLister) func(*corev1.ServiceAccount, string) bool {
+func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, string) bool {
 	return func(account *corev1.ServiceAccount, name string) bool {
 		secret := secrets.Get(cache.NewObjectName(account.Namespace, name))
 		return secret != nil && secret.Token != nil && !secret.Terminating() && !secret.InvalidSince() &&

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // Row is what is said of one token Secret. Its JSON form is that of the command's output.
@@ -80,7 +80,7 @@ func (r Rules) row(o observed) Row {
 	row := Row{
 		Namespace: secret.Namespace, Name: secret.Name, Account: o.secret.account, Created: secret.CreationTimestamp,
 		KeyID: o.secret.keyID, State: o.secret.state, Problem: o.secret.problem,
-		LastUsed: secret.Labels[informers.LastUsedLabel], InvalidSince: secret.Labels[informers.InvalidSinceLabel],
+		LastUsed: secret.Labels[tokensecrets.LastUsedLabel], InvalidSince: secret.Labels[tokensecrets.InvalidSinceLabel],
 		Pods: o.pods.first, PodCount: o.pods.count, Reach: o.reach.reach, ReachBy: o.reach.by, idle: r.idleSince(secret),
 	}
 	orphan := orphanage(&o.secret, o.account)
@@ -133,11 +133,11 @@ const day = "2006-01-02"
 
 // idleSince is the end of the last day of use. Without use it is when the Secret was made, or the end of the day on which
 // kube-apiserver began to note it, if that is later.
-func (r Rules) idleSince(secret *informers.TokenSecret) time.Time {
+func (r Rules) idleSince(secret *tokensecrets.TokenSecret) time.Time {
 	if r.Untracked {
 		return time.Time{}
 	}
-	if label, used := secret.Labels[informers.LastUsedLabel]; used {
+	if label, used := secret.Labels[tokensecrets.LastUsedLabel]; used {
 		last, err := time.Parse(day, label)
 		if err != nil {
 			return time.Time{}

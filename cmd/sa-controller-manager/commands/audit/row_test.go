@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -80,7 +80,7 @@ func TestRow(t *testing.T) {
 		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, StateActive, "", []Finding{SecretsReader}},
 		"no Pod":            {"", secret(testkeys.P256()), robot, users{}, Less, StateActive, "", []Finding{Unmounted}},
 		"made by a user":    {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, StateActive, "", []Finding{Unreferenced}},
-		"marked":            {"", secret(testkeys.P256(), labelled(informers.InvalidSinceLabel, "2026-01-01")), robot, used, Less, StateActive, "", []Finding{Invalidated}},
+		"marked":            {"", secret(testkeys.P256(), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), robot, used, Less, StateActive, "", []Finding{Invalidated}},
 		"tampered":          {"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, StateActive, "data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken}},
 		"of another Secret": {"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less, StateActive, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`, []Finding{BadToken}},
 		"no token":          {"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
@@ -97,11 +97,11 @@ func TestRow(t *testing.T) {
 		"no UID, empty":     {"whoever makes a Secret by hand gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less, StateEmpty, "", nil},
 		"no UID, forged":    {"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", StateActive, "the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced}},
 		"never used":        {"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, StateActive, "", []Finding{Unused}},
-		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "2025-11-20")), robot, used, Less, StateActive, "", []Finding{Unused}},
-		"used a year ago":   {"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "2025-11-21")), robot, used, Less, StateActive, "", nil},
-		"used today":        {"", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "2026-11-21")), robot, used, Less, StateActive, "", nil},
-		"strange label":     {"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(informers.LastUsedLabel, "yesterday")), robot, used, Less, StateActive, "", nil},
-		"all at once":       {"the worst first", secret(testkeys.P384(), aged(900), labelled(informers.InvalidSinceLabel, "2026-01-01")), &account{uid: "uid-robot"}, users{}, Everything, StateRetired, "", []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced}},
+		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, StateActive, "", []Finding{Unused}},
+		"used a year ago":   {"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-21")), robot, used, Less, StateActive, "", nil},
+		"used today":        {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2026-11-21")), robot, used, Less, StateActive, "", nil},
+		"strange label":     {"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "yesterday")), robot, used, Less, StateActive, "", nil},
+		"all at once":       {"the worst first", secret(testkeys.P384(), aged(900), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), &account{uid: "uid-robot"}, users{}, Everything, StateRetired, "", []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced}},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
 	for name, tc := range cases {
@@ -137,8 +137,8 @@ func TestIdleSince(t *testing.T) {
 		"never used":         {"since it is there", Rules{}, nil, now.AddDate(0, 0, -10)},
 		"tracked since then": {"nobody noted it before", Rules{TrackedSince: at("2026-11-15T00:00:00Z")}, nil, at("2026-11-15T00:00:00Z")},
 		"tracked before":     {"", Rules{TrackedSince: at("2026-01-01T00:00:00Z")}, nil, now.AddDate(0, 0, -10)},
-		"used":               {"until the day's end", Rules{}, []func(*corev1.Secret){labelled(informers.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z")},
-		"untracked":          {"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(informers.LastUsedLabel, "2026-11-18")}, time.Time{}},
+		"used":               {"until the day's end", Rules{}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z")},
+		"untracked":          {"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{}},
 	}
 	for name, tc := range cases {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
@@ -157,7 +157,7 @@ func TestIdleSince(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	secret := tokenSecret(t, "a", testkeys.P384(), aged(100), labelled(informers.LastUsedLabel, "2026-11-01"))
+	secret := tokenSecret(t, "a", testkeys.P384(), aged(100), labelled(tokensecrets.LastUsedLabel, "2026-11-01"))
 	id := signer(t, testkeys.P384()).ID()
 	cases := map[string]struct {
 		filter Filter

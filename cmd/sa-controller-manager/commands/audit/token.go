@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -46,7 +46,7 @@ func States() []string {
 
 // token is what is kept of a token Secret: nothing of the token itself.
 type token struct {
-	view *informers.TokenSecret
+	view *tokensecrets.TokenSecret
 	// account and uid are those of the ServiceAccount that the token opens things for. Without a token that could open
 	// anything they are what the annotations say, "" if these say nothing.
 	account string
@@ -74,7 +74,7 @@ func NewKeys(keys []jwks.Key) *Keys {
 
 // observe reduces a Secret.
 func (k *Keys) observe(secret *corev1.Secret) token {
-	seen := token{view: informers.ObserveTokenSecret(secret)}
+	seen := token{view: tokensecrets.Observe(secret)}
 	seen.account, seen.uid = seen.view.AccountName, seen.view.AccountUID
 	if seen.view.Token == nil {
 		seen.state = StateEmpty

@@ -8,13 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // tokenSecret is what is kept of a token Secret. Neither the token nor anything that it
 // could be made from is.
 type tokenSecret struct {
-	*informers.TokenSecret
+	*tokensecrets.TokenSecret
 
 	// bundle is the root CA in it, as a set of certificates.
 	bundle bundle
@@ -24,9 +24,9 @@ type tokenSecret struct {
 }
 
 func observe(secret *corev1.Secret) tokenSecret {
-	token := informers.DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey]
+	token := tokensecrets.DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey]
 	return tokenSecret{
-		TokenSecret: informers.ObserveTokenSecret(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey])),
+		TokenSecret: tokensecrets.Observe(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey])),
 		filledBy: token.Manager, filledAt: token.At,
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
@@ -105,7 +105,7 @@ type Uses struct {
 	counts map[string]int
 	names  map[string][]string
 	// involved are those in a re-issue: they bear a retired key, or replace one that does.
-	involved []*informers.TokenSecret
+	involved []*tokensecrets.TokenSecret
 }
 
 // Count is how many token Secrets bear a key ID.
@@ -157,8 +157,8 @@ func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error
 
 func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles *signing.Ring) {
 	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
-	observed := informers.ObserveTokenSecret(secret)
-	if roles.Role(id) == signing.Retired || observed.Predecessor != (informers.Predecessor{}) {
+	observed := tokensecrets.Observe(secret)
+	if roles.Role(id) == signing.Retired || observed.Predecessor != (tokensecrets.Predecessor{}) {
 		u.involved = append(u.involved, observed)
 	}
 	if !ok {
@@ -187,7 +187,7 @@ func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring *signing.Ring) 
 }
 
 // accountsOf looks the accounts of Secrets up, a page of all accounts at a time.
-func (c *Cluster) accountsOf(ctx context.Context, secrets []*informers.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
+func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
 	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
 	for _, secret := range secrets {
 		accounts[secret.Account()] = nil

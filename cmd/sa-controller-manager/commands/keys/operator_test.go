@@ -25,8 +25,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
@@ -414,8 +414,8 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 		want   tokenreissue.Holding
 	}{
 		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: tokenreissue.UserMade},
-		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{informers.AutoCreatedLabel: "true"} }, want: tokenreissue.Due},
-		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[informers.ReissueAnnotation] = "never" }, want: tokenreissue.Never},
+		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: tokenreissue.Due},
+		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: tokenreissue.Never},
 		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: tokenreissue.Mismatch},
 		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: tokenreissue.Mismatch},
 	}

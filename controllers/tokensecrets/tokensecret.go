@@ -1,7 +1,14 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+// Package tokensecrets is what the controllers and the commands know about token Secrets: what
+// is kept of one, who made it and who wrote into it, which one replaces which, and how one is
+// deleted or patched. It has no loop and watches nothing.
+//
+// The bytes of a token never enter a TokenSecret: what remains of them is a key ID and a
+// finding. Cached ones are shared, nobody may change one. Everything but names, UIDs and times
+// of a Secret was written by a user or may have been.
+package tokensecrets
 
 import (
 	"cmp"
@@ -138,18 +145,8 @@ func (s *TokenSecret) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
-// observeTokenSecret is the informer's transform. It must accept what it has
-// returned before, because a resync passes through it again.
-func observeTokenSecret(obj any) (any, error) {
-	secret, ok := obj.(*corev1.Secret)
-	if !ok {
-		return obj, nil
-	}
-	return ObserveTokenSecret(secret), nil
-}
-
-// ObserveTokenSecret reduces a Secret to what is kept of it.
-func ObserveTokenSecret(secret *corev1.Secret) *TokenSecret {
+// Observe reduces a Secret to what is kept of it.
+func Observe(secret *corev1.Secret) *TokenSecret {
 	observed := &TokenSecret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         secret.Namespace,

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+package tokensecrets
 
 import (
 	"testing"
@@ -60,7 +60,7 @@ func TestWritersOfATokenSecret(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
 		wrote(meta.UpstreamFieldManager, `{"f:data":{"f:token":{}}}`), wrote(meta.FieldManager, `{"f:data":{"f:ca.crt":{}}}`),
 	}}}
-	got := ObserveTokenSecret(secret)
+	got := Observe(secret)
 	if got.TokenWriter != meta.UpstreamFieldManager || got.CAWriter != meta.FieldManager {
 		t.Errorf("the token is by %q and ca.crt by %q", got.TokenWriter, got.CAWriter)
 	}

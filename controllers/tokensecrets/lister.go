@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+package tokensecrets
 
 import (
 	"k8s.io/client-go/tools/cache"
@@ -10,22 +10,28 @@ import (
 // byAccount indexes token Secrets by the account that their annotation names.
 const byAccount = "account"
 
-// TokenSecretLister reads the cached token Secrets.
-type TokenSecretLister struct {
+// Lister reads the cached token Secrets.
+type Lister struct {
 	indexer cache.Indexer
 }
 
-// NewTokenSecretLister lists what is in indexer, for tests that fill one by hand.
-func NewTokenSecretLister(secrets ...*TokenSecret) TokenSecretLister {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byAccount: indexByAccount})
+// Indexers are what an informer of token Secrets needs for ListerOf.
+func Indexers() cache.Indexers { return cache.Indexers{byAccount: indexByAccount} }
+
+// ListerOf reads an indexer with Indexers that holds *TokenSecret.
+func ListerOf(indexer cache.Indexer) Lister { return Lister{indexer} }
+
+// NewLister lists secrets, for tests that fill one by hand.
+func NewLister(secrets ...*TokenSecret) Lister {
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, Indexers())
 	for _, secret := range secrets {
 		_ = indexer.Add(secret) // an indexer in memory fails only on objects without metadata
 	}
-	return TokenSecretLister{indexer}
+	return Lister{indexer}
 }
 
 // Get is the cached token Secret of that name, nil if there is none.
-func (l TokenSecretLister) Get(name cache.ObjectName) *TokenSecret {
+func (l Lister) Get(name cache.ObjectName) *TokenSecret {
 	obj, exists, err := l.indexer.GetByKey(name.String())
 	if err != nil || !exists {
 		return nil
@@ -34,10 +40,10 @@ func (l TokenSecretLister) Get(name cache.ObjectName) *TokenSecret {
 }
 
 // OfAccount are the token Secrets that name the account, whatever UID they bear.
-func (l TokenSecretLister) OfAccount(account cache.ObjectName) []*TokenSecret {
+func (l Lister) OfAccount(account cache.ObjectName) []*TokenSecret {
 	objs, err := l.indexer.ByIndex(byAccount, account.String())
 	if err != nil {
-		return nil // the index exists: NewTokenSecretLister and View.TokenSecrets add it
+		return nil // an indexer that ListerOf takes has the index
 	}
 	secrets := make([]*TokenSecret, len(objs))
 	for i, obj := range objs {
@@ -47,7 +53,7 @@ func (l TokenSecretLister) OfAccount(account cache.ObjectName) []*TokenSecret {
 }
 
 // Names are the names of all cached token Secrets.
-func (l TokenSecretLister) Names() []cache.ObjectName {
+func (l Lister) Names() []cache.ObjectName {
 	keys := l.indexer.ListKeys()
 	names := make([]cache.ObjectName, 0, len(keys))
 	for _, key := range keys {

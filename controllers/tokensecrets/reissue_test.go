@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+package tokensecrets
 
 import (
 	"testing"
@@ -87,7 +87,7 @@ func TestReissueMode(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := ObserveTokenSecret(tokenSecret(tc.change...)).ReissueMode(); got != tc.want {
+			if got := Observe(tokenSecret(tc.change...)).ReissueMode(); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
 		})
@@ -122,7 +122,7 @@ func TestReplaces(t *testing.T) {
 			if tc.change != nil {
 				tc.change(successor)
 			}
-			if got := ObserveTokenSecret(successor).Replaces(ObserveTokenSecret(tokenSecret())); got != tc.want {
+			if got := Observe(successor).Replaces(Observe(tokenSecret())); got != tc.want {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
 		})

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+package tokensecrets
 
 import (
 	"encoding/base64"
@@ -36,7 +36,7 @@ func TestNothingOfATokenIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			secret := tokenSecret(withToken(token))
-			observed := ObserveTokenSecret(secret)
+			observed := Observe(secret)
 			for _, text := range renderings(t, observed) {
 				for _, segment := range segments(token) {
 					if leak := common(text, segment); leak != "" {
@@ -56,12 +56,12 @@ func TestTheSearchFindsLeaks(t *testing.T) {
 	t.Parallel()
 	token := legacyToken(t, robot(), "robot-token")
 	for _, segment := range segments(token) {
-		leaky := ObserveTokenSecret(tokenSecret())
+		leaky := Observe(tokenSecret())
 		leaky.Token = seenToken(segment[3:3+window], "")
 		if !found(renderings(t, leaky), segment) {
 			t.Errorf("%d bytes of %q went unnoticed behind a unique.Handle", window, segment)
 		}
-		leaky = ObserveTokenSecret(tokenSecret())
+		leaky = Observe(tokenSecret())
 		leaky.Finding = "beware of " + segment
 		if !found(renderings(t, leaky), segment) {
 			t.Errorf("%q went unnoticed in a string", segment)

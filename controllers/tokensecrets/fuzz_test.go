@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+package tokensecrets
 
 import (
 	"reflect"
@@ -19,9 +19,9 @@ import (
 // mostKept bounds what is kept of a Secret's texts, whoever wrote them: a name, a UID, a key ID and a few annotations.
 const mostKept = 2 << 10
 
-// FuzzObserveTokenSecret writes anything into what a user may write of a token Secret. Whatever it is, nothing of the token is
+// FuzzObserve writes anything into what a user may write of a token Secret. Whatever it is, nothing of the token is
 // kept, what is kept is short, and an annotation that is understood says the same once it is written again.
-func FuzzObserveTokenSecret(f *testing.F) {
+func FuzzObserve(f *testing.F) {
 	good := legacyToken(f, robot(), "robot-token")
 	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", meta.FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`, good)
 	f.Add("robot", "", "in-place", "/", "", "kubectl", `{"f:type":{}}`, "")
@@ -33,7 +33,7 @@ func FuzzObserveTokenSecret(f *testing.F) {
 		secret := tokenSecret(withToken(token), withAnnotation(corev1.ServiceAccountNameKey, name), withAnnotation(corev1.ServiceAccountUIDKey, uid),
 			withAnnotation(ReissueAnnotation, reissue), withAnnotation(ReplacesAnnotation, replaces), withAnnotation(KeepAnnotation, keep),
 			managedBy(manager, fields))
-		observed := ObserveTokenSecret(secret)
+		observed := Observe(secret)
 		if observed.AccountName != "" && (observed.AccountName != name || len(validation.IsDNS1123Subdomain(name)) > 0) {
 			t.Errorf("account %q from the annotation %q", observed.AccountName, name)
 		}
@@ -50,7 +50,7 @@ func FuzzObserveTokenSecret(f *testing.F) {
 		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {
 			t.Errorf("predecessor %q from %q", p, replaces)
 		}
-		if observed.Creator == TokenControllerCreated && !slices.Contains(tokenControllers, manager) {
+		if observed.Creator == CreatorTokenController && !slices.Contains(tokenControllers, manager) {
 			t.Errorf("%q passes for a token controller", manager)
 		}
 		kept := 0
@@ -66,7 +66,7 @@ func FuzzObserveTokenSecret(f *testing.F) {
 		if manager := len(observed.TokenWriter) + len(observed.CAWriter); kept-manager > mostKept { // kube-apiserver bounds that one
 			t.Errorf("%d bytes are kept", kept)
 		}
-		if again := ObserveTokenSecret(secret); !reflect.DeepEqual(again, observed) {
+		if again := Observe(secret); !reflect.DeepEqual(again, observed) {
 			t.Error("observed twice, the Secret is not the same")
 		}
 	})
@@ -101,15 +101,12 @@ func FuzzManagedFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, manager, fields string) {
 		given := account(wrote(manager, fields))
 		const name = "robot-token-x2x9z"
-		before := ReferenceWrittenByTokenController(given, name)
+		before := referenceWrittenByTokenController(given, name)
 		if before && (!slices.Contains(tokenControllers, manager) || !strings.Contains(fields, "secrets")) {
 			t.Errorf("%q by %q proves a reference", fields, manager)
 		}
-		trimmed, err := trimAccount(given)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if after := ReferenceWrittenByTokenController(trimmed.(*corev1.ServiceAccount), name); after != before {
+		given.ManagedFields = ReferenceWriters(given.ManagedFields)
+		if after := referenceWrittenByTokenController(given, name); after != before {
 			t.Errorf("%q by %q proves a reference: %v, and once trimmed: %v", fields, manager, before, after)
 		}
 	})

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package informers
+package tokensecrets
 
 import (
 	"slices"
@@ -33,10 +33,10 @@ func secretNames(secrets []*TokenSecret) []string {
 	return sortedNames(names)
 }
 
-func TestTokenSecretLister(t *testing.T) {
+func TestLister(t *testing.T) {
 	t.Parallel()
 	first := seenIn("shop", "robot-token-1", "robot")
-	lister := NewTokenSecretLister(first,
+	lister := NewLister(first,
 		seenIn("shop", "robot-token-2", "robot"),
 		seenIn("shop", "admin-token", "admin"),
 		seenIn("bank", "robot-token-1", "robot"),

@@ -1,0 +1,179 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sa-controller-manager/internal/meta"
+)
+
+// Who made or wrote something is what managedFields attribute it to. Anyone who may write an
+// object can make them say anything. Only where they are silent does a name count, if it is
+// one that token controllers generate.
+
+// tokenControllers are the field managers of this program and of kube-controller-manager.
+var tokenControllers = []string{meta.FieldManager, meta.UpstreamFieldManager}
+
+// Creator is who has created a Secret, as far as managedFields say.
+type Creator string
+
+const (
+	// CreatorUnknown means that they do not say, as in a Secret from before they were kept.
+	CreatorUnknown Creator = ""
+	// CreatorTokenController is this program or kube-controller-manager.
+	CreatorTokenController Creator = "token-controller"
+	// CreatorOther is anybody else.
+	CreatorOther Creator = "other"
+)
+
+// creatorOf is the owner of the Secret's type, which cannot be changed. The owner of data.token
+// only filled it.
+func creatorOf(secret *corev1.Secret) Creator {
+	switch controllers, others := owners(secret.ManagedFields, "f:type"); {
+	case controllers:
+		return CreatorTokenController
+	case others:
+		return CreatorOther
+	}
+	return CreatorUnknown
+}
+
+// MadeByTokenController reports whether a token controller created the Secret and not a user:
+// it bears our marker, managedFields say so or, where they are silent, its name does. That an
+// account references it proves nothing, since users write such references by hand; nor does a
+// token, since those of users are filled as well.
+func (s *TokenSecret) MadeByTokenController() bool {
+	return s.AutoCreated() || s.Creator == CreatorTokenController ||
+		s.Creator == CreatorUnknown && isGeneratedName(s.Name, s.AccountName)
+}
+
+// FilledByTokenController reports whether token controllers alone have written the UID of the
+// account into the Secret, and its token, if there is one.
+func FilledByTokenController(secret *corev1.Secret) bool {
+	return alone(owners(secret.ManagedFields, "f:metadata", "f:annotations", "f:"+corev1.ServiceAccountUIDKey)) &&
+		(len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 ||
+			alone(owners(secret.ManagedFields, fieldsOfData, "f:"+corev1.ServiceAccountTokenKey)))
+}
+
+func alone(controllers, others bool) bool { return controllers && !others }
+
+// References reports whether account's secrets list names secret.
+func References(account *corev1.ServiceAccount, secret string) bool {
+	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
+}
+
+// IsTokenReference reports whether the entry of account's secrets list that names secret is a
+// token controller's: managedFields say so, or it is named as only they do. What can be no name
+// is nobody's, although kube-apiserver takes it in a list: no request can be made of it.
+func IsTokenReference(account *corev1.ServiceAccount, secret string) bool {
+	if len(validation.IsDNS1123Subdomain(secret)) > 0 {
+		return false
+	}
+	return isGeneratedName(secret, account.Name) || referenceWrittenByTokenController(account, secret)
+}
+
+// referenceWrittenByTokenController looks for the member `k:{"name":"..."}` of f:secrets, which
+// is that entry (sigs.k8s.io/structured-merge-diff, fieldpath serialization).
+func referenceWrittenByTokenController(account *corev1.ServiceAccount, secret string) bool {
+	// Object names need no escaping: they are DNS-1123 subdomains.
+	controllers, _ := owners(account.ManagedFields, fieldsOfReferences, `k:{"name":"`+secret+`"}`)
+	return controllers
+}
+
+// ReferenceWriters are those of an account's entries that IsTokenReference needs, in their
+// order. The others prove nothing.
+func ReferenceWriters(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var writers []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if slices.Contains(tokenControllers, entry.Manager) && owned(entry, fieldsOfReferences) != nil {
+			writers = append(writers, entry)
+		}
+	}
+	return writers
+}
+
+// Writer is who wrote a field, and when, as far as managedFields say.
+type Writer struct {
+	Manager string
+	At      time.Time // in whole seconds, by kube-apiserver's clock
+}
+
+// DataWriters is who wrote each key of an object's data last.
+func DataWriters(entries []metav1.ManagedFieldsEntry) map[string]Writer {
+	var writers map[string]Writer
+	for _, entry := range entries {
+		for field := range owned(entry, fieldsOfData) {
+			key, ok := strings.CutPrefix(field, "f:")
+			if !ok {
+				continue
+			}
+			writer := Writer{Manager: entry.Manager}
+			if entry.Time != nil {
+				writer.At = entry.Time.Time
+			}
+			if writers == nil {
+				writers = map[string]Writer{}
+			}
+			if known, ok := writers[key]; !ok || !writer.At.Before(known.At) {
+				writers[key] = writer
+			}
+		}
+	}
+	return writers
+}
+
+// Members of fieldsV1.
+const (
+	fieldsOfData       = "f:data"
+	fieldsOfReferences = "f:secrets"
+)
+
+// owners reports who owns the field at path: token controllers, others, or both.
+func owners(entries []metav1.ManagedFieldsEntry, path ...string) (controllers, others bool) {
+	last := len(path) - 1
+	for _, entry := range entries {
+		if _, owns := owned(entry, path[:last]...)[path[last]]; !owns {
+			continue
+		}
+		if slices.Contains(tokenControllers, entry.Manager) {
+			controllers = true
+		} else {
+			others = true
+		}
+	}
+	return controllers, others
+}
+
+// owned are the fields below path that the entry owns.
+func owned(entry metav1.ManagedFieldsEntry, path ...string) map[string]json.RawMessage {
+	if entry.FieldsV1 == nil {
+		return nil
+	}
+	raw := entry.FieldsV1.GetRawBytes()
+	if len(path) > 0 && !bytes.Contains(raw, []byte(path[0])) {
+		return nil // most entries, and decoding is what costs
+	}
+	fields := members(raw)
+	for _, field := range path {
+		fields = members(fields[field])
+	}
+	return fields
+}
+
+func members(raw []byte) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	return fields
+}

@@ -93,10 +93,10 @@ func Plants() []Plant {
 		{Name: "leader without a fence", Promise: 9, Shows: regexp.MustCompile(
 			`-lease/\S* began \d\S* after the renew deadline, and kube-apiserver took it$`,
 		), Edits: []Edit{{
-			"cmd/sa-controller-manager/app/election.go",
+			"internal/leaderelection/leaderelection.go",
 			"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", "_ = reconcile.ErrAtOnce",
 		}, {
-			"cmd/sa-controller-manager/app/election.go", "fenced(working, lock.overdue)", "working",
+			"internal/leaderelection/leaderelection.go", "fenced(working, lock.overdue)", "working",
 		}}},
 	}
 }

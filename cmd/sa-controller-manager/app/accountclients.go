@@ -16,6 +16,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/leaderelection"
 )
 
 // of is the client that a controller writes with. Everything is read through the
@@ -47,7 +48,7 @@ func (c *clients) useAccounts(config *rest.Config) error {
 			return &accountTransport{base: base, account: account, builder: builder}
 		})
 		// An anonymous copy has no wrappers of the original.
-		own.Wrap(func(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} })
+		own.Wrap(leaderelection.FenceWrites)
 		if c.accounts[controller], err = kubernetes.NewForConfig(own); err != nil {
 			return fmt.Errorf("build the client of %s: %w", account, err)
 		}

@@ -6,9 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
-	"net/http"
 
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -21,6 +19,7 @@ import (
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/tokens"
@@ -31,10 +30,10 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{options: o, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)}
+	m := &manager{options: o, watchdog: leaderelection.NewWatchdog()}
 	m.freshness = watchhealth.New(clock.RealClock{}, watchhealth.Limit)
 	config.Wrap(m.freshness.Wrap)
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} })
+	config.Wrap(leaderelection.FenceWrites)
 	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -42,4 +44,15 @@ func newClients(config *rest.Config, renewDeadline time.Duration) (clients, erro
 // resync in step.
 func resync(o *options.Generic) time.Duration {
 	return time.Duration(float64(o.MinResyncPeriod) * (1 + rand.Float64()))
+}
+
+// process is the object that Events about this process regard: the Lease that its
+// replicas share or, without one, the namespace that everything of ours is in.
+func process(o *options.LeaderElection) *corev1.ObjectReference {
+	if !o.LeaderElect {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem}
+	}
+	return &corev1.ObjectReference{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.ResourceNamespace, Name: o.ResourceName,
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -108,5 +110,19 @@ func TestResync(t *testing.T) {
 	}
 	if got := resync(&options.Generic{}); got != 0 {
 		t.Errorf("no resync is %v, want 0", got)
+	}
+}
+
+func TestWhatEventsAboutTheProcessRegard(t *testing.T) {
+	t.Parallel()
+	o := options.NewLeaderElection()
+	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"}
+	if diff := cmp.Diff(lease, process(&o)); diff != "" {
+		t.Errorf("with leader election (-want +got):\n%s", diff)
+	}
+	o.LeaderElect = false
+	namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
+	if diff := cmp.Diff(namespace, process(&o)); diff != "" {
+		t.Errorf("without (-want +got):\n%s", diff)
 	}
 }

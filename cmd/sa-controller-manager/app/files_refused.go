@@ -4,10 +4,10 @@
 package app
 
 import (
+	"k8s.io/component-base/metrics"
+
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
-
-import "k8s.io/component-base/metrics"
 
 // refusedGauges tell of each flag how many of its files hold at this moment what was refused.
 // The counters of fileMetrics cannot say that it is over: that the content in use came back is

@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	"k8s.io/client-go/tools/leaderelection"
+	election "k8s.io/client-go/tools/leaderelection"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
@@ -24,15 +23,12 @@ import (
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 )
-
-// watchdogTimeout is how long the lease may be overdue before /livez fails, as in
-// KCM (cmd/kube-controller-manager/app/controllermanager.go).
-const watchdogTimeout = 20 * time.Second
 
 // Run is the manager: it builds every part from o, runs them until ctx ends and
 // returns when all have stopped. What is wrong with a flag's file or with an
@@ -66,7 +62,7 @@ type manager struct {
 	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
 	preflight    *preflight.Watcher
 	controllers  []controller
-	watchdog     *leaderelection.HealthzAdaptor
+	watchdog     *election.HealthzAdaptor
 	freshness    *watchhealth.Tracker
 	server       *Server
 	signer       *external.Server // nil if it is turned off
@@ -159,7 +155,11 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	if !m.options.LeaderElection.LeaderElect {
 		return m.runControllers(ctx)
 	}
-	return lead(ctx, &m.options.LeaderElection, m.clients.election, m.watchdog, m.runControllers)
+	return leaderelection.Run(ctx, leaderelection.Config{
+		LeaderElectionConfiguration: m.options.LeaderElection.LeaderElectionConfiguration,
+
+		Name: options.ProgramName, Client: m.clients.election, Watchdog: m.watchdog,
+	}, m.runControllers)
 }
 
 // runControllers runs all controllers until ctx ends and every one has stopped. It may

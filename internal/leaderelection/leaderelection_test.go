@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package leaderelection
 
 import (
 	"context"
@@ -12,12 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -208,9 +205,9 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 			}
 			return nil
 		})
-		o := options.NewLeaderElection()
+		o := defaults(client)
 		var working atomic.Bool
-		err := lead(ctx, &o, client, leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
+		err := Run(ctx, o, func(context.Context) error {
 			diary.write("work begins")
 			working.Store(true)
 			defer working.Store(false)
@@ -234,34 +231,20 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 func TestLeadRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*options.LeaderElection)
+		change func(*Config)
 		want   string
 	}{
-		"Timings": {change: func(o *options.LeaderElection) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline"},
-		"Lock":    {change: func(o *options.LeaderElection) { o.ResourceLock = "endpoints" }, want: "leader election: "},
+		"Timings": {change: func(o *Config) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline"},
+		"Lock":    {change: func(o *Config) { o.ResourceLock = "endpoints" }, want: "leader election: "},
 	} {
-		o := options.NewLeaderElection()
+		o := defaults(newLeases())
 		tc.change(&o)
-		err := lead(t.Context(), &o, newLeases(), leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), func(context.Context) error {
+		err := Run(t.Context(), o, func(context.Context) error {
 			t.Errorf("%s: the work began", name)
 			return nil
 		})
 		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%s: got error %v, want one that begins with %q", name, err, tc.want)
 		}
-	}
-}
-
-func TestWhatEventsAboutTheProcessRegard(t *testing.T) {
-	t.Parallel()
-	o := options.NewLeaderElection()
-	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"}
-	if diff := cmp.Diff(lease, process(&o)); diff != "" {
-		t.Errorf("with leader election (-want +got):\n%s", diff)
-	}
-	o.LeaderElect = false
-	namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
-	if diff := cmp.Diff(namespace, process(&o)); diff != "" {
-		t.Errorf("without (-want +got):\n%s", diff)
 	}
 }

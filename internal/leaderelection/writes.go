@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package leaderelection
 
 import (
 	"context"
@@ -19,6 +19,9 @@ type overdueKey struct{}
 func fenced(ctx context.Context, overdue func() bool) context.Context {
 	return context.WithValue(ctx, overdueKey{}, overdue)
 }
+
+// FenceWrites is a transport in which no write of a leader begins once its lease is overdue.
+func FenceWrites(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} }
 
 // fencedWrites is the transport that looks. What is stopped between this look and the
 // network is sent all the same; its precondition makes it harmless.

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package leaderelection
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	componentbaseconfig "k8s.io/component-base/config"
 )
 
 // The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s and 2 s.
@@ -127,10 +127,11 @@ func candidate(t *testing.T, client *leases, diary *electionDiary, name string, 
 func candidateFor(t *testing.T, client *leases, diary *electionDiary, name string, work func(context.Context) error) *election {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	e := &election{client: client, watchdog: leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout), cancel: cancel, ended: make(chan error, 1), diary: diary}
+	e := &election{client: client, watchdog: NewWatchdog(), cancel: cancel, ended: make(chan error, 1), diary: diary}
 	go func() {
-		o := options.NewLeaderElection()
-		err := lead(ctx, &o, client, e.watchdog, func(ctx context.Context) error {
+		o := defaults(client)
+		o.Watchdog = e.watchdog
+		err := Run(ctx, o, func(ctx context.Context) error {
 			diary.write(name + " works")
 			err := work(ctx)
 			diary.write(fmt.Sprintf("%s has worked, lease %s", name, client.state()))
@@ -162,5 +163,21 @@ func foreignLease() *coordinationv1.Lease {
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(15)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: new(int32(0)),
 		},
+	}
+}
+
+// defaults are those of the flags.
+func defaults(client *leases) Config {
+	return Config{
+		LeaderElectionConfiguration: componentbaseconfig.LeaderElectionConfiguration{
+			LeaderElect:       true,
+			LeaseDuration:     metav1.Duration{Duration: 15 * time.Second},
+			RenewDeadline:     metav1.Duration{Duration: 10 * time.Second},
+			RetryPeriod:       metav1.Duration{Duration: 2 * time.Second},
+			ResourceLock:      resourcelock.LeasesResourceLock,
+			ResourceName:      "sa-controller-manager",
+			ResourceNamespace: metav1.NamespaceSystem,
+		},
+		Name: "sa-controller-manager", Client: client, Watchdog: NewWatchdog(),
 	}
 }

@@ -1,7 +1,10 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package leaderelection has one replica work at a time. It runs client-go's elector and
+// adds a fence to it: once the lease could not be renewed for the renew deadline, the work
+// is told to stop at once and no write of it begins, whatever the elector is waiting for.
+package leaderelection
 
 import (
 	"context"
@@ -9,46 +12,57 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/reconcile"
 )
 
-var errLeaseLost = errors.New("the lease is lost, another process may lead now")
+// watchdogTimeout is how long the lease may be overdue before the watchdog fails, as in
+// KCM (cmd/kube-controller-manager/app/controllermanager.go).
+const watchdogTimeout = 20 * time.Second
 
-// process is the object that Events about this process regard: the Lease that its
-// replicas share or, without one, the namespace that everything of ours is in.
-func process(o *options.LeaderElection) *corev1.ObjectReference {
-	if !o.LeaderElect {
-		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem}
-	}
-	return &corev1.ObjectReference{
-		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.ResourceNamespace, Name: o.ResourceName,
-	}
+// Config is what an election needs.
+type Config struct {
+	componentbaseconfig.LeaderElectionConfiguration
+
+	// Name is the election's in metrics.
+	Name string
+	// Client reads and writes the lease. It is one of its own: renewals must not wait
+	// behind other requests.
+	Client kubernetes.Interface
+	// Watchdog is made by NewWatchdog.
+	Watchdog *leaderelection.HealthzAdaptor
 }
 
-// lead has work run whenever this process is the leader. It returns once ctx has ended
+// NewWatchdog makes the health check that fails when a leader does not renew its lease and
+// goes on.
+func NewWatchdog() *leaderelection.HealthzAdaptor {
+	return leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)
+}
+
+var errLeaseLost = errors.New("the lease is lost, another process may lead now")
+
+// Run has work run whenever this process is the leader. It returns once ctx has ended
 // or work has failed, and work has returned.
 //
 // Without an end of ctx, the lease can be lost: it could not be renewed for the renew
 // deadline. Then work is told to stop at once (reconcile.ErrAtOnce), and the wait for the lease
 // begins anew. kube-controller-manager ends the process instead. This one has admission to
 // serve, and what it has under way is stopped by its context.
-func lead(ctx context.Context, o *options.LeaderElection, client kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
-	lock, err := newLock(ctx, o, client)
+func Run(ctx context.Context, config Config, work func(context.Context) error) error {
+	lock, err := newLock(ctx, &config)
 	if err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		err := leadOnce(ctx, o, &fencedLock{Interface: lock, deadline: o.RenewDeadline.Duration}, watchdog, work)
+		err := leadOnce(ctx, &config, &fencedLock{Interface: lock, deadline: config.RenewDeadline.Duration}, work)
 		if !errors.Is(err, errLeaseLost) {
 			return err
 		}
@@ -59,7 +73,7 @@ func lead(ctx context.Context, o *options.LeaderElection, client kubernetes.Inte
 
 // leadOnce waits for the lease, leads, and returns when work has returned. If ctx ends, the
 // lease is given away only after that, so that no two processes work at a time.
-func leadOnce(ctx context.Context, o *options.LeaderElection, lock *fencedLock, watchdog *leaderelection.HealthzAdaptor, work func(context.Context) error) error {
+func leadOnce(ctx context.Context, config *Config, lock *fencedLock, work func(context.Context) error) error {
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
@@ -72,8 +86,8 @@ func leadOnce(ctx context.Context, o *options.LeaderElection, lock *fencedLock, 
 	var elector *leaderelection.LeaderElector
 	var err error
 	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: options.ProgramName, Lock: lock, WatchDog: watchdog, ReleaseOnCancel: true,
-		LeaseDuration: o.LeaseDuration.Duration, RenewDeadline: o.RenewDeadline.Duration, RetryPeriod: o.RetryPeriod.Duration,
+		Name: config.Name, Lock: lock, WatchDog: config.Watchdog, ReleaseOnCancel: true,
+		LeaseDuration: config.LeaseDuration.Duration, RenewDeadline: config.RenewDeadline.Duration, RetryPeriod: config.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
 				if !state.CompareAndSwap(waiting, leading) {
@@ -81,8 +95,8 @@ func leadOnce(ctx context.Context, o *options.LeaderElection, lock *fencedLock, 
 				}
 				working, stop := context.WithCancelCause(context.WithoutCancel(lease))
 				defer stop(nil)
-				watchdog.SetLeaderElection(elector)
-				defer watchdog.SetLeaderElection(nil) // who waits cannot be late
+				config.Watchdog.SetLeaderElection(elector)
+				defer config.Watchdog.SetLeaderElection(nil) // who waits cannot be late
 				defer context.AfterFunc(ctx, func() { stop(nil) })()
 				defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()
 				worked <- work(fenced(working, lock.overdue))
@@ -110,18 +124,18 @@ func leadOnce(ctx context.Context, o *options.LeaderElection, lock *fencedLock, 
 	return errLeaseLost
 }
 
-func newLock(ctx context.Context, o *options.LeaderElection, client kubernetes.Interface) (resourcelock.Interface, error) {
+func newLock(ctx context.Context, config *Config) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
 	// The same host may run several of us, so its name alone is no identity.
 	identity := host + "_" + string(uuid.NewUUID())
-	lock, err := resourcelock.New(o.ResourceLock, o.ResourceNamespace, o.ResourceName,
-		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
+	lock, err := resourcelock.New(config.ResourceLock, config.ResourceNamespace, config.ResourceName,
+		config.Client.CoreV1(), config.Client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	klog.FromContext(ctx).V(2).Info("Waiting to become the leader", "identity", identity, "lease", klog.KRef(o.ResourceNamespace, o.ResourceName))
+	klog.FromContext(ctx).V(2).Info("Waiting to become the leader", "identity", identity, "lease", klog.KRef(config.ResourceNamespace, config.ResourceName))
 	return lock, nil
 }

@@ -30,9 +30,9 @@ const (
 	// bodyTimeout bounds the arrival of a body. The apiserver sends it in one go.
 	bodyTimeout = 10 * time.Second
 
-	// turnedAwayTimeout is for what comes before the uid, of a body for which there is no
-	// slot: nothing else bounds how many of those are read.
-	turnedAwayTimeout = time.Second
+	// rejectedTimeout is for what comes before the uid, of a body for which there is no
+	// place: nothing else bounds how many of those are read.
+	rejectedTimeout = time.Second
 
 	// maxTimeout is the greatest timeout that a webhook can have. It bounds calls that
 	// name none.
@@ -111,7 +111,7 @@ func setReadDeadline(rw http.ResponseWriter, at time.Time) {
 }
 
 func readRefusal(err error) error {
-	if errors.Is(err, errBodyBudget) {
+	if errors.Is(err, errTooLarge) {
 		return TooManyRequests(err.Error(), time.Second)
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {

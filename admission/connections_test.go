@@ -4,141 +4,64 @@
 package admission
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestSurplusConnections has the one close that has waited for the longest time.
-func TestSurplusConnections(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		state  http.ConnState
-		speaks bool
-		pause  time.Duration // before the last one
-		room   int
-		left   int // of those that came
-	}{
-		"Silent":         {"kube-apiserver creates that many Pods at once", http.StateNew, false, 0, maxNew, maxNew},
-		"SilentLong":     {"they would have brought their calls by now", http.StateNew, false, handshakeGrace, maxWaiting, maxWaiting},
-		"Shaking":        {"kube-apiserver creates that many Pods at once", http.StateNew, true, 0, maxNew, maxNew},
-		"ShakingLong":    {"they would have brought their calls by now", http.StateNew, true, handshakeGrace, maxWaiting, maxWaiting},
-		"ShakingLongAll": {"all of the first have grown old", http.StateNew, true, handshakeGrace, maxNew, maxWaiting},
-		"Idle":           {"nobody keeps that many", http.StateIdle, false, 0, maxWaiting, maxWaiting},
+// dialSilent opens a connection and says nothing.
+func (s *site) dialSilent(t *testing.T) net.Conn {
+	t.Helper()
+	conn, err := s.listener.dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var c connections
-				come := func() net.Conn {
-					conn := comes(t, &c, tc.state)
-					if tc.speaks {
-						c.heard(conn)
-					}
-					return conn
-				}
-				working := come()
-				c.track(working, http.StateActive)
-				first := come()
-				for range tc.room - 1 {
-					come()
-				}
-				if isClosed(first) {
-					t.Fatalf("%s: one was closed while there was room", tc.reason)
-				}
-				time.Sleep(tc.pause)
-				last := come()
-				if !isClosed(first) {
-					t.Errorf("%s: the oldest one is open", tc.reason)
-				}
-				if isClosed(working) || isClosed(last) {
-					t.Error("one was closed that has a call, or that has just come")
-				}
-				if left := len(c.open) - 1; left != tc.left {
-					t.Errorf("%d are open beside the one that has a call, want %d", left, tc.left)
-				}
-			})
-		})
-	}
+	t.Cleanup(func() { _ = conn.Close() })
+	synctest.Wait()
+	return conn
 }
 
-// TestSurplusActive has the one close whose last call began first.
-func TestSurplusActive(t *testing.T) {
-	t.Parallel()
-	const most = maxWaiting + 10
-	cases := map[string]struct {
-		reason string
-		pause  time.Duration // before the last one
-		room   int
-	}{
-		"Slow": {"their calls would have been answered by now", handshakeGrace, most},
-		"Many": {"kube-apiserver waits for each of them", 0, 2 * most},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := connections{maxActive: most}
-				come := func(state http.ConnState) net.Conn { return comes(t, &c, state) }
-				idle := come(http.StateIdle)
-				c.called(idle) // by a call that has just been answered
-				busy, first := come(http.StateActive), come(http.StateActive)
-				for range tc.room - 2 {
-					come(http.StateActive)
-				}
-				if isClosed(first) {
-					t.Fatalf("%s: one was closed while there was room", tc.reason)
-				}
-				time.Sleep(tc.pause)
-				c.called(busy)
-				last := come(http.StateActive)
-				if !isClosed(first) {
-					t.Errorf("%s: the one whose call began first is open", tc.reason)
-				}
-				if isClosed(idle) || isClosed(busy) || isClosed(last) {
-					t.Error("one was closed that has no call, or a new one")
-				}
-			})
-		})
-	}
-}
-
-// TestSilentCloseNobody has a caller shake hands while more come than may be silent: its
-// handshake waits for the processors, and theirs never begins.
-func TestSilentCloseNobody(t *testing.T) {
+// TestSilentConnectionsEvictTheirOwn has more connections say nothing than may be open, while one
+// caller's handshake waits for the processors, another is idle and a third waits for its answer.
+func TestSilentConnectionsEvictTheirOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, nil)
+		const limit = 4
+		goOn := make(chan struct{})
+		slow := mutates(func(context.Context, *Request, *Outcome) error { <-goOn; return nil })
+		s := start(t, func(c *ServerConfig) {
+			c.MaxInFlight = limit
+			c.Webhook = NewWebhook(WebhookConfig{Chain: Chain{{Name: "slow", Plugin: slow}}})
+		})
 		defer s.end(t)
-		dial := func() net.Conn {
-			conn, err := s.listener.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = conn.Close() })
-			synctest.Wait()
-			return conn
-		}
-		caller, first := dial(), dial()
+		first, caller := s.dialSilent(t), s.dialSilent(t)
 		client := tls.Client(halting{caller, time.Second}, s.tls)
 		shaken := make(chan error, 1)
 		go func() { shaken <- client.HandshakeContext(t.Context()) }()
+		answer := make(chan string, 1)
+		go func() { answer <- s.review(t) }()
 		synctest.Wait()
-		for range maxNew {
-			dial()
+
+		if got := s.get("/readyz"); got != "200 HTTP/1.1 ok" {
+			t.Error(got)
+		}
+		for range connectionLimits(limit).Open {
+			s.dialSilent(t)
 		}
 		if n, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the first of too many that are silent gets %d bytes and %v, want %v", n, err, io.EOF)
 		}
 		if err := <-shaken; err != nil {
-			t.Errorf("one that shook hands meanwhile: %v", err)
+			t.Errorf("the handshake: %v", err)
+		}
+		close(goOn)
+		if got, want := <-answer, "200 v1 uid=u-1 yes "; got != want {
+			t.Errorf("the call: %q, want %q", got, want)
 		}
 	})
 }
@@ -157,17 +80,3 @@ func (h halting) Write(from []byte) (int, error) {
 	n, err := h.Conn.Write(from[1:])
 	return n + 1, err
 }
-
-// comes has a connection come that is in that state. No two come at the same time.
-func comes(t *testing.T, c *connections, state http.ConnState) net.Conn {
-	t.Helper()
-	conn, other := net.Pipe()
-	t.Cleanup(func() { _ = other.Close() })
-	t.Cleanup(func() { _ = conn.Close() })
-	time.Sleep(time.Microsecond)
-	c.track(conn, state)
-	return conn
-}
-
-// isClosed asks for what fails on a closed connection alone.
-func isClosed(conn net.Conn) bool { return conn.SetDeadline(time.Time{}) != nil }

@@ -21,7 +21,7 @@ func TestHTTP2Settings(t *testing.T) {
 		s := start(t, func(c *ServerConfig) { c.HTTP2 = true })
 		defer s.end(t)
 		conn := s.dialHTTP2(t)
-		defer bare(conn).Close() // TLS's goodbye would wait for who does not read
+		defer conn.NetConn().Close() // TLS's goodbye would wait for who does not read
 		got := settings(t, conn)
 		for id, most := range map[uint16]uint32{concurrentStreams: maxStreams, initialWindow: maxUnread, frameSize: maxFrame} {
 			if value, told := got[id]; !told || value > most {

@@ -4,7 +4,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,11 +13,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/connlimit"
 )
 
 const (
 	headerTimeout = 10 * time.Second
+
+	// newTimeout is how long a connection that brings no call is waited for, once no
+	// further ones are accepted. Callers dial when they have one to make.
+	newTimeout = time.Second
+	idlePoll   = 10 * time.Millisecond
 
 	// callTimeout leaves a call all the time that a webhook can have, and some to write
 	// the answer. For reading it must be as long, because net/http ends the context of
@@ -54,8 +61,8 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// Webhook answers everything but /readyz.
 	Webhook http.Handler
-	// MaxInFlight is that of the Webhook; zero means DefaultMaxInFlight. Twice as many
-	// connections may have calls that have just come, so that there is room to refuse some.
+	// MaxInFlight is that of the Webhook; zero means DefaultMaxInFlight. It bounds the
+	// connections, see connectionLimits.
 	MaxInFlight int
 	// Ready is nil when calls can be answered; its error is shown to who asks. It must
 	// not block. No Ready means ready.
@@ -77,14 +84,13 @@ type ServerConfig struct {
 type Server struct {
 	config      ServerConfig
 	http        *http.Server
-	connections connections
+	connections *connlimit.Limiter
 	draining    atomic.Bool
 }
 
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
-	s := &Server{config: config}
-	s.connections.maxActive = cmp.Or(max(config.MaxInFlight, 0), DefaultMaxInFlight)
+	s := &Server{config: config, connections: connlimit.New(connectionLimits(config.MaxInFlight))}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(config.HTTP2)
@@ -104,17 +110,14 @@ func NewServer(config ServerConfig) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, conn)
+			return context.WithValue(ctx, connectionKey{}, conn.(*tls.Conn).NetConn())
 		},
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			s.connections.track(conn, state)
-			s.countHandshake(conn, state)
-		},
+		ConnState: s.countHandshake,
 	}
 	return s
 }
 
-// connectionKey is that of a request's net.Conn in its context.
+// connectionKey is that of a request's *connlimit.Conn in its context.
 type connectionKey struct{}
 
 // Run serves until ctx ends and then drains: /readyz fails at once, calls are answered
@@ -127,8 +130,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
 	s.http.ErrorLog = serverLog(logger)
 	ended := make(chan error, 1)
-	accepting := listener{s.config.Listener, &s.connections}
-	go func() { ended <- s.http.ServeTLS(accepting, "", "") }()
+	go func() { ended <- s.http.ServeTLS(s.connections.Wrap(s.config.Listener), "", "") }()
 	logger.Info("Serving admission", "address", s.config.Listener.Addr().String(), "http2", s.config.HTTP2)
 	select {
 	case err := <-ended:
@@ -155,16 +157,24 @@ func (s *Server) drain(logger klog.Logger, ended chan error) {
 	if !errors.Is(err, net.ErrClosed) {
 		logger.Error(err, "Serving admission ended while draining")
 	}
-	patience, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
+	timeout, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
 	// From Shutdown on a call is dropped that comes on a connection which was accepted
 	// before. So it is called when none is to be expected.
-	s.connections.settle(patience)
-	if err := s.http.Shutdown(patience); err != nil {
+	s.awaitIdle(timeout)
+	if err := s.http.Shutdown(timeout); err != nil {
 		logger.Info("Closing connections whose calls are not done", "cause", err.Error())
 		// An error of Close is that of a connection which is gone already.
 		_ = s.http.Close()
 	}
+}
+
+// awaitIdle returns once every connection is idle or closed, or ctx ends. No further ones
+// are accepted; those that bring no call within newTimeout are closed.
+func (s *Server) awaitIdle(ctx context.Context) {
+	defer time.AfterFunc(newTimeout, s.connections.CloseNew).Stop()
+	idle := func(context.Context) (bool, error) { return s.connections.AllIdle(), nil }
+	_ = wait.PollUntilContextCancel(ctx, idlePoll, true, idle) // it fails at the end of ctx alone
 }
 
 // handler puts /readyz beside the webhook.
@@ -173,8 +183,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/", s.trusted(s.config.Webhook))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); ok {
-			s.connections.called(conn)
+		if conn, ok := r.Context().Value(connectionKey{}).(*connlimit.Conn); ok && conn.Begin() {
+			defer conn.End()
 		}
 		if s.draining.Load() {
 			// The answer says that this connection ends with it. Closing an idle one

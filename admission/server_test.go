@@ -230,7 +230,7 @@ func TestServerDrains(t *testing.T) {
 	}{
 		"quiet":    {reason: "the delay is waited out", want: "200 v1 uid=u-1 yes ", stopped: 5 * time.Second},
 		"in work":  {reason: "the call gets its answer", call: 8 * time.Second, want: "200 v1 uid=u-1 yes ", stopped: 8 * time.Second},
-		"too slow": {reason: "patience ends", call: 25 * time.Second, want: "EOF", stopped: 15 * time.Second},
+		"too slow": {reason: "the timeout ends", call: 25 * time.Second, want: "EOF", stopped: 15 * time.Second},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestServerDrainsNewConnections(t *testing.T) {
 		stopped time.Duration
 	}{
 		"slow caller":   {reason: "the call was on its way", speaks: 900 * time.Millisecond, want: "HTTP/1.1 200 OK", stopped: 900 * time.Millisecond},
-		"silent caller": {reason: "who dials has a call to make, mostly", stopped: newPatience},
+		"silent caller": {reason: "who dials has a call to make, mostly", stopped: newTimeout},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

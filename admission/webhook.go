@@ -23,9 +23,6 @@ const (
 	pathValidate = "validate"
 )
 
-// DefaultMaxInFlight is how many calls are decided at the same time unless configured.
-const DefaultMaxInFlight = 400
-
 // WebhookConfig says what a Webhook needs.
 type WebhookConfig struct {
 	// Chain decides. POST /mutate calls its mutators, POST /validate its validators.
@@ -46,21 +43,19 @@ type WebhookConfig struct {
 // failurePolicy decide. Only where the uid cannot be known is it that of the refusal.
 type Webhook struct {
 	chain              Chain
-	arriving, deciding slots
-	bodies             budget
+	arriving, deciding semaphore
+	bodies             bodyLimiter
 	metrics            *Metrics
 }
 
 // NewWebhook returns a Webhook. It may be called from several goroutines.
 func NewWebhook(config WebhookConfig) *Webhook {
-	limit := config.MaxInFlight
-	if limit <= 0 {
-		limit = DefaultMaxInFlight
-	}
 	return &Webhook{
-		chain:    config.Chain,
-		arriving: newSlots(arrivingFactor*limit, config.Metrics.counterOf(stageArriving)),
-		deciding: newSlots(limit, config.Metrics.counterOf(stageDeciding)),
+		chain: config.Chain,
+		// Bodies that arrive slowly, or never, keep no small one from being decided: over HTTP/1.1
+		// a connection has one at a time.
+		arriving: newSemaphore(connectionLimits(config.MaxInFlight).Accepted(), config.Metrics.counterOf(stageArriving)),
+		deciding: newSemaphore(orDefault(config.MaxInFlight), config.Metrics.counterOf(stageDeciding)),
 		metrics:  config.Metrics,
 	}
 }
@@ -94,7 +89,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err := checkCall(r); err != nil {
 		return refused(envelope{}, &Outcome{}, err), outcomeInvalid
 	}
-	bounded := &budgeted{from: boundedBody(rw, r), budget: &w.bodies}
+	bounded := &limitedBody{from: boundedBody(rw, r), limiter: &w.bodies}
 	defer bounded.release()
 	body, found, err := w.read(rw, bounded)
 	if apierrors.IsTooManyRequests(err) {
@@ -103,10 +98,10 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err != nil {
 		return refused(found, &Outcome{}, err), outcomeInvalid
 	}
-	if !w.deciding.take() {
+	if !w.deciding.tryAcquire() {
 		return refused(findEnvelope(bytes.NewReader(body)), &Outcome{}, errTooMany()), outcomeOverload
 	}
-	defer w.deciding.giveBack()
+	defer w.deciding.release()
 	request, found, err := decodeReview(body)
 	if err != nil {
 		return refused(found, &Outcome{}, err), outcomeInvalid
@@ -146,11 +141,11 @@ func guardedDecide(ctx context.Context, request *Request, said *Outcome, decide 
 
 // read is readBody, if there is room for one more.
 func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
-	if !w.arriving.take() {
-		setReadDeadline(rw, time.Now().Add(turnedAwayTimeout))
+	if !w.arriving.tryAcquire() {
+		setReadDeadline(rw, time.Now().Add(rejectedTimeout))
 		return nil, findEnvelope(bounded), errTooMany()
 	}
-	defer w.arriving.giveBack()
+	defer w.arriving.release()
 	return readBody(rw, bounded)
 }
 

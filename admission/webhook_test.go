@@ -306,11 +306,12 @@ func TestWebhookMaxInFlight(t *testing.T) {
 	})
 }
 
-// TestSlowBodiesKeepNobodyOut has as many bodies arrive for ever as connections may have calls.
+// TestSlowBodiesKeepNobodyOut has as many bodies arrive for ever as there may be connections.
 func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 2
+		connections := connectionLimits(limit).Accepted()
 		webhook := NewWebhook(WebhookConfig{Chain: patchEverything(), MaxInFlight: limit})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -322,14 +323,14 @@ func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		begin(2 * limit)
+		begin(connections - 1)
 		if _, answer := ask(t, webhook, post("/mutate", createReview("v1"))); !answer.Response.Allowed {
 			t.Errorf("got %q, want yes: nothing is being decided", said(answer))
 		}
-		begin(limit)
+		begin(1)
 		const want = "v1 uid=u-1 429 TooManyRequests: too many admission requests at the same time, please try again"
 		if _, answer := ask(t, webhook, post("/mutate", createReview("v1"))); said(answer) != want {
-			t.Errorf("with %d bodies on their way: got %q, want %q", arrivingFactor*limit, said(answer), want)
+			t.Errorf("with %d bodies on their way: got %q, want %q", connections, said(answer), want)
 		}
 	})
 }

@@ -19,8 +19,8 @@
 // Concurrency: calls are answered side by side. Keys come from an immutable snapshot, signing is left to the signing.Signer; as
 // many signatures are made at a time as there are processors, the others wait.
 //
-// What others can hold on to is bounded: connections that say nothing, connections that call, and the calls of each. Who called
-// first keeps its place, which is how a kube-apiserver outlasts a flood.
+// What others can hold on to is bounded: connections that say nothing, connections that call, and the calls of each. The first
+// callers keep their places, which is how a kube-apiserver outlasts a flood.
 //
 // Who may call: processes of the allowed users, as the kernel names them (SO_PEERCRED). Whoever may call can have a token made
 // for any account, so the socket is as precious as the private key.

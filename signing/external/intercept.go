@@ -5,6 +5,7 @@ package external
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"runtime/debug"
@@ -14,23 +15,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// gate stands before every call: it lets allowed users through as far as there is room, counts and times, and turns errors into answers.
-type gate struct {
+// errTooManyCallers rejects a call on a connection for which there is no place.
+var errTooManyCallers = errors.New("as many other connections are in use as may be")
+
+// authFilter stands before every call: it lets allowed users through as far as there is room, counts and times, and turns errors
+// into answers.
+type authFilter struct {
 	allowed []uint32
-	among   *connections
 	metrics *Metrics
 	clock   clock.PassiveClock
 	logger  klog.Logger
 }
 
 // intercept is a grpc.UnaryServerInterceptor.
-func (g *gate) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	begun := g.clock.Now()
-	answer, err := g.call(ctx, request, handle)
+func (f *authFilter) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	begun := f.clock.Now()
+	answer, err := f.call(ctx, request, handle)
 	ended := outcomeOf(err)
 	method := path.Base(info.FullMethod)
-	g.metrics.observe(method, ended.label, g.clock.Since(begun))
-	g.log(ctx, method, ended, err)
+	f.metrics.observe(method, ended.label, f.clock.Since(begun))
+	f.log(ctx, method, ended, err)
 	if err != nil {
 		return nil, ended.status()
 	}
@@ -38,14 +42,15 @@ func (g *gate) intercept(ctx context.Context, request any, info *grpc.UnaryServe
 }
 
 // call recovers: a fault in the answer to one call is not to end the controllers.
-func (g *gate) call(ctx context.Context, request any, handle grpc.UnaryHandler) (answer any, err error) {
-	c, err := checkCaller(ctx, g.allowed)
+func (f *authFilter) call(ctx context.Context, request any, handle grpc.UnaryHandler) (answer any, err error) {
+	c, err := checkCaller(ctx, f.allowed)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.among.called(c.conn); err != nil {
-		return nil, err
+	if !c.conn.Begin() {
+		return nil, errTooManyCallers
 	}
+	defer c.conn.End()
 	defer func() {
 		if fault := recover(); fault != nil {
 			// The value may hold anything, the payload for one; its type does not.
@@ -56,9 +61,9 @@ func (g *gate) call(ctx context.Context, request any, handle grpc.UnaryHandler) 
 }
 
 // log is the audit: one line for each refusal, which says who asked and which rule it was, never what was asked for.
-func (g *gate) log(ctx context.Context, method string, ended outcome, err error) {
+func (f *authFilter) log(ctx context.Context, method string, ended outcome, err error) {
 	c, _ := callerOf(ctx)
-	logger := g.logger.WithValues("method", method, "uid", c.uid, "pid", c.pid)
+	logger := f.logger.WithValues("method", method, "uid", c.uid, "pid", c.pid)
 	switch {
 	case ended.refused:
 		logger.Info("Refused a call to the external signer", "outcome", ended.label, "reason", ended.text)

@@ -46,8 +46,8 @@ func outcomeOf(err error) outcome {
 		return outcome{"stranger", codes.PermissionDenied, err.Error(), true}
 	case errors.Is(err, errTooMany):
 		return outcome{"rate", codes.ResourceExhausted, err.Error(), false}
-	case errors.Is(err, errCrowded):
-		return outcome{"crowded", codes.ResourceExhausted, err.Error(), false}
+	case errors.Is(err, errTooManyCallers):
+		return outcome{"connections", codes.ResourceExhausted, err.Error(), false}
 	case errors.Is(err, errNoKeys):
 		return outcome{"no_keys", codes.Unavailable, err.Error(), false}
 	case errors.Is(err, context.DeadlineExceeded):

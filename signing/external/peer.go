@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"sa-controller-manager/internal/connlimit"
 )
 
 // errStranger refuses a call of a user who may not sign.
@@ -29,7 +32,7 @@ type caller struct {
 	credentials.CommonAuthInfo
 	uid  uint32
 	pid  int32
-	conn *connection
+	conn *connlimit.Conn
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -37,11 +40,15 @@ func (caller) AuthType() string { return "peercred" }
 
 // ServerHandshake implements credentials.TransportCredentials. Nothing is sent.
 func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	found, ok := conn.(*connection)
+	found, ok := conn.(*connlimit.Conn)
 	if !ok {
-		return nil, nil, fmt.Errorf("a connection of type %T has no peer credentials", conn)
+		return nil, nil, fmt.Errorf("a connection of type %T is not of the listener", conn)
 	}
-	control, err := found.SyscallConn()
+	socket, ok := found.Conn.(syscall.Conn)
+	if !ok {
+		return nil, nil, fmt.Errorf("a connection of type %T has no peer credentials", found.Conn)
+	}
+	control, err := socket.SyscallConn()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/connlimit"
 	"sa-controller-manager/signing"
 )
 
@@ -46,6 +47,11 @@ const (
 
 	// windowBytes is how much a connection and a stream may bring before it is read. That it is given keeps gRPC from making it larger.
 	windowBytes = 64 << 10
+
+	// maxConnections is how many connections may be open, and maxCallers how many of them may have made a call. A kube-apiserver
+	// has one.
+	maxConnections = 48
+	maxCallers     = 16
 
 	// helloTimeout is for the first words of a connection. Who connects is on this machine.
 	helloTimeout = 5 * time.Second
@@ -115,14 +121,14 @@ func Listen(config Config) (*Server, error) {
 // Run is called once, and also gives the socket up when ctx has ended already.
 func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	among := newConnections(s.config.Clock, s.config.RefreshHint)
-	server := s.build(logger, among)
+	connections := connlimit.New(connlimit.Limits{Open: maxConnections, Callers: maxCallers})
+	server := s.build(logger)
 	var serving sync.WaitGroup
 	ended := make(chan end)
 	stopped := make(chan struct{})
 	serve := func(listener net.Listener) {
 		serving.Go(func() {
-			err := server.Serve(bounded{listener, among})
+			err := server.Serve(connections.Wrap(listener))
 			select {
 			case ended <- end{listener, err}:
 			case <-stopped:
@@ -133,7 +139,7 @@ func (s *Server) Run(ctx context.Context) error {
 	logger.Info("Serving as external signer", "socket", s.config.Path, "allowedUIDs", s.config.AllowedUIDs)
 	err := s.watch(ctx, ended, serve)
 	close(stopped)
-	drain(logger, server, among)
+	drain(logger, server, connections)
 	serving.Wait()
 	if removal := s.socket.close(); removal != nil {
 		logger.Info("Could not remove the external signer's socket", "cause", removal.Error())
@@ -149,11 +155,11 @@ type end struct {
 
 // build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls, buffers; and a connection
 // whose other end has gone without a word is noticed.
-func (s *Server) build(logger klog.Logger, among *connections) *grpc.Server {
-	g := &gate{allowed: s.config.AllowedUIDs, among: among, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
+func (s *Server) build(logger klog.Logger) *grpc.Server {
+	filter := &authFilter{allowed: s.config.AllowedUIDs, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
 	server := grpc.NewServer(
 		grpc.Creds(peerCredentials{}),
-		grpc.UnaryInterceptor(g.intercept),
+		grpc.UnaryInterceptor(filter.intercept),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -163,7 +169,12 @@ func (s *Server) build(logger klog.Logger, among *connections) *grpc.Server {
 		grpc.InitialWindowSize(windowBytes),
 		grpc.InitialConnWindowSize(windowBytes),
 		grpc.ConnectionTimeout(helloTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			// A kube-apiserver fetches the keys, if nothing else. A caller that does not gives up its place.
+			MaxConnectionIdle: 2 * s.config.RefreshHint,
+			Time:              30 * time.Second,
+			Timeout:           10 * time.Second,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
 	register(server, &service{
@@ -171,7 +182,7 @@ func (s *Server) build(logger klog.Logger, among *connections) *grpc.Server {
 		check:  s.config.Check,
 		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock},
 		rate:   rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
-		slots:  make(chan struct{}, runtime.GOMAXPROCS(0)),
+		turns:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}, terms{maxTokenExpiration: s.config.MaxTokenExpiration, refreshHint: s.config.RefreshHint})
 	return server
 }
@@ -217,12 +228,12 @@ func (s *Server) mend(logger klog.Logger, serve func(net.Listener)) {
 }
 
 // drain lets calls under way finish, for drainTimeout at most.
-func drain(logger klog.Logger, server *grpc.Server, among *connections) {
+func drain(logger klog.Logger, server *grpc.Server, connections *connlimit.Limiter) {
 	defer time.AfterFunc(drainTimeout, func() {
 		logger.Info("Ending calls to the external signer that are not done")
 		server.Stop()
 	}).Stop()
-	among.dismiss()
+	connections.CloseNew() // gRPC would wait for their first words
 	server.GracefulStop()
 }
 

@@ -22,8 +22,8 @@ type service struct {
 	check  func(payload string) error
 	keys   keyCache
 	rate   *rate.Limiter
-	// slots holds one entry for each signature that is being made.
-	slots chan struct{}
+	// turns holds one entry for each signature that is being made.
+	turns chan struct{}
 }
 
 // sign answers Sign. The order is that of cost: what is refused has cost neither a turn among the signatures nor a signature.
@@ -38,8 +38,8 @@ func (s *service) sign(ctx context.Context, payload string) (header, signature s
 		return "", "", err
 	}
 	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	case s.turns <- struct{}{}:
+		defer func() { <-s.turns }()
 	case <-ctx.Done():
 		return "", "", ctx.Err()
 	}

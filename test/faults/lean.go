@@ -29,7 +29,7 @@ const (
 	fewestStruck = 5
 	// fewestSilent is how many silent connections there have to be: more than either server
 	// keeps, and as many as a machine has that allows a process 1024 files.
-	fewestSilent = 500
+	fewestSilent = 700
 )
 
 // breaker is one kind of broken client.

@@ -16,10 +16,9 @@ import (
 // Limits of promise 8.
 const (
 	restGoroutines = devcluster.RestGoroutines
-	// baseGoroutines is what it has beside broken clients: one more for each connection to the
-	// webhook that waits, 256 that are silent, 256 that shake hands and 128 that are idle, and
-	// for as many that are on their way out, and for 800 that do not read their answers.
-	baseGoroutines = restGoroutines + 2*(256+256+128) + 800
+	// baseGoroutines is what it has beside broken clients: two more for each connection to the
+	// webhook, of which 656 may be open and a quarter as many on their way out.
+	baseGoroutines = restGoroutines + 2*(656+656/4)
 	perRequest     = 3
 	// memorySlack and perSecret are in KiB.
 	memorySlack = 64 << 10

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-func TestBudget(t *testing.T) {
+func TestBodyLimiter(t *testing.T) {
 	t.Parallel()
-	var shared budget
-	open := func(size int) *budgeted {
-		return &budgeted{from: strings.NewReader(strings.Repeat("x", size)), budget: &shared}
+	var shared bodyLimiter
+	open := func(size int) *limitedBody {
+		return &limitedBody{from: strings.NewReader(strings.Repeat("x", size)), limiter: &shared}
 	}
-	take := func(b *budgeted) error {
+	take := func(b *limitedBody) error {
 		_, err := io.Copy(io.Discard, b)
 		return err
 	}
@@ -25,8 +25,8 @@ func TestBudget(t *testing.T) {
 		t.Fatalf("a body of the greatest size, alone: %v", err)
 	}
 	second := open(maxBody)
-	if err := take(second); !errors.Is(err, errBodyBudget) {
-		t.Errorf("a second one beside it: %v, want %v", err, errBodyBudget)
+	if err := take(second); !errors.Is(err, errTooLarge) {
+		t.Errorf("a second one beside it: %v, want %v", err, errTooLarge)
 	}
 	for range 1000 {
 		if err := take(open(freeBody)); err != nil {

@@ -1,0 +1,292 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package connlimit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// soon is far longer than anything here takes.
+const soon = 10 * time.Second
+
+// site is a listener on a real socket, and what it has accepted.
+type site struct {
+	*Limiter
+
+	listener net.Listener
+}
+
+func listen(t *testing.T, limits Limits) site {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	limiter := New(limits)
+	return site{limiter, limiter.Wrap(listener)}
+}
+
+// pair is the two ends of a connection.
+type pair struct {
+	peer net.Conn
+	conn *Conn
+}
+
+func (s site) come(t *testing.T) pair {
+	t.Helper()
+	peer, err := net.Dial("tcp", s.listener.Addr().String())
+	must(t, err)
+	t.Cleanup(func() { _ = peer.Close() })
+	accepted, err := s.listener.Accept()
+	must(t, err)
+	conn := accepted.(*Conn)
+	t.Cleanup(func() { _ = conn.Close() })
+	return pair{peer, conn}
+}
+
+// comeTo has a connection come and brings it into the state.
+func (s site) comeTo(t *testing.T, to state) pair {
+	t.Helper()
+	p := s.come(t)
+	if to >= started {
+		_, err := p.peer.Write([]byte("x"))
+		must(t, err)
+		_, err = p.conn.Read(make([]byte, 1))
+		must(t, err)
+	}
+	if to >= idle && !p.conn.Begin() {
+		t.Fatal("there is no place for a call")
+	}
+	if to == idle {
+		p.conn.End()
+	}
+	return p
+}
+
+// isOpen asks for what fails on a closed connection alone.
+func (p pair) isOpen() bool { return p.conn.SetDeadline(time.Time{}) == nil }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEviction wants a connection too many to evict the longest of the state that most are in.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	const open = 12
+	for name, flood := range map[string]state{"silent": silent, "started": started, "idle": idle, "calling": calling} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := listen(t, Limits{Open: open})
+			var others []pair
+			for other := silent; other < states; other++ {
+				if other != flood {
+					others = append(others, s.comeTo(t, other), s.comeTo(t, other))
+				}
+			}
+			busy := s.comeTo(t, flood)
+			var crowd []pair
+			for len(others)+1+len(crowd) < open {
+				crowd = append(crowd, s.comeTo(t, flood))
+			}
+			if flood >= idle { // a further call: it is not the one that waits longest
+				if !busy.conn.Begin() {
+					t.Fatal("there is no place for a further call")
+				}
+				busy.conn.End()
+				others = append(others, busy)
+			} else {
+				crowd = append([]pair{busy}, crowd...)
+			}
+			last := s.come(t)
+			if crowd[0].isOpen() {
+				t.Error("the longest one is open")
+			}
+			for i, p := range append(append(others, crowd[1:]...), last) {
+				if !p.isOpen() {
+					t.Errorf("connection %d of the others is closed", i)
+				}
+			}
+			if crowd[0].conn.Begin() {
+				t.Error("an evicted connection can bring a call")
+			}
+			if got := s.open(); got != open {
+				t.Errorf("%d are open, want %d", got, open)
+			}
+		})
+	}
+}
+
+// TestCallers wants the first callers to stay, and a place to be had again once one has gone.
+func TestCallers(t *testing.T) {
+	t.Parallel()
+	s := listen(t, Limits{Open: 8, Callers: 2})
+	first, second := s.comeTo(t, idle), s.comeTo(t, calling)
+	third := s.come(t)
+	if third.conn.Begin() {
+		t.Error("a call of a further caller has a place")
+	}
+	if !first.conn.Begin() {
+		t.Error("a further call of a caller has no place")
+	}
+	first.conn.End()
+	news := []pair{third}
+	for range 20 {
+		news = append(news, s.come(t))
+		if !news[0].isOpen() {
+			_ = news[0].conn.Close() // as a server does that cannot read any more
+			news = news[1:]
+		}
+	}
+	if !first.isOpen() || !second.isOpen() {
+		t.Error("a caller was evicted")
+	}
+	must(t, first.conn.Close())
+	if !news[len(news)-1].conn.Begin() {
+		t.Error("there is no place after a caller has gone")
+	}
+}
+
+// TestAcceptWaits wants no more to be accepted than the server lets go of.
+func TestAcceptWaits(t *testing.T) {
+	t.Parallel()
+	limits := Limits{Open: 4}
+	s := listen(t, limits)
+	var came []pair
+	for range limits.Accepted() {
+		came = append(came, s.come(t))
+	}
+	peer, err := net.Dial("tcp", s.listener.Addr().String())
+	must(t, err)
+	defer peer.Close()
+	accepted := make(chan net.Conn)
+	go func() {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- conn
+	}()
+	select {
+	case <-accepted:
+		t.Fatal("one more was accepted than there may be")
+	case <-time.After(50 * time.Millisecond):
+	}
+	must(t, came[1].conn.Close()) // the first one is evicted, and the server still holds it
+	if err := came[1].conn.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed twice: %v", err)
+	}
+	select {
+	case conn := <-accepted:
+		must(t, conn.Close())
+	case <-time.After(soon):
+		t.Error("none was accepted after the server has let go of one")
+	}
+}
+
+func TestCloseNew(t *testing.T) {
+	t.Parallel()
+	s := listen(t, Limits{Open: 8})
+	news := []pair{s.comeTo(t, silent), s.comeTo(t, started)}
+	waits, busy := s.comeTo(t, idle), s.comeTo(t, calling)
+	s.CloseNew()
+	for _, p := range append(news, s.come(t)) {
+		if p.isOpen() {
+			t.Error("one that has made no call is open")
+		}
+	}
+	if !waits.isOpen() || !busy.isOpen() {
+		t.Error("one that has made a call is closed")
+	}
+	if s.AllIdle() {
+		t.Error("all are said to be idle while a call is under way")
+	}
+	busy.conn.End()
+	if !s.AllIdle() {
+		t.Error("not all are said to be idle")
+	}
+}
+
+// TestFlood has a caller of a real server be answered on its one connection, between calls of
+// others, while ten times as many connections come as may be open.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	s := listen(t, Limits{Open: 40})
+	type key struct{}
+	var most atomic.Int64
+	server := &http.Server{
+		ReadHeaderTimeout: soon,
+		ConnContext:       func(ctx context.Context, conn net.Conn) context.Context { return context.WithValue(ctx, key{}, conn) },
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if conn := r.Context().Value(key{}).(*Conn); conn.Begin() {
+				defer conn.End()
+			}
+			most.Store(max(most.Load(), int64(len(s.places))))
+		}),
+	}
+	serving := make(chan error, 1)
+	go func() { serving <- server.Serve(s.listener) }()
+	url := "http://" + s.listener.Addr().String()
+
+	ctx, stop := context.WithCancel(t.Context())
+	var flooding sync.WaitGroup
+	var came atomic.Int64
+	for i := range 8 {
+		flooding.Go(func() {
+			for ctx.Err() == nil {
+				peer, err := net.Dial("tcp", s.listener.Addr().String())
+				if err != nil {
+					continue
+				}
+				if i%2 == 0 {
+					_, _ = io.WriteString(peer, "GET / HTTP/1.1\r\n") // it is evicted, or not
+				}
+				came.Add(1)
+				flooding.Go(func() { <-ctx.Done(); _ = peer.Close() })
+			}
+		})
+	}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: soon}
+	fresh := 0
+	count := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if !info.Reused {
+			fresh++
+		}
+	}}
+	for begun := time.Now(); came.Load() < 400 && time.Since(begun) < soon; {
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, count), http.MethodGet, url, http.NoBody)
+		must(t, err)
+		response, err := client.Do(request)
+		must(t, err)
+		must(t, response.Body.Close())
+	}
+	stop()
+	flooding.Wait()
+	client.CloseIdleConnections()
+	must(t, server.Close())
+	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	if fresh != 1 {
+		t.Errorf("the caller needed %d connections, want 1", fresh)
+	}
+	if limit := int64(s.limits.Accepted()); most.Load() > limit || most.Load() < int64(s.limits.Open) {
+		t.Errorf("at most %d connections were there, want %d to %d", most.Load(), s.limits.Open, limit)
+	}
+}

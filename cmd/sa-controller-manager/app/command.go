@@ -15,7 +15,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -25,6 +24,8 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 )
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
@@ -72,19 +73,7 @@ func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.
 	if err == nil {
 		err = cmd.ExecuteContext(ctx)
 	}
-	if err == nil {
-		return 0
-	}
-	if errors.Is(err, cli.ErrFindings) {
-		return cli.ExitFindings
-	}
-	if !errors.Is(err, cli.ErrReported) {
-		fmt.Fprintf(stderr, "Error: %v\n", err)
-	}
-	if usage := (*cli.UsageError)(nil); errors.As(err, &usage) {
-		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", usage.Command)
-	}
-	return 1
+	return cli.Exit(err, stderr)
 }
 
 // newCommand builds the root command and its sub-commands.
@@ -99,29 +88,20 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runManager(cmd, o, run)
 		},
-		// execute prints errors, once, and without the usage.
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		// Cobra's own default, which it sets only where it words the error.
-		SuggestionsMinimumDistance: 2,
 	}
-	// First of all: cobra's completion command keeps the writer it finds.
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &cli.UsageError{Err: err, Command: cmd.CommandPath()}
-	})
-
+	cli.SetUpRoot(cmd, stdout, stderr)
 	sets := o.Flags()
 	options.AddGlobalFlags(sets.FlagSet("global"))
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
-	// Underscores are taken for hyphens, as in every Kubernetes component.
-	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	addChoiceCompletions(cmd)
 
-	cmd.AddCommand(newVersionCommand(), newWebhookCommand(cli.Connect), newDoctorCommand(cli.Connect), newPreflightCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect), newKubeadmCommand(), newDocsCommand())
+	cmd.AddCommand(
+		version.NewCommand(), newWebhookCommand(cli.Connect), newDoctorCommand(cli.Connect),
+		newPreflightCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect),
+		newKubeadmCommand(), docs.NewCommand(),
+	)
 	setHelp(cmd, sets)
 	return cmd
 }
@@ -129,7 +109,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 // runManager is the root command's action.
 func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	if asked, err := cmd.Flags().GetBool("version"); err != nil || asked {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", options.ProgramName, buildInfo().GitVersion)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", options.ProgramName, version.Info().GitVersion)
 		return err
 	}
 	if err := cli.InvalidFlags(cmd.CommandPath(), o.Validate()); err != nil {
@@ -143,7 +123,7 @@ func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 
 	ctx := cmd.Context()
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "version", buildInfo().GitVersion)
+	logger.Info("Starting", "version", version.Info().GitVersion)
 	if lowered {
 		logger.Info("Took a log level of --v or --vmodule for the highest that this program has, above which client-go logs tokens", "level", maxLogLevel)
 	}

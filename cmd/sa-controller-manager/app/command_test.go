@@ -279,7 +279,9 @@ func TestHelp(t *testing.T) {
 func TestHelpFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	printHelp(&b, newCommand(nil, &b, &b), documentedFlags(), 100)
+	sets := options.New().Flags()
+	options.AddGlobalFlags(sets.FlagSet("global"))
+	printHelp(&b, newCommand(nil, &b, &b), sets, 100)
 	_, flags, _ := strings.Cut(b.String(), "Connection flags:")
 	for line := range strings.Lines(flags) {
 		if len(line) > 101 {

@@ -11,7 +11,7 @@ import (
 )
 
 // update makes the golden tests write what they would compare with.
-var update = flag.Bool("update", false, "rewrite testdata/ and docs/flags.md from the code")
+var update = flag.Bool("update", false, "rewrite testdata/ from the code")
 
 func TestMain(m *testing.M) {
 	flag.Parse()

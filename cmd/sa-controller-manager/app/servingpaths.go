@@ -9,13 +9,14 @@ import (
 	"net/http/pprof"
 	"runtime"
 
-	"k8s.io/apimachinery/pkg/util/version"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/statusz"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 )
 
 // newHandler is the one place where paths are laid out: those of KCM, but for
@@ -38,7 +39,7 @@ func newHandler(o *options.Options, live, ready []Check) http.Handler {
 	installSLIs(mux, health)
 	mux.Handle("GET /configz", configz(o))
 	flagz.Install(mux, options.ProgramName, flagz.NamedFlagSetsReader{FlagSets: o.Flags()})
-	statusz.Install(mux, options.ProgramName, statusz.NewRegistry(effectiveVersion(buildInfo().GitVersion),
+	statusz.Install(mux, options.ProgramName, statusz.NewRegistry(effectiveVersion(version.Info().GitVersion),
 		statusz.WithListedPaths([]string{"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/statusz"})))
 	installProfiles(&o.Debugging, mux)
 	return mux
@@ -63,9 +64,9 @@ func configz(o *options.Options) http.Handler {
 // effectiveVersion is what /statusz shows. The library cannot read the version of a
 // build without one.
 func effectiveVersion(text string) compatibility.EffectiveVersion {
-	binary, err := version.ParseSemantic(text)
+	binary, err := utilversion.ParseSemantic(text)
 	if err != nil {
-		binary = version.MajorMinor(0, 0)
+		binary = utilversion.MajorMinor(0, 0)
 	}
 	return compatibility.NewEffectiveVersion(binary, false, binary, binary)
 }

@@ -1,7 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package docs is the command that generates what docs/ has about the command line. It is
+// hidden, because only those who build the project need it.
+package docs
 
 import (
 	"fmt"
@@ -17,43 +19,37 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-// newDocsCommand generates what docs/ has about the command line. It is for
-// those who build the project, so it is hidden.
-func newDocsCommand() *cobra.Command {
-	docs := &cobra.Command{
+// NewCommand is the command and those below it.
+func NewCommand() *cobra.Command {
+	return cli.Parent(&cobra.Command{
 		Use:    "docs",
 		Short:  "Generate documentation",
 		Args:   cli.NoArguments,
 		Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
-	}
-	docs.AddCommand(&cobra.Command{
+	}, &cobra.Command{
 		Use:   "flags",
 		Short: "Print docs/flags.md",
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeFlagsDoc(cmd.OutOrStdout(), documentedFlags())
+			return writeFlags(cmd.OutOrStdout(), managerFlags())
 		},
 	})
-	return docs
 }
 
-// documentedFlags is every flag of the root command with its default, whatever
-// the command line of this process says.
-func documentedFlags() cliflag.NamedFlagSets {
+// managerFlags is every flag of the root command with its default, whatever the command
+// line of this process says.
+func managerFlags() cliflag.NamedFlagSets {
 	sets := options.New().Flags()
 	options.AddGlobalFlags(sets.FlagSet("global"))
 	return sets
 }
 
-// writeFlagsDoc writes docs/flags.md: the introduction, a table per group in
+// writeFlags writes docs/flags.md: the introduction, a table per group in
 // the order of the help, and the hand-written sections. Its output depends on
 // nothing but the code.
-func writeFlagsDoc(w io.Writer, sets cliflag.NamedFlagSets) error {
+func writeFlags(w io.Writer, sets cliflag.NamedFlagSets) error {
 	var b strings.Builder
-	b.WriteString(flagsDocIntroduction)
+	b.WriteString(flagsIntroduction)
 	for _, title := range sets.Order {
 		fmt.Fprintf(&b, "\n## %s flags\n\n", strings.ToUpper(title[:1])+title[1:])
 		b.WriteString("| Flag | Default | Meaning | Origin |\n|---|---|---|---|\n")
@@ -63,18 +59,18 @@ func writeFlagsDoc(w io.Writer, sets cliflag.NamedFlagSets) error {
 			}
 		})
 	}
-	b.WriteString(foreignFlagsTable())
-	b.WriteString(flagsDocSections)
+	b.WriteString(ignoredFlagsTable())
+	b.WriteString(flagsSections)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print documentation of flags: %w", err)
 	}
 	return nil
 }
 
-// foreignFlagsTable lists what is taken and ignored, by what it is about.
-func foreignFlagsTable() string {
+// ignoredFlagsTable lists what is taken and ignored, by what it is about.
+func ignoredFlagsTable() string {
 	var b strings.Builder
-	b.WriteString(foreignFlagsIntroduction)
+	b.WriteString(ignoredFlagsIntroduction)
 	b.WriteString("| About | Flags |\n|---|---|\n")
 	var about []string
 	names := map[string][]string{}

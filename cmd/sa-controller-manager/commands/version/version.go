@@ -1,7 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package version is the command that prints the version of the program.
+package version
 
 import (
 	"fmt"
@@ -11,22 +12,22 @@ import (
 
 	"github.com/spf13/cobra"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
-	"k8s.io/component-base/version"
+	componentversion "k8s.io/component-base/version"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/printers"
 )
 
-// unstampedVersion begins the version of a build that no linker flag stamped.
-const unstampedVersion = "v0.0.0-master+"
+// unstampedPrefix begins the version of a build that no linker flag stamped.
+const unstampedPrefix = "v0.0.0-master+"
 
-// buildInfo is the version that the linker stamped into
+// Info is the version that the linker stamped into
 // k8s.io/component-base/version, where the metrics find it too. A build that is
 // not stamped, such as one by "go run", answers with what Go itself knows.
-func buildInfo() apimachineryversion.Info {
-	info := version.Get()
-	if !strings.HasPrefix(info.GitVersion, unstampedVersion) {
+func Info() apimachineryversion.Info {
+	info := componentversion.Get()
+	if !strings.HasPrefix(info.GitVersion, unstampedPrefix) {
 		return info
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -52,8 +53,8 @@ func unstamped(info apimachineryversion.Info, build *debug.BuildInfo) apimachine
 	return info
 }
 
-// newVersionCommand prints the version for people or for programs.
-func newVersionCommand() *cobra.Command {
+// NewCommand prints the version for people or for programs.
+func NewCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -63,14 +64,14 @@ func newVersionCommand() *cobra.Command {
 			if err := cli.InvalidFlags(cmd.CommandPath(), output.Validate()); err != nil {
 				return err
 			}
-			return printVersion(cmd.OutOrStdout(), output.Format, buildInfo())
+			return print(cmd.OutOrStdout(), output.Format, Info())
 		},
 	}
 	output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
-func printVersion(w io.Writer, output string, info apimachineryversion.Info) error {
+func print(w io.Writer, output string, info apimachineryversion.Info) error {
 	return printers.Document(w, output, "version", info, func() string {
 		return fmt.Sprintf("%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
 			options.ProgramName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package version
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func TestPrintVersion(t *testing.T) {
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			if err := printVersion(&b, output, info); err != nil {
+			if err := print(&b, output, info); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, b.String()); diff != "" {
@@ -51,7 +51,7 @@ func TestPrintVersion(t *testing.T) {
 
 func TestUnstampedVersion(t *testing.T) {
 	t.Parallel()
-	placeholder := apimachineryversion.Info{GitVersion: unstampedVersion + "x", GitCommit: "$Format:%H$", GoVersion: "go1.26"}
+	placeholder := apimachineryversion.Info{GitVersion: unstampedPrefix + "x", GitCommit: "$Format:%H$", GoVersion: "go1.26"}
 	cases := map[string]struct {
 		reason string
 		build  debug.BuildInfo

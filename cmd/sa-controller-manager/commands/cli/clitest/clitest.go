@@ -1,0 +1,45 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clitest runs a command as a process would, and shows what a user sees of it.
+package clitest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+)
+
+// Outcome is what a user sees of a run.
+type Outcome struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Run runs cmd as a sub-command of the program.
+func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := &cobra.Command{Use: options.ProgramName}
+	cli.SetUpRoot(root, &stdout, &stderr)
+	root.AddCommand(cmd)
+	root.SetArgs(append([]string{cmd.Name()}, args...))
+	code := cli.Exit(root.ExecuteContext(t.Context()), &stderr)
+	return Outcome{code, stdout.String(), stderr.String()}
+}
+
+// WriteFile makes a file in a directory of its own.
+func WriteFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

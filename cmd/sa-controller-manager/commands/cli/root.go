@@ -1,0 +1,49 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// SetUpRoot makes cmd the command that all others are below: where they print, how they
+// take flags, and that Exit alone prints errors. It comes before flags and sub-commands.
+func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
+	// Cobra prints errors with the whole usage.
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	// Cobra's own default, which it sets only where it words the error.
+	cmd.SuggestionsMinimumDistance = 2
+	// Cobra's completion command keeps the writer it finds.
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &UsageError{Err: err, Command: cmd.CommandPath()}
+	})
+	// Underscores are taken for hyphens, as in every Kubernetes component.
+	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+}
+
+// Exit prints the error that a command ended with, unless it has been reported, and returns
+// the exit code of the process: 0, or 1 for bad flags and for failures at run time, as in
+// every Kubernetes component, or 2 for findings.
+func Exit(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, ErrFindings) {
+		return ExitFindings
+	}
+	if !errors.Is(err, ErrReported) {
+		fmt.Fprintf(stderr, "Error: %v\n", err)
+	}
+	if usage := (*UsageError)(nil); errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", usage.Command)
+	}
+	return 1
+}

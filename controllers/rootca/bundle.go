@@ -98,6 +98,13 @@ func (b *Bundle) Owed(has bool, hash [sha256.Size]byte) bool {
 	return !has || hash != b.hash && !b.provisional
 }
 
+// Replaced reports whether an object that held this bundle holds another one now: somebody
+// else wrote that. The hash of no bundle is zero; an object may be emptied to have it written
+// again, and that is not meant.
+func (b *Bundle) Replaced(before, after [sha256.Size]byte) bool {
+	return b != nil && !b.provisional && before == b.hash && after != b.hash && after != [sha256.Size]byte{}
+}
+
 // same tells whether consumers can do without being told of b after other.
 func (b *Bundle) same(other *Bundle) bool {
 	return b.hash == other.hash && b.provisional == other.provisional

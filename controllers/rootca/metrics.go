@@ -9,15 +9,18 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are upstream's, so that what watches kube-controller-manager goes on
-// (pkg/controller/certificates/rootcacertpublisher/metrics.go).
+// Metrics are upstream's for the publisher, so that dashboards and alerts for
+// kube-controller-manager go on (pkg/controller/certificates/rootcacertpublisher/metrics.go),
+// and one of ours.
 type Metrics struct {
 	syncs    *metrics.CounterVec
 	duration *metrics.HistogramVec
+	replaced *metrics.CounterVec
 }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
@@ -37,9 +40,25 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Buckets:        metrics.ExponentialBuckets(0.001, 2, 15),
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"code"}),
+		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "sacm_root_ca_replaced_by_others_total",
+			Help:           "Root CA bundles of ours that the leader saw somebody else replace, in token Secrets (secrets) or kube-root-ca.crt (configmaps).",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"resource"}),
 	}
-	mustRegister(m.syncs, m.duration)
+	mustRegister(m.syncs, m.duration, m.replaced)
+	for _, resource := range []corev1.ResourceName{corev1.ResourceSecrets, corev1.ResourceConfigMaps} {
+		m.replaced.WithLabelValues(string(resource)) // an alert needs the zero before the first one
+	}
 	return m
+}
+
+// Replaced counts that somebody else replaced our bundle in an object of a resource. A nil
+// Metrics counts nothing.
+func (m *Metrics) Replaced(resource corev1.ResourceName) {
+	if m != nil {
+		m.replaced.WithLabelValues(string(resource)).Inc()
+	}
 }
 
 // observe counts one sync. A nil Metrics counts nothing.

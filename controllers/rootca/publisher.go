@@ -82,11 +82,11 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // namespace is looked at once at the start. It may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.memory.reset()
-	namespaces, err := p.namespaceInformer.AddEventHandler(p.handler(func(name cache.ObjectName) string { return name.Name }))
+	namespaces, err := p.namespaceInformer.AddEventHandler(reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(name.Name) }))
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)
 	}
-	configMaps, err := p.configMapInformer.AddEventHandler(p.handler(func(name cache.ObjectName) string { return name.Namespace }))
+	configMaps, err := p.configMapInformer.AddEventHandler(p.configMapHandler())
 	if err != nil {
 		return fmt.Errorf("watch configmaps: %w", err)
 	}
@@ -94,8 +94,17 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return errors.Join(p.namespaceInformer.RemoveEventHandler(namespaces), p.configMapInformer.RemoveEventHandler(configMaps))
 }
 
-func (p *Publisher) handler(namespaceOf func(cache.ObjectName) string) cache.ResourceEventHandler {
-	return reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(namespaceOf(name)) })
+func (p *Publisher) configMapHandler() cache.ResourceEventHandler {
+	handler := reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(name.Namespace) })
+	queue := handler.UpdateFunc
+	handler.UpdateFunc = func(old, obj any) {
+		before, after := old.(*informers.RootCA), obj.(*informers.RootCA)
+		if p.Source.Current().Replaced(before.Hash, after.Hash) {
+			p.Metrics.Replaced(corev1.ResourceConfigMaps)
+		}
+		queue(old, obj)
+	}
+	return handler
 }
 
 // queueAll is for a changed bundle, of which every replica is told. Run looks at all

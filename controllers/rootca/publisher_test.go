@@ -183,13 +183,13 @@ func (w *world) events() string {
 	return strings.Join(w.lines, "\n")
 }
 
-// syncs are the counters of the metric.
-func (w *world) syncs() []string {
+// series are those of a metric.
+func (w *world) series(name string) []string {
 	synctest.Wait()
 	response := httptest.NewRecorder()
 	metrics.HandlerFor(w.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	lines := strings.Split(response.Body.String(), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "root_ca_cert_publisher_sync_total") })
+	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, name) })
 }
 
 func TestPublish(t *testing.T) {
@@ -337,6 +337,30 @@ func TestAFightIsToldAndSlowsDown(t *testing.T) {
 	})
 }
 
+func TestReplacementsAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "A", active("shop"))
+		defer w.stop()
+		synctest.Wait()
+		w.edit("shop", undescribed)
+		synctest.Wait()
+		w.edit("shop", emptied)
+		synctest.Wait()
+		w.Source.Set(w.bundle(t, "B"))
+		synctest.Wait()
+		want := func(n int) []string {
+			return []string{
+				fmt.Sprintf(`sacm_root_ca_replaced_by_others_total{resource="configmaps"} %d`, n),
+				`sacm_root_ca_replaced_by_others_total{resource="secrets"} 0`,
+			}
+		}
+		check(t, "what is no replacement", want(0), w.series("sacm_root_ca_replaced_by_others_total"))
+		w.edit("shop", data("ca.crt", "mine"))
+		check(t, "a replacement", want(1), w.series("sacm_root_ca_replaced_by_others_total"))
+	})
+}
+
 // Somebody deletes it while the watch is interrupted, which shows neither then. That is no
 // fight.
 func TestAConfigMapThatIsNeverShown(t *testing.T) {
@@ -416,6 +440,6 @@ func TestMetrics(t *testing.T) {
 			`root_ca_cert_publisher_sync_total{code="200"} 2`, // and once for what came back
 			`root_ca_cert_publisher_sync_total{code="403"} 1`,
 			`root_ca_cert_publisher_sync_total{code="500"} 1`,
-		}, w.syncs())
+		}, w.series("root_ca_cert_publisher_sync_total"))
 	})
 }

@@ -55,11 +55,13 @@ type Config struct {
 	Client   kubernetes.Interface
 	View     *informers.View
 	Issuer   *tokens.Issuer
-	Keys     signing.KeySource
+	Keys     *signing.Keyring
 	RootCA   *rootca.Source
 	Recorder *events.Recorder
 	Metrics  *Metrics
-	Loops    *reconcile.Metrics
+	// RootCAMetrics are those of the root CA publisher.
+	RootCAMetrics *rootca.Metrics
+	Loops         *reconcile.Metrics
 
 	// Auto gives every account one signed, referenced token Secret.
 	Auto bool
@@ -160,6 +162,7 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.queueSecret(obj.(*tokensecrets.TokenSecret)) },
 		UpdateFunc: func(old, obj any) {
+			c.countSecondController(old.(*tokensecrets.TokenSecret), obj.(*tokensecrets.TokenSecret))
 			c.queueSecret(obj.(*tokensecrets.TokenSecret))
 			c.queueAccountOf(old.(*tokensecrets.TokenSecret))
 		},

@@ -20,6 +20,8 @@ type Metrics struct {
 	issued       *metrics.CounterVec
 	deleted      *metrics.CounterVec
 	dereferenced *metrics.Counter
+
+	filledByOthers *metrics.Counter
 }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
@@ -40,7 +42,12 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:           "Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted.",
 			StabilityLevel: metrics.ALPHA,
 		}),
+		filledByOthers: metrics.NewCounter(&metrics.CounterOpts{
+			Name:           "sacm_token_secrets_filled_by_others_total",
+			Help:           "Token Secrets that the leader saw somebody else fill, with a token of another key than the active one.",
+			StabilityLevel: metrics.ALPHA,
+		}),
 	}
-	mustRegister(m.issued, m.deleted, m.dereferenced)
+	mustRegister(m.issued, m.deleted, m.dereferenced, m.filledByOthers)
 	return m
 }

@@ -63,7 +63,7 @@ func FuzzObserve(f *testing.F) {
 				}
 			}
 		}
-		if manager := len(observed.TokenWriter) + len(observed.CAWriter); kept-manager > mostKept { // kube-apiserver bounds that one
+		if manager := len(observed.TokenWriter); kept-manager > mostKept { // kube-apiserver bounds that one
 			t.Errorf("%d bytes are kept", kept)
 		}
 		if again := Observe(secret); !reflect.DeepEqual(again, observed) {

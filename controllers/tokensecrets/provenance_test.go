@@ -55,14 +55,14 @@ func TestDataWriters(t *testing.T) {
 	}
 }
 
-func TestWritersOfATokenSecret(t *testing.T) {
+func TestTokenWriter(t *testing.T) {
 	t.Parallel()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
 		wrote(meta.UpstreamFieldManager, `{"f:data":{"f:token":{}}}`), wrote(meta.FieldManager, `{"f:data":{"f:ca.crt":{}}}`),
 	}}}
 	got := Observe(secret)
-	if got.TokenWriter != meta.UpstreamFieldManager || got.CAWriter != meta.FieldManager {
-		t.Errorf("the token is by %q and ca.crt by %q", got.TokenWriter, got.CAWriter)
+	if got.TokenWriter != meta.UpstreamFieldManager {
+		t.Errorf("the token is by %q", got.TokenWriter)
 	}
 }
 

@@ -92,10 +92,9 @@ type TokenSecret struct {
 	// Token is nil while data.token is empty.
 	Token *Token
 
-	// TokenWriter and CAWriter are the field managers that wrote data.token and
-	// data["ca.crt"] last, "" if managedFields do not say. Whoever may write the Secret
-	// can make them say anything.
-	TokenWriter, CAWriter string
+	// TokenWriter is the field manager that wrote data.token last, "" if managedFields do
+	// not say. Whoever may write the Secret can make them say anything.
+	TokenWriter string
 
 	// Finding is "" or says in a few words what the data contradicts: the token's
 	// claims or the namespace the Secret's own metadata.
@@ -174,16 +173,10 @@ func Observe(secret *corev1.Secret) *TokenSecret {
 	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
 		observed.Finding = "data.namespace does not name the namespace of the Secret"
 	}
-	observed.observeWriters(secret.ManagedFields)
+	// A few names in as many Secrets as there are: each is in memory once.
+	observed.TokenWriter = unique.Make(DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey].Manager).Value()
 	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
 	return observed
-}
-
-func (s *TokenSecret) observeWriters(entries []metav1.ManagedFieldsEntry) {
-	writers := DataWriters(entries)
-	// A few names in as many Secrets as there are: each is in memory once.
-	s.TokenWriter = unique.Make(writers[corev1.ServiceAccountTokenKey].Manager).Value()
-	s.CAWriter = unique.Make(writers[corev1.ServiceAccountRootCAKey].Manager).Value()
 }
 
 func (s *TokenSecret) observeToken(data string) {

@@ -90,7 +90,7 @@ func TestOutcomeOfHealthChecksIsMeasured(t *testing.T) {
 	}
 	for endpoint, checks := range map[string][]string{
 		"healthz": {"leader-election"}, "livez": {"leader-election"},
-		"readyz": {"permissions", "caches", "watches", "signing-key", "second-controller", "leader-election"},
+		"readyz": {"permissions", "caches", "watches", "signing-key", "leader-election"},
 	} {
 		for _, check := range checks {
 			if value := measured.Sum("kubernetes_healthcheck", devcluster.Labels{"name": check, "type": endpoint}); value != 1 {

@@ -140,19 +140,19 @@ func (m *manager) buildTokenController(logger klog.Logger, loops *reconcile.Metr
 		logger.Info("Token Secrets get no ca.crt: neither --root-ca-file nor the kubeconfig gives a root CA")
 	}
 	legacy := tokensecret.New(tokensecret.Config{
-		Client:      m.clients.main,
-		View:        m.view,
-		Issuer:      tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
-		Keys:        m.ring,
-		RootCA:      m.rootCA,
-		Recorder:    m.recorder,
-		Metrics:     tokensecret.NewMetrics(legacyregistry.MustRegister),
-		Loops:       loops,
-		Auto:        auto,
-		OrphanGrace: o.Tokens.OrphanTokenGrace,
-		Workers:     int(o.Tokens.ConcurrentSyncs),
+		Client:        m.clients.main,
+		View:          m.view,
+		Issuer:        tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Keys:          m.ring,
+		RootCA:        m.rootCA,
+		Recorder:      m.recorder,
+		Metrics:       tokensecret.NewMetrics(legacyregistry.MustRegister),
+		RootCAMetrics: m.caMetrics,
+		Loops:         loops,
+		Auto:          auto,
+		OrphanGrace:   o.Tokens.OrphanTokenGrace,
+		Workers:       int(o.Tokens.ConcurrentSyncs),
 	})
 	m.controllers = append(m.controllers, controller{options.ServiceAccountTokenController, legacy.Run})
 	m.buildKeyRotation(logger, loops)
-	m.buildRivalDetector()
 }

@@ -30,6 +30,7 @@ func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loo
 	if !publishes && !m.signs(set) {
 		return
 	}
+	m.caMetrics = rootca.NewMetrics(legacyregistry.MustRegister)
 	m.rootCAKeeper = rootca.NewKeeper(rootca.KeeperConfig{
 		Client:   m.clients.main,
 		Source:   m.rootCA,
@@ -48,7 +49,7 @@ func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loo
 		View:     m.view,
 		Source:   m.rootCA,
 		Recorder: m.recorder,
-		Metrics:  rootca.NewMetrics(legacyregistry.MustRegister),
+		Metrics:  m.caMetrics,
 		Loops:    loops,
 	})
 	m.controllers = append(m.controllers, controller{options.RootCACertificatePublisher, publisher.Run})

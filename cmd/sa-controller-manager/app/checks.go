@@ -28,9 +28,6 @@ func (m *manager) readyChecks() []Check {
 	if m.ring != nil && m.files.keysDir != nil {
 		checks = append(checks, Check{Name: "key-directory", Probe: m.keysDirProbe})
 	}
-	if m.rival != nil {
-		checks = append(checks, Check{Name: secondController, Probe: m.rivalProbe})
-	}
 	if m.agreement != nil {
 		checks = append(checks, Check{Name: "key-ring", Probe: func() (string, error) { return m.agreement.Status(), nil }})
 	}

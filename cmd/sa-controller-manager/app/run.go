@@ -18,7 +18,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/rival"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokenreissue"
@@ -53,8 +52,8 @@ type manager struct {
 	ring         *signing.Keyring // nil without a signing key
 	rootCA       *rootca.Source
 	rootCAKeeper *rootca.Keeper             // nil if no root CA is published
+	caMetrics    *rootca.Metrics            // likewise
 	activator    *keyprobe.Activator        // nil without a signing key
-	rival        *rival.Detector            // nil without a signing key
 	agreement    *tokenreissue.Agreement    // nil without a key directory
 	reissuer     *tokenreissue.Controller   // likewise
 	accounts     *serviceaccount.Controller // nil if it is not enabled

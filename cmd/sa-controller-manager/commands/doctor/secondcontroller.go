@@ -10,11 +10,15 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"sa-controller-manager/controllers/rival"
 	"sa-controller-manager/internal/meta"
 )
 
-const kcm = meta.UpstreamFieldManager
+const (
+	kcm = meta.UpstreamFieldManager
+
+	secondControllerFix = "start kube-controller-manager with an empty --service-account-private-key-file=; " +
+		"--controllers=-serviceaccount-token-controller does not turn its token controller off"
+)
 
 // checkSecondController finds Secrets that kube-controller-manager has filled since our
 // leader took the Lease. That is a heuristic: it sees work and not processes, so one
@@ -47,5 +51,5 @@ func filledBySecond(secrets []tokenSecret, since time.Time) []Finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return []Finding{found(fmt.Sprintf("a second token controller works beside this one: %s has filled %s since our leader leads", kcm, count(len(names), "token Secret", "token Secrets")), rival.Mend, names...)}
+	return []Finding{found(fmt.Sprintf("a second token controller works beside this one: %s has filled %s since our leader leads", kcm, count(len(names), "token Secret", "token Secrets")), secondControllerFix, names...)}
 }

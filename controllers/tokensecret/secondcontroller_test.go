@@ -1,0 +1,109 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func TestCountSecondController(t *testing.T) {
+	t.Parallel()
+	type changes []func(*corev1.Secret)
+	ours := withData(corev1.ServiceAccountTokenKey, tokenFor(t, "mine", testUID))
+	theirs := withData(corev1.ServiceAccountTokenKey, tokenSignedBy(t, testkeys.P256Other(), "mine", testUID))
+	rightCA, wrongCA := withData(corev1.ServiceAccountRootCAKey, testCA), withData(corev1.ServiceAccountRootCAKey, otherCA)
+	unnamed := func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountNameKey] = "no name" }
+	label := func(secret *corev1.Secret) {
+		secret.Labels = map[string]string{tokensecrets.LastUsedLabel: "2026-01-01"}
+	}
+	another := func(secret *corev1.Secret) { secret.UID = "another" }
+	noRootCA := func(w *world) { w.RootCA.Set(nil) }
+	cases := map[string]struct {
+		reason        string
+		before, after changes
+		do            func(*world)
+		want          counts
+	}{
+		"Filled":           {after: changes{theirs}, want: counts{filled: 1}},
+		"FilledWithOurKey": {reason: "by ourselves, or by one that agrees", after: changes{ours}},
+		"Garbage":          {reason: "a user's nonsense has no key ID", after: changes{withData(corev1.ServiceAccountTokenKey, "hello")}},
+		"Overwritten":      {reason: "a user's own, over ours", before: changes{ours}, after: changes{theirs}},
+		"FilledBefore":     {reason: "before a takeover, and touched now", before: changes{theirs}, after: changes{theirs, label}},
+		"Resync":           {before: changes{theirs}, after: changes{theirs}},
+		"NotOurs":          {reason: "no account can have that name", before: changes{unnamed}, after: changes{unnamed, theirs}},
+		"Invalid":          {reason: "we issue none, a user may", before: changes{invalidSince}, after: changes{invalidSince, theirs}},
+		"Terminating":      {before: changes{terminatingSecret}, after: changes{terminatingSecret, theirs}},
+		"Immutable":        {before: changes{immutable}, after: changes{immutable, theirs}},
+		"AnotherSecret":    {reason: "of the same name, created with a token: restored, or a user's", after: changes{another, theirs}},
+		"Retired": {
+			reason: "that of a controller that was left behind, or the last one of ours; alerts need more",
+			after:  changes{ours}, want: counts{filled: 1}, do: func(w *world) { w.rotate(t) },
+		},
+
+		"RootCAReplaced":    {before: changes{ours, rightCA}, after: changes{ours, wrongCA}, want: counts{replaced: 1}},
+		"RootCARepaired":    {before: changes{ours, wrongCA}, after: changes{ours, rightCA}},
+		"RootCAWrongBefore": {reason: "from before a takeover", before: changes{ours, wrongCA}, after: changes{ours, wrongCA, label}},
+		"RootCAEmptied":     {reason: "that asks for a new one", before: changes{ours, rightCA}, after: changes{ours}},
+		"RootCAAtTheEnd":    {before: changes{terminatingSecret, rightCA}, after: changes{terminatingSecret, wrongCA}},
+		"NoRootCA":          {reason: "we write none", before: changes{ours, rightCA}, after: changes{ours, wrongCA}, do: noRootCA},
+		"ProvisionalRootCA": {
+			reason: "we replace none now", before: changes{ours, rightCA}, after: changes{ours, wrongCA},
+			do: func(w *world) { w.RootCA.Set(w.RootCA.Current().Provisional()) },
+		},
+		"Both": {reason: "in one write", before: changes{rightCA}, after: changes{wrongCA, theirs}, want: counts{filled: 1, replaced: 1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			registry := metrics.NewKubeRegistry()
+			w.Metrics, w.RootCAMetrics = NewMetrics(registry.MustRegister), rootca.NewMetrics(registry.MustRegister)
+			if tc.do != nil {
+				tc.do(w)
+			}
+			w.secretHandler().OnUpdate(
+				tokensecrets.Observe(tokenSecret("mine", tc.before...)), tokensecrets.Observe(tokenSecret("mine", tc.after...)))
+			if diff := gocmp.Diff(tc.want, count(t, registry), gocmp.AllowUnexported(counts{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// counts are the metrics that tell of a second token controller.
+type counts struct{ filled, replaced float64 }
+
+func count(t *testing.T, registry metrics.KubeRegistry) counts {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			totals[family.GetName()] += metric.GetCounter().GetValue()
+		}
+	}
+	return counts{filled: totals["sacm_token_secrets_filled_by_others_total"], replaced: totals["sacm_root_ca_replaced_by_others_total"]}
+}
+
+// rotate makes another key the active one.
+func (w *world) rotate(t *testing.T) {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(testkeys.P256Other())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ring.Set(signing.NewRing(1, key.As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
+}

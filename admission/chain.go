@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Link is one plugin of a chain under the name it is enabled by.
-type Link struct {
+// ChainEntry is one plugin of a chain under the name it is enabled by.
+type ChainEntry struct {
 	Name   string
 	Plugin Plugin
 	// Metrics counts what the plugin does. Nil counts nothing.
@@ -23,7 +23,7 @@ type Link struct {
 // Chain is a list of plugins that is itself one. The order is the order of calls: a
 // mutator sees what those before it made of the object. A request that no plugin
 // matches is allowed as it is.
-type Chain []Link
+type Chain []ChainEntry
 
 var (
 	_ Mutator   = Chain{}
@@ -38,8 +38,8 @@ func (c Chain) Rules() []Rule {
 // MutatingRules is the union of what the mutators match.
 func (c Chain) MutatingRules() []Rule {
 	var rules []Rule
-	for _, link := range c {
-		if mutator, ok := link.Plugin.(Mutator); ok {
+	for _, entry := range c {
+		if mutator, ok := entry.Plugin.(Mutator); ok {
 			rules = append(rules, mutatingRules(mutator)...)
 		}
 	}
@@ -49,8 +49,8 @@ func (c Chain) MutatingRules() []Rule {
 // ValidatingRules is the union of what the validators match.
 func (c Chain) ValidatingRules() []Rule {
 	var rules []Rule
-	for _, link := range c {
-		if validator, ok := link.Plugin.(Validator); ok {
+	for _, entry := range c {
+		if validator, ok := entry.Plugin.(Validator); ok {
 			rules = append(rules, validator.Rules()...)
 		}
 	}
@@ -67,8 +67,8 @@ func mutatingRules(mutator Mutator) []Rule {
 // Names lists the plugins in their order.
 func (c Chain) Names() []string {
 	names := make([]string, len(c))
-	for i, link := range c {
-		names[i] = link.Name
+	for i, entry := range c {
+		names[i] = entry.Name
 	}
 	return names
 }
@@ -76,52 +76,52 @@ func (c Chain) Names() []string {
 // Ready is nil once every plugin is ready. Requests do not need it: Admit and
 // Validate ask the plugins that match.
 func (c Chain) Ready(ctx context.Context) error {
-	for _, link := range c {
-		if err := link.Plugin.Ready(ctx); err != nil {
-			return fmt.Errorf("plugin %s: %w", link.Name, err)
+	for _, entry := range c {
+		if err := entry.Plugin.Ready(ctx); err != nil {
+			return fmt.Errorf("plugin %s: %w", entry.Name, err)
 		}
 	}
 	return nil
 }
 
 // Admit calls the mutators that match request, in order, each with the object as
-// patched so far. It stops at the first refusal, and then outcome holds no patch.
-func (c Chain) Admit(ctx context.Context, request *Request, outcome *Outcome) error {
+// patched so far. It stops at the first refusal, and then response holds no patch.
+func (c Chain) Admit(ctx context.Context, request *Request, response *Response) error {
 	current := *request
 	var pending []PatchOperation
-	for _, link := range c {
-		mutator, ok := link.Plugin.(Mutator)
+	for _, entry := range c {
+		mutator, ok := entry.Plugin.(Mutator)
 		if !ok || !anyMatches(mutatingRules(mutator), &current) {
 			continue
 		}
 		object, err := applyPatch(current.Object, pending)
 		if err != nil {
-			outcome.Patch = nil
-			return Internal(fmt.Errorf("apply the patch of the plugins before %s: %w", link.Name, err))
+			response.Patch = nil
+			return Internal(fmt.Errorf("apply the patch of the plugins before %s: %w", entry.Name, err))
 		}
 		current.Object = object
-		said, err := link.call(ctx, pathMutate, mutator.Admit, &current)
-		outcome.add(said)
+		partial, err := entry.call(ctx, pathMutate, mutator.Admit, &current)
+		response.add(partial)
 		if err != nil {
-			outcome.Patch = nil
+			response.Patch = nil
 			return err
 		}
-		outcome.Patch = append(outcome.Patch, said.Patch...)
-		pending = said.Patch
+		response.Patch = append(response.Patch, partial.Patch...)
+		pending = partial.Patch
 	}
 	return nil
 }
 
 // Validate calls the validators that match request, in order, and returns the first
 // refusal.
-func (c Chain) Validate(ctx context.Context, request *Request, outcome *Outcome) error {
-	for _, link := range c {
-		validator, ok := link.Plugin.(Validator)
+func (c Chain) Validate(ctx context.Context, request *Request, response *Response) error {
+	for _, entry := range c {
+		validator, ok := entry.Plugin.(Validator)
 		if !ok || !anyMatches(validator.Rules(), request) {
 			continue
 		}
-		said, err := link.call(ctx, pathValidate, validator.Validate, request)
-		outcome.add(said)
+		partial, err := entry.call(ctx, pathValidate, validator.Validate, request)
+		response.add(partial)
 		if err != nil {
 			return err
 		}
@@ -131,27 +131,27 @@ func (c Chain) Validate(ctx context.Context, request *Request, outcome *Outcome)
 
 // call lets one plugin decide, once it is ready. What it says is kept apart from what
 // the others said, so that it can neither read nor undo it.
-func (l Link) call(ctx context.Context, path string, decide func(context.Context, *Request, *Outcome) error, request *Request) (*Outcome, error) {
-	finish := l.Metrics.pluginStarts(path, l.Name)
-	said := &Outcome{}
-	err := l.guarded(ctx, func(ctx context.Context) error {
-		if err := l.Plugin.Ready(ctx); err != nil {
+func (e ChainEntry) call(ctx context.Context, path string, decide func(context.Context, *Request, *Response) error, request *Request) (*Response, error) {
+	finish := e.Metrics.pluginStarts(path, e.Name)
+	response := &Response{}
+	err := e.guarded(ctx, func(ctx context.Context) error {
+		if err := e.Plugin.Ready(ctx); err != nil {
 			return notReady(request, err)
 		}
-		return decide(ctx, request, said)
+		return decide(ctx, request, response)
 	})
-	if err == nil && len(said.Patch) > 0 && request.Object == nil {
-		err = Internal(fmt.Errorf("plugin %s patched a request that has no object", l.Name))
+	if err == nil && len(response.Patch) > 0 && request.Object == nil {
+		err = Internal(fmt.Errorf("plugin %s patched a request that has no object", e.Name))
 	}
-	finish(said, err)
-	return said, err
+	finish(response, err)
+	return response, err
 }
 
 // guarded turns a panic of the plugin into a refusal that names it. The request does
 // not get through, and the process lives on.
-func (l Link) guarded(ctx context.Context, decide func(context.Context) error) (err error) {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("plugin", l.Name))
-	defer recoverAs(ctx, &err, "plugin "+l.Name)
+func (e ChainEntry) guarded(ctx context.Context, decide func(context.Context) error) (err error) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("plugin", e.Name))
+	defer recoverAs(ctx, &err, "plugin "+e.Name)
 	return decide(ctx)
 }
 
@@ -163,13 +163,13 @@ func notReady(request *Request, err error) error {
 	return notReadyError{err}
 }
 
-// add takes over what a plugin said besides its patch.
-func (o *Outcome) add(said *Outcome) {
-	o.Warnings = append(o.Warnings, said.Warnings...)
-	for _, key := range slices.Sorted(maps.Keys(said.AuditAnnotations)) {
-		if o.AuditAnnotations == nil {
-			o.AuditAnnotations = map[string]string{}
+// add takes over what a plugin says besides its patch.
+func (r *Response) add(partial *Response) {
+	r.Warnings = append(r.Warnings, partial.Warnings...)
+	for _, key := range slices.Sorted(maps.Keys(partial.AuditAnnotations)) {
+		if r.AuditAnnotations == nil {
+			r.AuditAnnotations = map[string]string{}
 		}
-		o.AuditAnnotations[key] = said.AuditAnnotations[key]
+		r.AuditAnnotations[key] = partial.AuditAnnotations[key]
 	}
 }

@@ -14,27 +14,27 @@ import (
 
 // sees is a mutator that writes down the object it gets.
 func sees(seen *[]string) decide {
-	return func(_ context.Context, request *Request, _ *Outcome) error {
+	return func(_ context.Context, request *Request, _ *Response) error {
 		*seen = append(*seen, string(request.Object))
 		return nil
 	}
 }
 
 func warns(text string, then error) decide {
-	return func(_ context.Context, _ *Request, outcome *Outcome) error {
-		outcome.Warnings = append(outcome.Warnings, text)
-		outcome.AuditAnnotations = map[string]string{text: "said"}
+	return func(_ context.Context, _ *Request, response *Response) error {
+		response.Warnings = append(response.Warnings, text)
+		response.AuditAnnotations = map[string]string{text: "said"}
 		return then
 	}
 }
 
 func panics(value any) decide {
-	return func(context.Context, *Request, *Outcome) error { panic(value) }
+	return func(context.Context, *Request, *Response) error { panic(value) }
 }
 
-func patchOf(outcome *Outcome) []string {
+func patchOf(response *Response) []string {
 	var lines []string
-	for _, o := range outcome.Patch {
+	for _, o := range response.Patch {
 		lines = append(lines, o.Op+" "+o.Path+" "+string(o.Value))
 	}
 	return lines
@@ -170,21 +170,21 @@ func TestChainAdmit(t *testing.T) {
 			}
 			before := string(request.Object)
 			var seen []string
-			outcome := &Outcome{}
-			err := tc.chain(&seen).Admit(t.Context(), request, outcome)
+			response := &Response{}
+			err := tc.chain(&seen).Admit(t.Context(), request, response)
 			if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.refusal)) {
 				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.refusal)
 			}
 			if diff := cmp.Diff(tc.seen, seen); diff != "" {
 				t.Errorf("%s: objects seen (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.patch, patchOf(outcome)); diff != "" {
+			if diff := cmp.Diff(tc.patch, patchOf(response)); diff != "" {
 				t.Errorf("%s: patch (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.warnings, outcome.Warnings); diff != "" {
+			if diff := cmp.Diff(tc.warnings, response.Warnings); diff != "" {
 				t.Errorf("%s: warnings (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(len(tc.warnings), len(outcome.AuditAnnotations)); diff != "" {
+			if diff := cmp.Diff(len(tc.warnings), len(response.AuditAnnotations)); diff != "" {
 				t.Errorf("%s: audit annotations (-want +got):\n%s", tc.reason, diff)
 			}
 			if string(request.Object) != before {
@@ -210,7 +210,7 @@ func TestChainValidate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := tc.chain.Validate(t.Context(), createPod("web"), &Outcome{})
+			err := tc.chain.Validate(t.Context(), createPod("web"), &Response{})
 			if got := text(err); got != tc.refusal {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.refusal)
 			}
@@ -220,12 +220,12 @@ func TestChainValidate(t *testing.T) {
 
 func TestValidatorsCannotPatch(t *testing.T) {
 	t.Parallel()
-	outcome := &Outcome{}
-	if err := (Chain{{Name: "a", Plugin: validates(adds("/a", `1`))}}).Validate(t.Context(), createPod("web"), outcome); err != nil {
+	response := &Response{}
+	if err := (Chain{{Name: "a", Plugin: validates(adds("/a", `1`))}}).Validate(t.Context(), createPod("web"), response); err != nil {
 		t.Fatal(err)
 	}
-	if len(outcome.Patch) > 0 {
-		t.Errorf("a validator's patch got through: %v", patchOf(outcome))
+	if len(response.Patch) > 0 {
+		t.Errorf("a validator's patch got through: %v", patchOf(response))
 	}
 }
 
@@ -265,7 +265,7 @@ type selective struct {
 
 func (selective) MutatingRules() []Rule { return []Rule{podRule()} }
 
-func (s selective) Validate(ctx context.Context, r *Request, o *Outcome) error {
+func (s selective) Validate(ctx context.Context, r *Request, o *Response) error {
 	return s.validate(ctx, r, o)
 }
 
@@ -276,7 +276,7 @@ func TestChainMutatesSelectively(t *testing.T) {
 	services := Rule{Resource: "services", Operations: []Operation{Create}}
 	var admitted, validated []string
 	note := func(where *[]string) decide {
-		return func(_ context.Context, r *Request, _ *Outcome) error {
+		return func(_ context.Context, r *Request, _ *Response) error {
 			*where = append(*where, r.Resource.Resource)
 			return nil
 		}
@@ -286,7 +286,7 @@ func TestChainMutatesSelectively(t *testing.T) {
 		request := createPod("web")
 		request.Resource.Resource = resource
 		for _, decide := range []decideFunc{chain.Admit, chain.Validate} {
-			if err := decide(t.Context(), request, &Outcome{}); err != nil {
+			if err := decide(t.Context(), request, &Response{}); err != nil {
 				t.Errorf("%s: %v", resource, err)
 			}
 		}

@@ -33,7 +33,7 @@ func TestSilentConnectionsEvictTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 4
 		goOn := make(chan struct{})
-		slow := mutates(func(context.Context, *Request, *Outcome) error { <-goOn; return nil })
+		slow := mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })
 		s := start(t, func(c *ServerConfig) {
 			c.MaxInFlight = limit
 			c.Webhook = NewWebhook(WebhookConfig{Chain: Chain{{Name: "slow", Plugin: slow}}})

@@ -18,7 +18,7 @@
 //  1. Rules are constant. Exactly their union is registered with the apiserver, so a plugin that matches less is called less.
 //  2. A plugin is called from many goroutines. It does not change the Request, and keeps none of it after it has returned.
 //  3. It honors the context, which ends when nobody would hear the answer any more.
-//  4. Admit changes nothing by itself: it adds operations to Outcome.Patch, relative to Request.Object. They append to lists and
+//  4. Admit changes nothing by itself: it adds operations to Response.Patch, relative to Request.Object. They append to lists and
 //     never rewrite one that others write too. Applied twice is applied once, because the apiserver calls again.
 //  5. A request with DryRun leaves nothing behind.
 //  6. An error refuses. Forbidden, NotFound, TooManyRequests, ServerTimeout and Internal make the usual ones; what the client sees
@@ -38,7 +38,7 @@
 //	Factory, ConfigProvider               Factory, Configuration
 //	NewFromPlugins, chainAdmissionHandler Registry.Build, Chain
 //	NewForbidden, NewNotFound             Forbidden, NotFound
-//	AddAnnotation, warning.AddWarning     Outcome.AuditAnnotations, Outcome.Warnings
+//	AddAnnotation, warning.AddWarning     Response.AuditAnnotations, Response.Warnings
 //	PluginInitializer                     none: factories are closures over what they need
 //
 // What must never happen: a request that gets through because something here broke; an answer without the uid that was asked

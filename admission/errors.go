@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 )
 
 // A refusal is an error that a plugin returns. The functions below make the usual
@@ -140,4 +143,22 @@ func (r *Request) displayName() string {
 		}
 	}
 	return "Unknown"
+}
+
+// recoverAs is deferred. It turns a panic into a refusal that says who panicked, and
+// logs the stack.
+//
+// The value of a panic may quote the object, and objects hold what no log may. Only
+// errors of the Go runtime are known not to; of all others just the type is told.
+func recoverAs(ctx context.Context, err *error, who string) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	cause := fmt.Sprintf("a value of type %T", value)
+	if known, ok := value.(runtime.Error); ok {
+		cause = known.Error()
+	}
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic; the request is refused", "cause", cause, "stack", string(debug.Stack()))
+	*err = Internal(fmt.Errorf("%s panicked; the log of sa-controller-manager has the details", who))
 }

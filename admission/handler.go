@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// readyPatience is how long a request waits for a plugin at most. It is upstream's
+	// readyTimeout is how long a request waits for a plugin at most. It is upstream's
 	// (k8s.io/apiserver pkg/admission/handler.go).
-	readyPatience = 10 * time.Second
+	readyTimeout = 10 * time.Second
 
 	// readyPoll is how often a ready function is asked again that offers no channel.
 	readyPoll = 50 * time.Millisecond
@@ -57,7 +57,7 @@ func (h *Handler) SetReadyChannels(done ...<-chan struct{}) { h.done = slices.Cl
 // ready always. It waits for at most ten seconds and never past the end of ctx, and
 // then returns the reason for a refusal: "not yet ready to handle request".
 func (h *Handler) WaitForReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for _, done := range h.done {
 		if !awaitClosed(ctx, done) {

@@ -52,21 +52,21 @@ func (b base) Ready(ctx context.Context) error {
 	return b.ready(ctx)
 }
 
-type decide = func(context.Context, *Request, *Outcome) error
+type decide = func(context.Context, *Request, *Response) error
 
 type mutator struct {
 	base
 	admit decide
 }
 
-func (m mutator) Admit(ctx context.Context, r *Request, o *Outcome) error { return m.admit(ctx, r, o) }
+func (m mutator) Admit(ctx context.Context, r *Request, o *Response) error { return m.admit(ctx, r, o) }
 
 type validator struct {
 	base
 	validate decide
 }
 
-func (v validator) Validate(ctx context.Context, r *Request, o *Outcome) error {
+func (v validator) Validate(ctx context.Context, r *Request, o *Response) error {
 	return v.validate(ctx, r, o)
 }
 
@@ -76,16 +76,16 @@ func mutates(admit decide) Plugin { return mutator{base{rules: []Rule{podRule()}
 // validates is a validator of Pods.
 func validates(validate decide) Plugin { return validator{base{rules: []Rule{podRule()}}, validate} }
 
-func allow(context.Context, *Request, *Outcome) error { return nil }
+func allow(context.Context, *Request, *Response) error { return nil }
 
-func refuse(_ context.Context, request *Request, _ *Outcome) error {
+func refuse(_ context.Context, request *Request, _ *Response) error {
 	return Forbidden(request, errBoom)
 }
 
 // adds patches the object with one operation.
 func adds(path, value string) decide {
-	return func(_ context.Context, _ *Request, outcome *Outcome) error {
-		outcome.Patch = append(outcome.Patch, PatchOperation{Op: "add", Path: path, Value: json.RawMessage(value)})
+	return func(_ context.Context, _ *Request, response *Response) error {
+		response.Patch = append(response.Patch, PatchOperation{Op: "add", Path: path, Value: json.RawMessage(value)})
 		return nil
 	}
 }

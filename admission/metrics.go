@@ -85,13 +85,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 }
 
 // pluginStarts returns what is to be called once the plugin has decided.
-func (m *Metrics) pluginStarts(path, plugin string) func(*Outcome, error) {
+func (m *Metrics) pluginStarts(path, plugin string) func(*Response, error) {
 	if m == nil {
-		return func(*Outcome, error) {}
+		return func(*Response, error) {}
 	}
 	start := time.Now()
-	return func(said *Outcome, err error) {
-		m.plugins.WithLabelValues(path, plugin, outcomeOf(said, err)).Inc()
+	return func(response *Response, err error) {
+		m.plugins.WithLabelValues(path, plugin, outcomeOf(response, err)).Inc()
 		m.latency.WithLabelValues(path, plugin).Observe(time.Since(start).Seconds())
 	}
 }
@@ -119,9 +119,9 @@ func (m *Metrics) handshakeFails(reason string) {
 	}
 }
 
-func outcomeOf(said *Outcome, err error) string {
+func outcomeOf(response *Response, err error) string {
 	if err == nil {
-		if len(said.Patch) > 0 {
+		if len(response.Patch) > 0 {
 			return outcomePatched
 		}
 		return outcomeAllowed

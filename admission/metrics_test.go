@@ -88,7 +88,7 @@ func TestMetricsInFlightAndOverload(t *testing.T) {
 		registry := metrics.NewKubeRegistry()
 		m := NewMetrics(registry.MustRegister)
 		goOn := make(chan struct{})
-		slow := mutates(func(context.Context, *Request, *Outcome) error { <-goOn; return nil })
+		slow := mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })
 		webhook := NewWebhook(WebhookConfig{Chain: Chain{{Name: "A", Plugin: slow}}, MaxInFlight: 1, Metrics: m})
 		go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", createReview("v1")))
 		synctest.Wait()

@@ -43,8 +43,8 @@ type Request struct {
 	Options   []byte
 }
 
-// Outcome collects what plugins say about a request besides yes and no.
-type Outcome struct {
+// Response collects what plugins say about a request besides yes and no.
+type Response struct {
 	// Patch holds operations on Object. Only Admit may add to it.
 	Patch []PatchOperation
 	// Warnings are shown to the user by kubectl. Each should be under 120 characters.
@@ -60,15 +60,15 @@ type Plugin interface {
 	// Rules say which requests the plugin wants to see.
 	Rules() []Rule
 	// Ready is nil once the plugin can decide. It blocks until then, until ctx ends
-	// or until the framework's own patience does, and says what is missing.
+	// or until the framework's own timeout does, and says what is missing.
 	Ready(ctx context.Context) error
 }
 
-// Mutator changes objects. Admit adds what it wants changed to outcome; an error
+// Mutator changes objects. Admit adds what it wants changed to response; an error
 // refuses the request (see errors.go for its status).
 type Mutator interface {
 	Plugin
-	Admit(ctx context.Context, request *Request, outcome *Outcome) error
+	Admit(ctx context.Context, request *Request, response *Response) error
 }
 
 // SelectiveMutator is a Mutator that changes fewer requests than it validates.
@@ -81,5 +81,5 @@ type SelectiveMutator interface {
 // Validator refuses objects. An error refuses the request.
 type Validator interface {
 	Plugin
-	Validate(ctx context.Context, request *Request, outcome *Outcome) error
+	Validate(ctx context.Context, request *Request, response *Response) error
 }

@@ -74,7 +74,7 @@ func (r *Registry) Build(names []string, configuration *Configuration, metrics *
 		if err != nil {
 			return nil, fmt.Errorf("admission plugin %q%s: %w", name, configuration.origin(name), err)
 		}
-		chain = append(chain, Link{Name: name, Plugin: plugin, Metrics: metrics})
+		chain = append(chain, ChainEntry{Name: name, Plugin: plugin, Metrics: metrics})
 	}
 	return chain, nil
 }

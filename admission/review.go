@@ -5,10 +5,13 @@ package admission
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -113,13 +116,13 @@ func notNull(raw jsontext.Value) []byte {
 }
 
 // allowed answers yes, with what the plugins said.
-func allowed(e envelope, outcome *Outcome) (*admissionv1.AdmissionReview, error) {
-	answer := e.answer(outcome)
+func allowed(e envelope, response *Response) (*admissionv1.AdmissionReview, error) {
+	answer := e.answer(response)
 	answer.Response.Allowed = true
-	if len(outcome.Patch) == 0 {
+	if len(response.Patch) == 0 {
 		return answer, nil
 	}
-	patch, err := encodePatch(outcome.Patch)
+	patch, err := encodePatch(response.Patch)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +132,14 @@ func allowed(e envelope, outcome *Outcome) (*admissionv1.AdmissionReview, error)
 }
 
 // refused answers no. Warnings and audit annotations go with it, a patch does not.
-func refused(e envelope, outcome *Outcome, err error) *admissionv1.AdmissionReview {
-	answer := e.answer(outcome)
+func refused(e envelope, response *Response, err error) *admissionv1.AdmissionReview {
+	answer := e.answer(response)
 	answer.Response.Result = statusOf(err)
 	return answer
 }
 
 // answer speaks the version of the question, and v1 where that is not known.
-func (e envelope) answer(outcome *Outcome) *admissionv1.AdmissionReview {
+func (e envelope) answer(response *Response) *admissionv1.AdmissionReview {
 	version := e.apiVersion
 	if !slices.Contains(reviewVersions(), version) {
 		version = reviewVersions()[0]
@@ -145,8 +148,8 @@ func (e envelope) answer(outcome *Outcome) *admissionv1.AdmissionReview {
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: reviewKind},
 		Response: &admissionv1.AdmissionResponse{
 			UID:              e.uid,
-			Warnings:         outcome.Warnings,
-			AuditAnnotations: outcome.AuditAnnotations,
+			Warnings:         response.Warnings,
+			AuditAnnotations: response.AuditAnnotations,
 		},
 	}
 }
@@ -200,4 +203,52 @@ func stringValue(decoder *jsontext.Decoder) (string, bool) {
 		return "", false
 	}
 	return token.String(), true
+}
+
+// Decode reads an object of a request into Go types that name the members of interest.
+// Members match with their case, as in kube-apiserver, and unknown ones are stepped over.
+// It refuses what two readers could understand differently: repeated members, and text
+// that is not UTF-8. The error has no value of the object in it.
+func Decode(object []byte, into any) error {
+	return withoutValues(json.Unmarshal(object, into))
+}
+
+// decodeLeniently is Decode as the apiserver would do it: of repeated members the last one
+// counts. It is for the review, which the apiserver has written.
+func decodeLeniently(body []byte, into any) error {
+	return withoutValues(json.Unmarshal(body, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)))
+}
+
+// withoutValues keeps what was sent out of an error: it ends in answers and in logs.
+func withoutValues(err error) error {
+	if wrongType, ok := errors.AsType[*json.SemanticError](err); ok {
+		// The names in it may be as long as a body.
+		return fmt.Errorf("%.100q is %s, which does not belong there", wrongType.JSONPointer, described(wrongType))
+	}
+	if malformed, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fmt.Errorf("%w at byte %d", malformed.Err, malformed.ByteOffset)
+	}
+	return err
+}
+
+// described says what was found, where that is what is wrong with it.
+func described(found *json.SemanticError) string {
+	kind := found.JSONKind
+	if found.Err != nil {
+		kind = 0
+	}
+	switch kind {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case 'n', 't', 'f':
+		return kind.String() // null, true or false
+	default:
+		return "a value"
+	}
 }

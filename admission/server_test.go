@@ -237,7 +237,7 @@ func TestServerDrains(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				first := true
-				slow := mutates(func(context.Context, *Request, *Outcome) error {
+				slow := mutates(func(context.Context, *Request, *Response) error {
 					if first {
 						first = false
 						time.Sleep(tc.call)
@@ -383,7 +383,7 @@ func TestSlowBody(t *testing.T) {
 func TestPatientCallsAreNotCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		waits := mutates(func(ctx context.Context, _ *Request, _ *Outcome) error {
+		waits := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -405,7 +405,7 @@ func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		noticed := make(chan time.Duration, 1)
-		waits := mutates(func(ctx context.Context, _ *Request, _ *Outcome) error {
+		waits := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
 			began := time.Now()
 			<-ctx.Done()
 			noticed <- time.Since(began)

@@ -61,7 +61,7 @@ func NewWebhook(config WebhookConfig) *Webhook {
 }
 
 // decideFunc is Chain.Admit or Chain.Validate.
-type decideFunc func(context.Context, *Request, *Outcome) error
+type decideFunc func(context.Context, *Request, *Response) error
 
 // ServeHTTP answers /mutate and /validate.
 func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -87,40 +87,40 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	ctx, cancel := withDeadline(r)
 	defer cancel()
 	if err := checkCall(r); err != nil {
-		return refused(envelope{}, &Outcome{}, err), outcomeInvalid
+		return refused(envelope{}, &Response{}, err), outcomeInvalid
 	}
 	bounded := &limitedBody{from: boundedBody(rw, r), limiter: &w.bodies}
 	defer bounded.release()
 	body, found, err := w.read(rw, bounded)
 	if apierrors.IsTooManyRequests(err) {
-		return refused(found, &Outcome{}, err), outcomeOverload
+		return refused(found, &Response{}, err), outcomeOverload
 	}
 	if err != nil {
-		return refused(found, &Outcome{}, err), outcomeInvalid
+		return refused(found, &Response{}, err), outcomeInvalid
 	}
 	if !w.deciding.tryAcquire() {
-		return refused(findEnvelope(bytes.NewReader(body)), &Outcome{}, errTooMany()), outcomeOverload
+		return refused(findEnvelope(bytes.NewReader(body)), &Response{}, errTooMany()), outcomeOverload
 	}
 	defer w.deciding.release()
 	request, found, err := decodeReview(body)
 	if err != nil {
-		return refused(found, &Outcome{}, err), outcomeInvalid
+		return refused(found, &Response{}, err), outcomeInvalid
 	}
 	return decided(ctx, found, request, decide)
 }
 
 // decided asks the plugins and turns what they say into an answer.
 func decided(ctx context.Context, found envelope, request *Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
-	said := &Outcome{}
-	err := guardedDecide(ctx, request, said, decide)
+	response := &Response{}
+	err := guardedDecide(ctx, request, response, decide)
 	var answer *admissionv1.AdmissionReview
 	if err == nil {
-		answer, err = allowed(found, said)
+		answer, err = allowed(found, response)
 	}
 	if err != nil {
-		answer = refused(found, said, err)
+		answer = refused(found, response, err)
 	}
-	outcome := outcomeOf(said, err)
+	outcome := outcomeOf(response, err)
 	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // or each request would pay for the arguments
 		logger.Info("Decided an admission request", "operation", request.Operation,
 			"resource", request.groupResource(), "subResource", request.SubResource, "namespace", request.Namespace,
@@ -131,12 +131,12 @@ func decided(ctx context.Context, found envelope, request *Request, decide decid
 
 // guardedDecide lets a request without an object through untouched where there should
 // be one: there is nothing to decide on. A deletion has none, and CONNECT may have none.
-func guardedDecide(ctx context.Context, request *Request, said *Outcome, decide decideFunc) (err error) {
+func guardedDecide(ctx context.Context, request *Request, response *Response, decide decideFunc) (err error) {
 	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
 		return nil
 	}
 	defer recoverAs(ctx, &err, "the admission webhook")
-	return decide(ctx, request, said)
+	return decide(ctx, request, response)
 }
 
 // read is readBody, if there is room for one more.

@@ -83,7 +83,7 @@ func said(answer *admissionv1.AdmissionReview) string {
 // patchEverything patches every request that has an object, and panics on none.
 func patchEverything() Chain {
 	all := []Rule{{Group: Any, Resource: Any, SubResource: Any, Operations: []Operation{Any}}}
-	return Chain{{Name: "patch", Plugin: mutator{base{rules: all}, func(ctx context.Context, r *Request, o *Outcome) error {
+	return Chain{{Name: "patch", Plugin: mutator{base{rules: all}, func(ctx context.Context, r *Request, o *Response) error {
 		if r.Object == nil {
 			return nil
 		}
@@ -220,7 +220,7 @@ func TestWebhookPaths(t *testing.T) {
 func TestWebhookHandsOverTheRequest(t *testing.T) {
 	t.Parallel()
 	var got *Request
-	plugin := mutator{base{rules: []Rule{{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}}}, func(_ context.Context, r *Request, _ *Outcome) error {
+	plugin := mutator{base{rules: []Rule{{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}}}, func(_ context.Context, r *Request, _ *Response) error {
 		got = r
 		return nil
 	}}
@@ -263,7 +263,7 @@ func TestWebhookRefusals(t *testing.T) {
 	}
 }
 
-func outOfRange(_ context.Context, request *Request, _ *Outcome) error {
+func outOfRange(_ context.Context, request *Request, _ *Response) error {
 	after := len(request.Object) + 1
 	_ = request.Object[after]
 	return nil
@@ -277,7 +277,7 @@ func TestWebhookMaxInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
-		chain := Chain{{Name: "slow", Plugin: mutates(func(context.Context, *Request, *Outcome) error { <-goOn; return nil })}}
+		chain := Chain{{Name: "slow", Plugin: mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })}}
 		webhook := NewWebhook(WebhookConfig{Chain: chain, MaxInFlight: 2})
 		for range 2 {
 			go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", createReview("v1")))
@@ -358,7 +358,7 @@ func TestTimeToDecide(t *testing.T) {
 
 func TestWebhookDeadline(t *testing.T) {
 	t.Parallel()
-	untilDeadline := mutates(func(ctx context.Context, _ *Request, _ *Outcome) error {
+	untilDeadline := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
 		<-ctx.Done()
 		return fmt.Errorf("wait: %w", ctx.Err())
 	})

@@ -30,10 +30,10 @@ type alwaysAdmit struct {
 
 func (a *alwaysAdmit) Rules() []admission.Rule { return a.rules }
 
-func (a *alwaysAdmit) Admit(context.Context, *admission.Request, *admission.Outcome) error {
+func (a *alwaysAdmit) Admit(context.Context, *admission.Request, *admission.Response) error {
 	return nil
 }
 
-func (a *alwaysAdmit) Validate(context.Context, *admission.Request, *admission.Outcome) error {
+func (a *alwaysAdmit) Validate(context.Context, *admission.Request, *admission.Response) error {
 	return nil
 }

@@ -33,10 +33,10 @@ type alwaysDeny struct {
 
 func (a *alwaysDeny) Rules() []admission.Rule { return a.rules }
 
-func (a *alwaysDeny) Admit(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (a *alwaysDeny) Admit(_ context.Context, request *admission.Request, _ *admission.Response) error {
 	return admission.Forbidden(request, errDenyAll)
 }
 
-func (a *alwaysDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (a *alwaysDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Response) error {
 	return admission.Forbidden(request, errDenyAll)
 }

@@ -45,7 +45,7 @@ func (d *denyEscalatingExec) Rules() []admission.Rule {
 	}
 }
 
-func (d *denyEscalatingExec) Validate(ctx context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (d *denyEscalatingExec) Validate(ctx context.Context, request *admission.Request, _ *admission.Response) error {
 	pod, err := d.client.Pods(request.Namespace).Get(ctx, request.Name, metav1.GetOptions{})
 	if err != nil {
 		return admission.Forbidden(request, err)

@@ -37,10 +37,10 @@ func request(operation admission.Operation, change func(*admission.Request)) *ad
 func decide(t *testing.T, plugin admission.Plugin, r *admission.Request) error {
 	t.Helper()
 	chain := admission.Chain{{Name: "plugin", Plugin: plugin}}
-	if err := chain.Admit(t.Context(), r, &admission.Outcome{}); err != nil {
+	if err := chain.Admit(t.Context(), r, &admission.Response{}); err != nil {
 		return err
 	}
-	return chain.Validate(t.Context(), r, &admission.Outcome{})
+	return chain.Validate(t.Context(), r, &admission.Response{})
 }
 
 func text(err error) string {

@@ -89,11 +89,11 @@ func (*namespaceLifecycle) MutatingRules() []admission.Rule {
 }
 
 // Admit changes nothing and refuses early.
-func (n *namespaceLifecycle) Admit(ctx context.Context, request *admission.Request, outcome *admission.Outcome) error {
-	return n.Validate(ctx, request, outcome)
+func (n *namespaceLifecycle) Admit(ctx context.Context, request *admission.Request, response *admission.Response) error {
+	return n.Validate(ctx, request, response)
 }
 
-func (n *namespaceLifecycle) Validate(ctx context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (n *namespaceLifecycle) Validate(ctx context.Context, request *admission.Request, _ *admission.Response) error {
 	if request.Kind.Group == "" && request.Kind.Kind == "Namespace" {
 		return n.validateNamespace(request)
 	}

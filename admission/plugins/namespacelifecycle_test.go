@@ -121,7 +121,7 @@ func TestNamespaceLifecycleComesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	chain := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}, {Name: plugins.AlwaysDeny, Plugin: deny}}
-	if got, want := text(chain.Admit(t.Context(), request(admission.Create, nil), &admission.Outcome{})), `namespaces "ns" not found`; got != want {
+	if got, want := text(chain.Admit(t.Context(), request(admission.Create, nil), &admission.Response{})), `namespaces "ns" not found`; got != want {
 		t.Errorf("mutation was refused with %q, want %q", got, want)
 	}
 	everything := []admission.Rule{{Group: "*", Resource: "*", SubResource: "*", Operations: []admission.Operation{admission.Create, admission.Delete, admission.Update}}}

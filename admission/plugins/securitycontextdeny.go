@@ -34,7 +34,7 @@ func (s *securityContextDeny) Rules() []admission.Rule {
 	}
 }
 
-func (s *securityContextDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (s *securityContextDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Response) error {
 	var pod corev1.Pod
 	if err := admission.Decode(request.Object, &pod); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("read the pod: %v", err))

@@ -34,7 +34,7 @@ func (*Answerer) Rules() []admission.Rule { return []admission.Rule{podCreation(
 func (*Answerer) Ready(context.Context) error { return nil }
 
 // Admit answers a probe and leaves all else alone.
-func (a *Answerer) Admit(_ context.Context, request *admission.Request, outcome *admission.Outcome) error {
+func (a *Answerer) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
 	if !request.DryRun {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (a *Answerer) Admit(_ context.Context, request *admission.Request, outcome 
 		return admission.Internal(err)
 	}
 	a.remember(id)
-	outcome.Patch = append(outcome.Patch, admission.PatchOperation{
+	response.Patch = append(response.Patch, admission.PatchOperation{
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})
 	return nil

@@ -120,9 +120,9 @@ func (a *apiserver) answer(pod *corev1.Pod) {
 	if err != nil {
 		panic(err)
 	}
-	outcome := &admission.Outcome{}
-	_ = a.answerer.Admit(context.Background(), &admission.Request{DryRun: true, Object: encoded}, outcome)
-	for _, operation := range outcome.Patch {
+	response := &admission.Response{}
+	_ = a.answerer.Admit(context.Background(), &admission.Request{DryRun: true, Object: encoded}, response)
+	for _, operation := range response.Patch {
 		var value string
 		if err := json.Unmarshal(operation.Value, &value); err != nil {
 			panic(err)

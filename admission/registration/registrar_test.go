@@ -560,15 +560,15 @@ func TestAnswererForgets(t *testing.T) {
 	t.Parallel()
 	a := &Answerer{}
 	ask := func(id string, dryRun bool) int {
-		outcome := &admission.Outcome{}
+		response := &admission.Response{}
 		object, err := json.Marshal(probePod(id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, outcome); err != nil {
+		if err := a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, response); err != nil {
 			t.Fatal(err)
 		}
-		return len(outcome.Patch)
+		return len(response.Patch)
 	}
 	if ask("real", false) != 0 || a.Arrived("real") {
 		t.Error("a Pod that is really created passes for a probe")

@@ -59,8 +59,8 @@ projected:
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, "create", func(t *testing.T, tc podCase) {
-		outcome, _, err := admitTwice(t, tc.plugin(t), creation(tc.Pod))
-		tc.check(t, outcome, err)
+		response, _, err := admitTwice(t, tc.plugin(t), creation(tc.Pod))
+		tc.check(t, response, err)
 	})
 }
 
@@ -69,11 +69,11 @@ func TestCreate(t *testing.T) {
 func TestEphemeralContainers(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, "ephemeral", func(t *testing.T, tc podCase) {
-		plugin, outcome := tc.plugin(t), &admission.Outcome{}
-		if err := plugin.Admit(t.Context(), ephemeralUpdate(tc.Pod), outcome); err != nil || len(outcome.Patch) > 0 {
-			t.Errorf("Admit has an opinion about an update: %v, %v", err, outcome.Patch)
+		plugin, response := tc.plugin(t), &admission.Response{}
+		if err := plugin.Admit(t.Context(), ephemeralUpdate(tc.Pod), response); err != nil || len(response.Patch) > 0 {
+			t.Errorf("Admit has an opinion about an update: %v, %v", err, response.Patch)
 		}
-		tc.check(t, outcome, plugin.Validate(t.Context(), ephemeralUpdate(tc.Pod), outcome))
+		tc.check(t, response, plugin.Validate(t.Context(), ephemeralUpdate(tc.Pod), response))
 	})
 }
 
@@ -130,13 +130,13 @@ func (tc podCase) plugin(t *testing.T) *Plugin {
 	return w.plugin(config)
 }
 
-func (tc podCase) check(t *testing.T, outcome *admission.Outcome, err error) {
+func (tc podCase) check(t *testing.T, response *admission.Response, err error) {
 	t.Helper()
 	code, message := codeAndMessage(err)
 	if code != tc.Code || message != tc.Refusal {
 		t.Errorf("%s\nrefused with %d %q, want %d %q", tc.Reason, code, message, tc.Code, tc.Refusal)
 	}
-	if diff := cmp.Diff(tc.patch(t), decodePatch(t, outcome.Patch), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(tc.patch(t), decodePatch(t, response.Patch), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("%s\npatch (-want +got):\n%s", tc.Reason, diff)
 	}
 }

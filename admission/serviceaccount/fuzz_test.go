@@ -74,7 +74,7 @@ func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	if foreseen.isMirror() {
 		return
 	}
-	if _, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Outcome{}); err != nil {
+	if _, err := plugin.complete(t.Context(), creation(object), newEdits(foreseen), &admission.Response{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := decodePod(patched)

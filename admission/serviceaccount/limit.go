@@ -23,7 +23,7 @@ const (
 
 // limitSecrets refuses a Pod that refers to a Secret its account does not list, if
 // that is to be enforced.
-func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec, outcome *admission.Outcome) error {
+func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec, response *admission.Response) error {
 	if !p.config.LimitSecretReferences && !enforces(account) {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.Servic
 		}
 		refusal := reference.refusal(account.Name)
 		if !reference.limitedUpstream() {
-			annotate(outcome, auditStrict, refusal)
+			annotate(response, auditStrict, refusal)
 		}
 		return admission.Forbidden(request, errors.New(refusal))
 	}

@@ -65,15 +65,15 @@ func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
 	for name, plugin := range plugins {
 		decide := map[string]func(string) error{
 			"Admit": func(pod string) error {
-				return plugin.Admit(t.Context(), creation([]byte(pod)), &admission.Outcome{})
+				return plugin.Admit(t.Context(), creation([]byte(pod)), &admission.Response{})
 			},
 			"Validate": func(pod string) error {
-				return plugin.Validate(t.Context(), creation([]byte(pod)), &admission.Outcome{})
+				return plugin.Validate(t.Context(), creation([]byte(pod)), &admission.Response{})
 			},
 		}
 		if ephemeral {
 			decide = map[string]func(string) error{"Validate": func(pod string) error {
-				return plugin.Validate(t.Context(), ephemeralUpdate([]byte(pod)), &admission.Outcome{})
+				return plugin.Validate(t.Context(), ephemeralUpdate([]byte(pod)), &admission.Response{})
 			}}
 		}
 		for call, decide := range decide {
@@ -113,17 +113,17 @@ func TestStrictCoversEveryVolume(t *testing.T) {
 			t.Parallel()
 			w := newWorld(account(testNamespace, defaultAccount))
 			request := creation([]byte(`{"metadata": {"name": "web"}, "spec": {"volumes": [{"name": "v", ` + source + `}]}}`))
-			if err := w.plugin(limit).Admit(t.Context(), request, &admission.Outcome{}); err != nil {
+			if err := w.plugin(limit).Admit(t.Context(), request, &admission.Response{}); err != nil {
 				t.Errorf("refused without the strict rule: %v", err)
 			}
-			outcome := &admission.Outcome{}
-			_, message := codeAndMessage(w.plugin(strict).Admit(t.Context(), request, outcome))
+			response := &admission.Response{}
+			_, message := codeAndMessage(w.plugin(strict).Admit(t.Context(), request, response))
 			want := "volume v with " + field + `="theirs" is not allowed because service account default does not reference that secret`
 			if message != `pods "web" is forbidden: `+want {
 				t.Errorf("got %q, want %q", message, want)
 			}
-			if outcome.AuditAnnotations[auditStrict] != want {
-				t.Errorf("audit annotations: %v", outcome.AuditAnnotations)
+			if response.AuditAnnotations[auditStrict] != want {
+				t.Errorf("audit annotations: %v", response.AuditAnnotations)
 			}
 		})
 	}

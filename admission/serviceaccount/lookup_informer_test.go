@@ -40,7 +40,7 @@ func TestFollow(t *testing.T) {
 	}
 	admitted := make(chan error, 1)
 	go func() {
-		admitted <- New(DefaultConfig(), dependencies).Admit(t.Context(), creation([]byte(defaultPod)), &admission.Outcome{})
+		admitted <- New(DefaultConfig(), dependencies).Admit(t.Context(), creation([]byte(defaultPod)), &admission.Response{})
 	}()
 	w.requests <- struct{}{} // the plugin has looked into the cache and at the apiserver
 	source.Add(account("elsewhere", defaultAccount))

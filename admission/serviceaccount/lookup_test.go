@@ -39,7 +39,7 @@ func TestLookup(t *testing.T) {
 		pod    string
 		world  func() *world
 		// call is Admit if nil.
-		call func(*Plugin, context.Context, *admission.Request, *admission.Outcome) error
+		call func(*Plugin, context.Context, *admission.Request, *admission.Response) error
 		// during runs beside the call.
 		during   func(*world)
 		deadline time.Duration
@@ -202,11 +202,11 @@ func TestLookup(t *testing.T) {
 				if tc.call == nil {
 					tc.call = (*Plugin).Admit
 				}
-				start, outcome := time.Now(), &admission.Outcome{}
-				code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, outcome))
+				start, response := time.Now(), &admission.Response{}
+				code, message := codeAndMessage(tc.call(w.plugin(DefaultConfig()), ctx, request, response))
 				got := want{
 					code: code, message: message, after: time.Since(start), gets: w.gets.Load(), ensured: w.ensured.Load(),
-					annotate: outcome.AuditAnnotations[auditCreated],
+					annotate: response.AuditAnnotations[auditCreated],
 				}
 				if got != tc.want {
 					t.Errorf("%s\n got %+v\nwant %+v", tc.reason, got, tc.want)
@@ -224,7 +224,7 @@ func TestTooManyWaiters(t *testing.T) {
 		w := newWorld()
 		plugin := w.plugin(DefaultConfig())
 		admit := func() error {
-			return plugin.Admit(t.Context(), creation([]byte(defaultPod)), &admission.Outcome{})
+			return plugin.Admit(t.Context(), creation([]byte(defaultPod)), &admission.Response{})
 		}
 		admitted := make(chan error, mostWaiters)
 		for range mostWaiters {
@@ -260,8 +260,8 @@ func TestTokenAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld().creates()
 		admitted := make(chan error, 1)
-		outcome := &admission.Outcome{}
-		go func() { admitted <- w.plugin(config).Admit(t.Context(), creation(object), outcome) }()
+		response := &admission.Response{}
+		go func() { admitted <- w.plugin(config).Admit(t.Context(), creation(object), response) }()
 		synctest.Wait()
 		w.show(account(testNamespace, defaultAccount))
 		synctest.Wait()
@@ -277,15 +277,15 @@ func TestTokenAwaited(t *testing.T) {
 		if err := <-admitted; err != nil {
 			t.Errorf("refused: %v", err)
 		}
-		if len(outcome.Patch) != 4 {
-			t.Errorf("patch: %v", outcome.Patch)
+		if len(response.Patch) != 4 {
+			t.Errorf("patch: %v", response.Patch)
 		}
 		w.mustBeEmpty(t)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(listing)
 		start := time.Now()
-		code, _ := codeAndMessage(w.plugin(config).Admit(t.Context(), creation(object), &admission.Outcome{}))
+		code, _ := codeAndMessage(w.plugin(config).Admit(t.Context(), creation(object), &admission.Response{}))
 		if waited := time.Since(start); code != 500 || waited != tokenPatience {
 			t.Errorf("got %d after %s", code, waited)
 		}

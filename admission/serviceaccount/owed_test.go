@@ -23,7 +23,7 @@ func TestOwedIsWhatAdmitAdds(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, "create", func(t *testing.T, tc podCase) {
 		plugin := tc.plugin(t)
-		outcome, patched, err := admitTwice(t, plugin, creation(tc.Pod))
+		response, patched, err := admitTwice(t, plugin, creation(tc.Pod))
 		if err != nil || patched == nil {
 			return
 		}
@@ -33,8 +33,8 @@ func TestOwedIsWhatAdmitAdds(t *testing.T) {
 			return // a Pod without account is none of its own, such as a mirror pod
 		}
 		want := Owed{
-			Account: patches(outcome, "/spec/serviceAccountName") && patches(outcome, "/spec/serviceAccount"),
-			Token:   slices.ContainsFunc(outcome.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
+			Account: patches(response, "/spec/serviceAccountName") && patches(response, "/spec/serviceAccount"),
+			Token:   slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
 			Served:  plugin.config.Owed(before, account).Served,
 		}
 		if diff := cmp.Diff(want, plugin.config.Owed(before, account)); diff != "" {
@@ -114,8 +114,8 @@ func TestOwed(t *testing.T) {
 	}
 }
 
-func patches(outcome *admission.Outcome, path string) bool {
-	return slices.ContainsFunc(outcome.Patch, func(o admission.PatchOperation) bool { return o.Path == path })
+func patches(response *admission.Response, path string) bool {
+	return slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return o.Path == path })
 }
 
 func typedPod(t *testing.T, object []byte) *corev1.Pod {

@@ -89,7 +89,7 @@ func (p *Plugin) MutatingRules() []admission.Rule { return p.Rules()[:1] }
 // Admit adds to a Pod that is created what it lacks and then refuses it for all that
 // Validate refuses, so that a cluster with the mutating webhook alone enforces
 // everything. It may wait as long as ctx lasts.
-func (p *Plugin) Admit(ctx context.Context, request *admission.Request, outcome *admission.Outcome) error {
+func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response *admission.Response) error {
 	if !createsPod(request) {
 		return nil
 	}
@@ -102,25 +102,25 @@ func (p *Plugin) Admit(ctx context.Context, request *admission.Request, outcome 
 		return p.checkMirror(request, pod)
 	}
 	edits := newEdits(pod)
-	account, err := p.complete(ctx, request, edits, outcome)
+	account, err := p.complete(ctx, request, edits, response)
 	if err != nil {
 		return err
 	}
-	if err := p.limitSecrets(request, account, pod.Spec, outcome); err != nil {
+	if err := p.limitSecrets(request, account, pod.Spec, response); err != nil {
 		return err
 	}
 	operations, err := edits.result()
 	if err != nil {
 		return admission.Internal(err)
 	}
-	outcome.Patch = append(outcome.Patch, operations...)
+	response.Patch = append(response.Patch, operations...)
 	return nil
 }
 
 // complete adds to the Pod what it lacks, and tells for which account it did.
-func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits *edits, outcome *admission.Outcome) (*corev1.ServiceAccount, error) {
+func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits *edits, response *admission.Response) (*corev1.ServiceAccount, error) {
 	edits.setAccount(cmp.Or(edits.pod.Spec.accountName(), defaultAccount))
-	account, err := p.account(ctx, request, edits.pod, outcome, create)
+	account, err := p.account(ctx, request, edits.pod, response, create)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits
 
 // Validate refuses a Pod whose account does not exist or does not allow what the Pod
 // refers to.
-func (p *Plugin) Validate(ctx context.Context, request *admission.Request, outcome *admission.Outcome) error {
+func (p *Plugin) Validate(ctx context.Context, request *admission.Request, response *admission.Response) error {
 	if !createsPod(request) && !addsEphemeralContainer(request) {
 		return nil
 	}
@@ -151,22 +151,22 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, outco
 	if pod.Spec.accountName() == "" {
 		return admission.Forbidden(request, fmt.Errorf("no service account specified for pod %s/%s", request.Namespace, pod.Metadata.Name))
 	}
-	account, err := p.account(ctx, request, pod, outcome, lookOnly)
+	account, err := p.account(ctx, request, pod, response, lookOnly)
 	if err != nil {
 		return err
 	}
-	return p.limitSecrets(request, account, pod.Spec, outcome)
+	return p.limitSecrets(request, account, pod.Spec, response)
 }
 
 // account is the account that the Pod names, or a refusal.
-func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, outcome *admission.Outcome, patience patience) (*corev1.ServiceAccount, error) {
+func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response, patience patience) (*corev1.ServiceAccount, error) {
 	name := cache.NewObjectName(request.Namespace, pod.Spec.accountName())
 	if request.DryRun {
 		patience = min(patience, await) // a dry run leaves nothing behind
 	}
 	account, made, err := p.accounts.find(ctx, name, patience)
 	if made {
-		annotate(outcome, auditCreated, name.String())
+		annotate(response, auditCreated, name.String())
 	}
 	if err != nil {
 		return nil, accountRefusal(request, name, err)
@@ -206,9 +206,9 @@ func isPod(request *admission.Request) bool {
 	return request.Resource.Group == "" && request.Resource.Resource == "pods" && request.Object != nil
 }
 
-func annotate(outcome *admission.Outcome, key, value string) {
-	if outcome.AuditAnnotations == nil {
-		outcome.AuditAnnotations = map[string]string{}
+func annotate(response *admission.Response, key, value string) {
+	if response.AuditAnnotations == nil {
+		response.AuditAnnotations = map[string]string{}
 	}
-	outcome.AuditAnnotations[key] = value
+	response.AuditAnnotations[key] = value
 }

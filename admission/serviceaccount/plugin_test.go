@@ -43,15 +43,15 @@ func TestIgnores(t *testing.T) {
 			t.Parallel()
 			plugin := newWorld().plugin(DefaultConfig())
 			request := creation([]byte(unacceptable))
-			if plugin.Admit(t.Context(), request, &admission.Outcome{}) == nil {
+			if plugin.Admit(t.Context(), request, &admission.Response{}) == nil {
 				t.Fatal("the Pod of this test is accepted")
 			}
 			tc.change(request)
-			outcome := &admission.Outcome{}
-			if err := plugin.Admit(t.Context(), request, outcome); err != nil || len(outcome.Patch) > 0 {
-				t.Errorf("%s: Admit: %v, %v", tc.reason, err, outcome.Patch)
+			response := &admission.Response{}
+			if err := plugin.Admit(t.Context(), request, response); err != nil || len(response.Patch) > 0 {
+				t.Errorf("%s: Admit: %v, %v", tc.reason, err, response.Patch)
 			}
-			if err := plugin.Validate(t.Context(), request, outcome); err != nil {
+			if err := plugin.Validate(t.Context(), request, response); err != nil {
 				t.Errorf("%s: Validate: %v", tc.reason, err)
 			}
 		})
@@ -63,7 +63,7 @@ func TestIgnores(t *testing.T) {
 func TestValidateWantsAnAccount(t *testing.T) {
 	t.Parallel()
 	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
-	err := plugin.Validate(t.Context(), creation([]byte(`{"metadata": {"name": "web"}, "spec": {}}`)), &admission.Outcome{})
+	err := plugin.Validate(t.Context(), creation([]byte(`{"metadata": {"name": "web"}, "spec": {}}`)), &admission.Response{})
 	if _, message := codeAndMessage(err); message != `pods "web" is forbidden: no service account specified for pod shop/web` {
 		t.Errorf("got %q", message)
 	}
@@ -83,7 +83,7 @@ func TestRepeatedMembers(t *testing.T) {
 	for name, object := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if code, message := codeAndMessage(plugin.Admit(t.Context(), creation([]byte(object)), &admission.Outcome{})); code != 400 {
+			if code, message := codeAndMessage(plugin.Admit(t.Context(), creation([]byte(object)), &admission.Response{})); code != 400 {
 				t.Errorf("got %d %q", code, message)
 			}
 		})
@@ -98,7 +98,7 @@ func TestRequestIsNotChanged(t *testing.T) {
 	before := existing.DeepCopy()
 	object := []byte(`{"spec": {"containers": [{"name": "a"}]}}`)
 	request := creation(object)
-	if err := newWorld(existing).plugin(DefaultConfig()).Admit(t.Context(), request, &admission.Outcome{}); err != nil {
+	if err := newWorld(existing).plugin(DefaultConfig()).Admit(t.Context(), request, &admission.Response{}); err != nil {
 		t.Fatal(err)
 	}
 	if string(request.Object) != `{"spec": {"containers": [{"name": "a"}]}}` || !reflect.DeepEqual(before, existing) {

@@ -158,9 +158,9 @@ func apply(t *testing.T, object []byte, operations []admission.PatchOperation) [
 
 // admitTwice admits the Pod of request, patches it and admits it again, which must
 // change nothing. It returns what the first call said and the patched Pod.
-func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admission.Outcome, []byte, error) {
+func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admission.Response, []byte, error) {
 	t.Helper()
-	first := &admission.Outcome{}
+	first := &admission.Response{}
 	if err := plugin.Admit(t.Context(), request, first); err != nil {
 		if len(first.Patch) > 0 {
 			t.Errorf("a refusal came with a patch: %v", first.Patch)
@@ -170,14 +170,14 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	again := *request
 	again.Object = apply(t, request.Object, first.Patch)
 	checkOnlyAdds(t, request.Object, again.Object, first.Patch)
-	second := &admission.Outcome{}
+	second := &admission.Response{}
 	if err := plugin.Admit(t.Context(), &again, second); err != nil {
 		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)
 	}
 	if len(second.Patch) > 0 {
 		t.Errorf("the patched Pod was patched again: %+v", second.Patch)
 	}
-	if err := plugin.Validate(t.Context(), &again, &admission.Outcome{}); err != nil {
+	if err := plugin.Validate(t.Context(), &again, &admission.Response{}); err != nil {
 		t.Errorf("the admitted Pod is not valid: %v", err)
 	}
 	return first, again.Object, nil

@@ -153,17 +153,17 @@ func askOurs(t *testing.T, plugin *serviceaccount.Plugin, q question) answer {
 	if q.ephemeral {
 		request.Operation, request.SubResource = admission.Update, "ephemeralcontainers"
 	}
-	outcome := &admission.Outcome{}
+	response := &admission.Response{}
 	if !q.validate {
-		if err := plugin.Admit(t.Context(), request, outcome); err != nil {
+		if err := plugin.Admit(t.Context(), request, response); err != nil {
 			return answer{refusal: q.text(err)}
 		}
 		patched := *request
-		patched.Object = apply(t, request.Object, outcome.Patch)
+		patched.Object = apply(t, request.Object, response.Patch)
 		request = &patched
 	}
 	if q.validate {
-		if err := plugin.Validate(t.Context(), request, outcome); err != nil {
+		if err := plugin.Validate(t.Context(), request, response); err != nil {
 			return answer{refusal: q.text(err)}
 		}
 	}

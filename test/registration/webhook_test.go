@@ -77,7 +77,7 @@ func newCounter(rules ...admission.Rule) *counter {
 func (c *counter) Rules() []admission.Rule   { return c.rules }
 func (*counter) Ready(context.Context) error { return nil }
 
-func (c *counter) Admit(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (c *counter) Admit(_ context.Context, request *admission.Request, _ *admission.Response) error {
 	c.mutated.Add(1)
 	c.namesMu.Lock()
 	defer c.namesMu.Unlock()
@@ -85,7 +85,7 @@ func (c *counter) Admit(_ context.Context, request *admission.Request, _ *admiss
 	return nil
 }
 
-func (c *counter) Validate(_ context.Context, request *admission.Request, _ *admission.Outcome) error {
+func (c *counter) Validate(_ context.Context, request *admission.Request, _ *admission.Response) error {
 	c.validated.Add(1)
 	c.namesMu.Lock()
 	defer c.namesMu.Unlock()

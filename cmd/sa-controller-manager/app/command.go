@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 )
 
@@ -95,11 +96,11 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	for _, name := range sets.Order {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
-	addChoiceCompletions(cmd)
+	cli.AddChoiceCompletions(cmd)
 
 	cmd.AddCommand(
 		version.NewCommand(), newWebhookCommand(cli.Connect), newDoctorCommand(cli.Connect),
-		newPreflightCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect),
+		preflight.NewCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect),
 		newKubeadmCommand(), docs.NewCommand(),
 	)
 	setHelp(cmd, sets)
@@ -149,4 +150,17 @@ func setHelp(root *cobra.Command, sets cliflag.NamedFlagSets) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		printHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
 	})
+}
+
+// printHelp writes what --help prints. columns is the width of the terminal; 0
+// means lines are not wrapped.
+func printHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets, columns int) {
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n  %s [command]\n\nCommands:\n", cmd.Long, cmd.UseLine(), cmd.CommandPath())
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			fmt.Fprintf(w, "  %-12s%s\n", sub.Name(), sub.Short)
+		}
+	}
+	fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	cliflag.PrintSections(w, sets, columns)
 }

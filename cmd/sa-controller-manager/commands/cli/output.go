@@ -39,3 +39,16 @@ func AddCompletion(cmd *cobra.Command, flag string, choices ...string) {
 	// It fails only for a flag that is not there, which a test rules out.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// AddChoiceCompletions lets the shell complete the flags of the manager that take a choice.
+func AddChoiceCompletions(cmd *cobra.Command) {
+	choices := map[string][]string{
+		"service-account-key-activation": {string(options.KeyActivationVerified), string(options.KeyActivationImmediate)},
+		"token-secrets":                  {string(options.TokenSecretsAuto), string(options.TokenSecretsManual)},
+		"legacy-token-claims":            {string(options.LegacyTokenClaimsCompat), string(options.LegacyTokenClaimsUnique)},
+		"logging-format":                 {"text", "json"},
+	}
+	for flag, values := range choices {
+		AddCompletion(cmd, flag, values...)
+	}
+}

@@ -12,8 +12,16 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// Print writes the report as "table", "json" or "yaml".
+// Print writes the report as "table", "json" or "yaml", or what grants the rest as "grant".
 func (r Report) Print(w io.Writer, rules []Rule, output string) error {
+	if output == "grant" {
+		grants, err := YAML(r.Grant(rules))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(w, grants)
+		return err
+	}
 	return printers.Document(w, output, "the report", r.document(rules), func() string { return r.table(rules) })
 }
 

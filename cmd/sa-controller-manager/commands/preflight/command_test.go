@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package preflight
 
 import (
 	"bytes"
@@ -9,23 +9,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
-
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
 func TestPrintPermissions(t *testing.T) {
 	t.Parallel()
-	rules := []preflight.Rule{
-		{Part: preflight.Token, Verbs: []string{"get"}, Path: "/.well-known/openid-configuration"},
-		{Part: preflight.Token, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		{Part: preflight.SecureServing, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		{Part: preflight.LeaderElection, Verbs: []string{"update"}, Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"},
+	rules := []Rule{
+		{Part: Token, Verbs: []string{"get"}, Path: "/.well-known/openid-configuration"},
+		{Part: Token, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Part: SecureServing, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Part: LeaderElection, Verbs: []string{"update"}, Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"},
 	}
-	report := preflight.Report{User: "sa-controller-manager", Answers: []preflight.Answer{
-		{Access: preflight.Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},
-		{Access: preflight.Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
-		{Access: preflight.Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
+	report := Report{User: "sa-controller-manager", Answers: []Answer{
+		{Access: Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},
+		{Access: Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
+		{Access: Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
 	cases := map[string]string{
 		"table": `ANSWER   VERB    RESOURCE                            NAMESPACE    NAME  FOR
@@ -140,9 +137,7 @@ subjects:
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			cmd := &cobra.Command{}
-			cmd.SetOut(&b)
-			if err := printPermissions(cmd, report, rules, output); err != nil {
+			if err := report.Print(&b, rules, output); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, b.String()); diff != "" {

@@ -279,7 +279,7 @@ verify-scripts: ## Check that shell scripts parse and stop at errors.
 	@test/verify/scripts.sh
 
 .PHONY: verify-manifests
-verify-manifests: kubectl ## Check that the manifests are rendered, typed, and fit the binary's flags.
+verify-manifests: kubectl ## Check that the manifests are generated, rendered, typed, and fit the binary's flags.
 	@test/verify/manifests.sh
 
 .PHONY: verify-allocations
@@ -309,7 +309,7 @@ update-flags: ## Write docs/flags.md anew from the binary.
 	mv docs/flags.md.new docs/flags.md
 
 .PHONY: update-manifests
-update-manifests: kubectl ## Render the overlays anew into manifests/rendered/.
+update-manifests: kubectl ## Write the roles of manifests/permissions and what is rendered from the overlays.
 	@test/verify/manifests.sh update
 
 .PHONY: update-allocations

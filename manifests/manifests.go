@@ -4,12 +4,14 @@
 // Package manifests holds what runs sa-controller-manager in a cluster, for kustomize
 // and, embedded, for the binary's own commands: there is one source of each object.
 //
-// The directories are for people: permissions, base, overlays and kind, one object per
-// file. What the functions return is built from the files of the same name, comments
-// included. Nothing here talks to an API server.
+// The directories are for people: permissions, base, overlays and kind. What the functions
+// return is built from the files of the same name, comments included. The roles below
+// permissions are generated from the table in commands/preflight. Nothing here talks to an
+// API server.
 package manifests
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -39,7 +41,7 @@ func Permissions() ([]Object, error) {
 	return objects(permissions, "permissions")
 }
 
-// objects reads the YAML files of one directory, which have one object each.
+// objects reads the YAML files of one directory.
 func objects(files fs.FS, directory string) ([]Object, error) {
 	entries, err := fs.ReadDir(files, directory)
 	if err != nil {
@@ -55,11 +57,13 @@ func objects(files fs.FS, directory string) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		object, err := parse(data)
-		if err != nil {
-			return nil, fmt.Errorf("read manifest %s: %w", name, err)
+		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+			object, err := parse(document)
+			if err != nil {
+				return nil, fmt.Errorf("read manifest %s: %w", name, err)
+			}
+			found = append(found, object)
 		}
-		found = append(found, object)
 	}
 	return found, nil
 }

@@ -148,7 +148,7 @@ func (c code) reasons(t *testing.T) []string {
 				return
 			}
 			function, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || !slices.Contains([]string{"Warn", "Tell", "warn", "tell"}, function.Sel.Name) {
+			if !ok || !slices.Contains([]string{"Warn", "Normal", "warn", "normal"}, function.Sel.Name) {
 				return
 			}
 			reason := text(call.Args[1], constants)

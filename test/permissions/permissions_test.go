@@ -22,10 +22,7 @@ import (
 // roles of that part: what is missing is that and nothing else.
 func TestEveryVerb(t *testing.T) {
 	w := newWorld(t)
-	projected := preflight.Everything()
-	projected.Parts, projected.SecretMode = []preflight.Part{preflight.Webhook}, false
-	// In secret mode all token Secrets are listed, and the serving CA with them.
-	cases := map[string]preflight.Needs{"webhook-projected": projected}
+	cases := map[string]preflight.Needs{}
 	for _, part := range preflight.Parts() {
 		needs := preflight.Everything()
 		needs.Parts = []preflight.Part{part}
@@ -105,7 +102,7 @@ func TestProcessSaysWhatIsMissing(t *testing.T) {
 // and what is missing holds up nobody else.
 func TestGrantedLater(t *testing.T) {
 	w, binary := newWorld(t), findBinary(t)
-	rules := preflight.Rules(preflight.Everything())
+	rules := preflight.Rules(preflight.Standard())
 	user := w.identity(t, "later")
 	missing := preflight.Access{Verb: "patch", Resource: "secrets"}
 	user.grant(t, rules, missing)

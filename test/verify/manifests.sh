@@ -2,13 +2,17 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# What is below manifests/rendered is what kustomize makes of the overlays, and stands up
-# to what the API and the binary know. With "update", it is written anew instead.
+# The roles below manifests/permissions are what the binary makes of its own table, what is
+# below manifests/rendered is what kustomize makes of the overlays, and both stand up to what
+# the API and the binary know. With "update", they are written instead.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The kubectl of the control plane has a pinned version of kustomize.
 kubectl=bin/control-plane/kubectl
 [ -x "$kubectl" ] || kubectl=kubectl
+
+update=
+[ "${1:-}" != update ] || update=yes
 
 render() { # directory
 	cat <<-'END'
@@ -27,17 +31,24 @@ declare -A sources=(
 	[static-pod-host-binary]=overlays/static-pod-host-binary
 )
 stale=()
-for name in "${!sources[@]}"; do
-	rendered=manifests/rendered/$name.yaml
-	fresh=$(render "${sources[$name]}")
-	if [ "${1:-}" = update ]; then
-		mkdir -p manifests/rendered
-		echo "$fresh" >"$rendered"
-	elif ! diff -u "$rendered" <(echo "$fresh"); then
-		stale+=("$rendered")
+# check compares what was made with the file, or writes it.
+check() { # file, fresh content
+	if [ "$update" ]; then
+		echo "$2" >"$1"
+	elif ! diff -u "$1" <(echo "$2"); then
+		stale+=("$1")
 	fi
+}
+
+fresh=$(go run ./cmd/sa-controller-manager docs permissions)
+check manifests/permissions/roles.yaml "$fresh"
+fresh=$(go run ./cmd/sa-controller-manager docs permissions --options)
+check manifests/permissions/options/roles.yaml "$fresh"
+for name in "${!sources[@]}"; do
+	fresh=$(render "${sources[$name]}")
+	check "manifests/rendered/$name.yaml" "$fresh"
 done
-[ ${#stale[@]} -eq 0 ] || fail "not what kustomize makes: ${stale[*]}" "make update-manifests"
-[ "${1:-}" = update ] && exit 0
+[ ${#stale[@]} -eq 0 ] || fail "not what is made of the sources: ${stale[*]}" "make update-manifests"
+[ -z "$update" ] || exit 0
 go test ./manifests/... || fail "the manifests are wrong"
 go test ./cmd/sa-controller-manager/app -run 'Manifests' || fail "the manifests do not fit the binary's flags"

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs is the command that generates what docs/ has about the command line. It is
+// Package docs is the command that generates docs/flags.md and the roles of manifests/permissions. It is
 // hidden, because only those who build the project need it.
 package docs
 
@@ -33,7 +33,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeFlags(cmd.OutOrStdout(), managerFlags())
 		},
-	})
+	}, newPermissionsCommand())
 }
 
 // managerFlags is every flag of the root command with its default, whatever the command

@@ -29,7 +29,7 @@ func checkPermissions(ctx context.Context, c *Cluster) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	needs := preflight.Everything()
+	needs := preflight.Standard()
 	needs.LeaseNamespace, needs.LeaseName = c.LeaseNamespace, c.LeaseName
 	rules := preflight.Rules(needs)
 	report := preflight.CheckUser(ctx, c.Client, user, preflight.Accesses(rules))

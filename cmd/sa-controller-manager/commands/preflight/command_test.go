@@ -34,7 +34,7 @@ missing  update  leases.coordination.k8s.io          kube-system  one   leader-e
   "user": "sa-controller-manager",
   "missing": 1,
   "unknown": 1,
-  "mend": "apply manifests/permissions, or what this prints: sa-controller-manager preflight -o grant, with the same flags",
+  "mend": "apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant, with the same flags",
   "permissions": [
     {
       "answer": "granted",
@@ -69,8 +69,8 @@ missing  update  leases.coordination.k8s.io          kube-system  one   leader-e
   ]
 }
 `,
-		"yaml": `mend: 'apply manifests/permissions, or what this prints: sa-controller-manager preflight
-  -o grant, with the same flags'
+		"yaml": `mend: 'apply manifests/permissions (with its component options, if that is in use),
+  or what this prints: sa-controller-manager preflight -o grant, with the same flags'
 missing: 1
 permissions:
 - answer: granted

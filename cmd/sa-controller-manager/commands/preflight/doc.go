@@ -5,8 +5,8 @@
 // whether it is, and says what is missing and what would grant it.
 //
 // Rules is the one table of that, for the parts and flags in use. The roles below
-// manifests/permissions grant what it has for everything, and nothing more; a test
-// compares the two. So whoever adds a request to a part adds it here and there.
+// manifests/permissions are generated from it ("make update-manifests"), so a request that is
+// new is added here and nowhere else.
 //
 // Check asks once. Watch asks at the start and then, for as long as something is
 // missing, again and again at growing intervals; when all is granted it asks no more,

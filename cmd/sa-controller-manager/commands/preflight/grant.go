@@ -48,8 +48,6 @@ type roleKey struct {
 	suffix    string // of the name
 }
 
-func (k roleKey) has(r Rule) bool { return r.Part == k.part && r.Namespace == k.namespace }
-
 func (k roleKey) name() string { return rolePrefix + string(k.part) + k.suffix }
 
 func rolesOf(rules []Rule, missing []Access) []roleKey {
@@ -64,12 +62,21 @@ func rolesOf(rules []Rule, missing []Access) []roleKey {
 	return keys
 }
 
+// rules are those of the role.
+func (k roleKey) rules(all []Rule) []Rule {
+	var own []Rule
+	for _, rule := range all {
+		if rule.Part == k.part && rule.Namespace == k.namespace {
+			own = append(own, rule)
+		}
+	}
+	return own
+}
+
 func (k roleKey) role(rules []Rule) runtime.Object {
 	var policy []rbacv1.PolicyRule
-	for _, rule := range rules {
-		if k.has(rule) {
-			policy = append(policy, rule.policy())
-		}
+	for _, rule := range k.rules(rules) {
+		policy = append(policy, rule.policy())
 	}
 	if k.namespace == "" {
 		return &rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: k.meta(), Rules: policy}
@@ -151,5 +158,5 @@ func (r Report) Mend() string {
 		return "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
 			"make one of our own, with its permissions: sa-controller-manager kubeadm kubeconfig --apply-permissions"
 	}
-	return "apply manifests/permissions, or what this prints: sa-controller-manager preflight -o grant, with the same flags"
+	return "apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant, with the same flags"
 }

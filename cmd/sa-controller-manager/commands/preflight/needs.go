@@ -20,13 +20,20 @@ const (
 	RootCA             Part = "root-ca"
 	LegacyTokenCleaner Part = "legacy-token-cleaner" //nolint:gosec // the name of a controller
 	Webhook            Part = "webhook"
+	WebhookOptions     Part = "webhook-options"
 	LeaderElection     Part = "leader-election"
 	SecureServing      Part = "secure-serving"
 )
 
 // Parts lists them all.
 func Parts() []Part {
-	return []Part{Common, ServiceAccount, Token, RootCA, LegacyTokenCleaner, Webhook, LeaderElection, SecureServing}
+	return []Part{Common, ServiceAccount, Token, RootCA, LegacyTokenCleaner, Webhook, WebhookOptions, LeaderElection, SecureServing}
+}
+
+// StandardParts are those whose roles are in manifests/permissions. WebhookOptions is in the
+// component options beside them.
+func StandardParts() []Part {
+	return slices.DeleteFunc(Parts(), func(part Part) bool { return part == WebhookOptions })
 }
 
 // Needs is what the flags make of the table.
@@ -58,15 +65,21 @@ type Needs struct {
 	NamespaceLifecycle, DenyEscalatingExec bool
 
 	// ControllerAccounts is --use-service-account-credentials. No file grants what it
-	// takes: whoever may ask for tokens in kube-system can be anybody there.
+	// takes: an identity that may ask for tokens in kube-system can be any account there.
 	ControllerAccounts []string
 
 	// LeaseNamespace and LeaseName are those of --leader-elect-resource-*.
 	LeaseNamespace, LeaseName string
 }
 
-// Everything is every part with every flag that needs more but ControllerAccounts, which
-// is what the files below manifests/permissions grant.
+// Standard is what manifests/permissions grants: everything but WebhookOptions.
+func Standard() Needs {
+	n := Everything()
+	n.Parts = StandardParts()
+	return n
+}
+
+// Everything is every part with every flag that needs more but ControllerAccounts.
 func Everything() Needs {
 	return Needs{
 		Parts:              Parts(),

@@ -40,6 +40,7 @@ func RequiredBy(o *options.Options) (Needs, error) {
 		{RootCA, set.Enabled(options.RootCACertificatePublisher)},
 		{LegacyTokenCleaner, set.Enabled(options.LegacyServiceAccountTokenCleaner)},
 		{Webhook, o.Webhook.Port != 0},
+		{WebhookOptions, o.Webhook.Port != 0},
 		{LeaderElection, o.LeaderElection.LeaderElect},
 		{SecureServing, delegatesAsItself(o)},
 	} {

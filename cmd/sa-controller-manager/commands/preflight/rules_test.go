@@ -4,100 +4,11 @@
 package preflight
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
-
-	"sa-controller-manager/manifests"
 )
-
-// TestRolesGrantExactlyTheTable compares what is asked for with the files that people
-// apply: role by role, in both directions.
-func TestRolesGrantExactlyTheTable(t *testing.T) {
-	t.Parallel()
-	rules := Rules(Everything())
-	wanted := map[string][]string{}
-	for _, object := range Grant(manifests.User, rules, Accesses(rules)) {
-		note(wanted, object)
-	}
-	found := map[string][]string{}
-	objects, err := manifests.Permissions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range objects {
-		note(found, decode(t, object))
-	}
-	if diff := cmp.Diff(wanted, found); diff != "" {
-		t.Errorf("manifests/permissions (-what the table needs +what the files grant):\n%s", diff)
-	}
-	if len(wanted) != 26 {
-		t.Errorf("%d roles and bindings, want 26: seven parts with a ClusterRole, six with a Role", len(wanted))
-	}
-}
-
-// note writes an object down as sorted lines that compare.
-func note(lines map[string][]string, object runtime.Object) {
-	switch o := object.(type) {
-	case *rbacv1.ClusterRole:
-		lines["ClusterRole "+o.Name] = grants(o.Rules)
-	case *rbacv1.Role:
-		lines["Role "+o.Namespace+"/"+o.Name] = grants(o.Rules)
-	case *rbacv1.ClusterRoleBinding:
-		lines["ClusterRoleBinding "+o.Name] = []string{fmt.Sprint(o.RoleRef, o.Subjects)}
-	case *rbacv1.RoleBinding:
-		lines["RoleBinding "+o.Namespace+"/"+o.Name] = []string{fmt.Sprint(o.RoleRef, o.Subjects)}
-	}
-}
-
-// grants keeps doubles: what is granted twice in one role is a mistake too.
-func grants(rules []rbacv1.PolicyRule) []string {
-	var lines []string
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			for _, url := range rule.NonResourceURLs {
-				lines = append(lines, verb+" "+url)
-			}
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					for _, name := range orOne(rule.ResourceNames) {
-						lines = append(lines, fmt.Sprintf("%s %s.%s/%s", verb, resource, group, name))
-					}
-				}
-			}
-		}
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-func orOne(names []string) []string {
-	if len(names) == 0 {
-		return []string{"*"}
-	}
-	return names
-}
-
-// decode is nil for what is no part of RBAC.
-func decode(t *testing.T, object manifests.Object) runtime.Object {
-	t.Helper()
-	typed := map[string]runtime.Object{
-		"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
-		"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{},
-	}[object.Kind]
-	if typed == nil {
-		return nil
-	}
-	if err := yaml.UnmarshalStrict(object.YAML, typed); err != nil {
-		t.Fatalf("%s: %v", object, err)
-	}
-	return typed
-}
 
 func TestRulesFollowFlags(t *testing.T) {
 	t.Parallel()
@@ -159,7 +70,7 @@ func TestRulesFollowFlags(t *testing.T) {
 
 // What a part does for another that does not run is asked for all the same, and found in
 // the role of that one.
-func TestBorrowedRules(t *testing.T) {
+func TestSharedRules(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string

@@ -76,7 +76,7 @@ func (s *apiServer) rounds(access string) int {
 	return n
 }
 
-func tokenRules() []Rule {
+func rulesOfToken() []Rule {
 	return Rules(Needs{Parts: []Part{Token}})
 }
 
@@ -84,7 +84,7 @@ func TestWatcherAsksOnceWhenAllIsGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer("system:sa-controller-manager", func(string) (bool, error) { return true, nil })
-		watcher := NewWatcher(server, tokenRules())
+		watcher := NewWatcher(server, rulesOfToken())
 		if _, err := watcher.Status(); err == nil {
 			t.Error("nothing was asked yet, and the status is good")
 		}
@@ -93,7 +93,7 @@ func TestWatcherAsksOnceWhenAllIsGranted(t *testing.T) {
 		if detail, err := watcher.Status(); detail != "" || err != nil {
 			t.Errorf("status %q, %v; want nothing", detail, err)
 		}
-		if want := len(Accesses(tokenRules())); len(server.asked) != want {
+		if want := len(Accesses(rulesOfToken())); len(server.asked) != want {
 			t.Errorf("%d questions, want %d", len(server.asked), want)
 		}
 		if text := logs(); text != "" {
@@ -107,7 +107,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted atomic.Bool
 		server := newAPIServer("someone", func(access string) (bool, error) { return granted.Load() || access != "patch secrets", nil })
-		watcher := NewWatcher(server, tokenRules())
+		watcher := NewWatcher(server, rulesOfToken())
 		logger, logs := recorded()
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 		defer cancel()
@@ -149,7 +149,7 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer("someone", func(string) (bool, error) { return false, errBoom })
-		watcher := NewWatcher(server, tokenRules())
+		watcher := NewWatcher(server, rulesOfToken())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { watcher.Run(ctx); close(ended) }()
@@ -184,7 +184,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rules := tokenRules()
+			rules := rulesOfToken()
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
 			text, err := YAML(report.Grant(rules))
 			if err != nil {

@@ -437,7 +437,7 @@ func TestApplyPermissionsFails(t *testing.T) {
 		want   string
 	}{
 		"NeverUp": {http.StatusServiceUnavailable, "not within 300ms; the last answer: "},
-		"Refused": {http.StatusUnprocessableEntity, "apply ClusterRole "},
+		"Refused": {http.StatusUnprocessableEntity, "apply FlowSchema "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,34 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+)
+
+// newPermissionsCommand generates what is below manifests/permissions.
+func newPermissionsCommand() *cobra.Command {
+	options := false
+	cmd := &cobra.Command{
+		Use:   "permissions",
+		Short: "Print manifests/permissions/roles.yaml",
+		Args:  cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			parts := preflight.StandardParts()
+			if options {
+				parts = []preflight.Part{preflight.WebhookOptions}
+			}
+			text, err := preflight.Manifest(parts...)
+			fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&options, "options", options, "Print manifests/permissions/options/roles.yaml instead.")
+	return cmd
+}

@@ -1,0 +1,86 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+const registrationGroup = "admissionregistration.k8s.io"
+
+func webhookRules(n Needs) []Rule {
+	rules := []Rule{
+		{
+			Part: Webhook, Verbs: onlyIf(n.AccountPlugin, "get", "list", "watch"), Resource: accounts,
+			Why: "The account of a Pod. get: one that the cache does not have.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.Register, "list"), Resource: pods,
+			Why: "Which Pods were admitted before the webhook was registered, and have no token.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.Register && n.Exclude, "get"), Resource: namespaces,
+			Why: "Only for --webhook-excluded-namespaces: whether a Pod without a token is in one of them.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.ServingCA, "create"), Resource: secrets, Namespace: system,
+			Why: "The serving CA. Not needed with --webhook-tls-cert-file. RBAC cannot restrict create to a name.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.ServingCA, "list", "watch", "update", "delete"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			Why: "delete: an immutable one that has to change.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.Register, "create"), Resource: pods, Namespace: system,
+			Why: "The probe Pod, created with dryRun only, by which kube-apiserver proves that it reaches the webhook. Only for " +
+				"--webhook-registration=url or service.",
+		},
+	}
+	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		rules = append(rules,
+			Rule{
+				Part: Webhook, Verbs: onlyIf(n.Register, "create"), Group: registrationGroup, Resource: resource,
+				Why: "Only for --webhook-registration=url or service. RBAC cannot restrict create to a name.",
+			},
+			Rule{
+				Part: Webhook, Verbs: onlyIf(n.Register, "get", "list", "watch", "update"), Group: registrationGroup, Resource: resource, Name: "00-sa-controller-manager",
+				Why: `list: for a kube-apiserver that does not send the first list through the watch. get: for "webhook unregister" and "webhook register".`,
+			})
+	}
+	return rules
+}
+
+// hostRules are for a webhook that each kube-apiserver calls on its own host.
+func hostRules(n Needs) []Rule {
+	return []Rule{
+		{
+			Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch"), Group: leasesGroup, Resource: leases, Namespace: system,
+			Why: "On which hosts kube-apiserver runs, by its identity Leases. Only for --webhook-registration=url with " +
+				"--webhook-await-hosts. RBAC cannot restrict list to a label.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.Hosts, "create"), Resource: configMaps, Namespace: system,
+			Why: "RBAC cannot restrict create to a name.",
+		},
+		{
+			Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts",
+			Why: "Which of these hosts have a replica.",
+		},
+	}
+}
+
+// webhookOptionRules are for what no manifest turns on.
+func webhookOptionRules(n Needs) []Rule {
+	return []Rule{
+		{
+			Part: WebhookOptions, Verbs: onlyIf(n.SecretMode, "list", "watch"), Resource: secrets,
+			Why: "Only for --pod-token=secret: which token Secret a Pod can be given. The process lists and watches only type " +
+				"kubernetes.io/service-account-token.",
+		},
+		{
+			Part: WebhookOptions, Verbs: onlyIf(n.DenyEscalatingExec, "get"), Resource: pods,
+			Why: "Only for the admission plugin DenyEscalatingExec.",
+		},
+		{
+			Part: WebhookOptions, Verbs: onlyIf(n.NamespaceLifecycle, "get", "list", "watch"), Resource: namespaces,
+			Why: "Only for the admission plugin NamespaceLifecycle. get: a namespace that the cache does not have.",
+		},
+	}
+}

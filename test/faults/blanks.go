@@ -66,9 +66,9 @@ func (o Outcome) counters(part Part) []counter {
 			counter{"commands that were killed", o.Operations[killed]}, counter{"token Secrets that replace one", o.Reissued},
 			counter{"requested tokens", o.Bound})
 	case LoadPart:
-		return append(append(all, pods...), counter{"broken clients", o.Leaned})
+		return append(append(all, pods...), counter{"broken clients", o.BrokenCalls})
 	case SignerPart:
-		return append(all, counter{"broken clients", o.Leaned})
+		return append(all, counter{"broken clients", o.BrokenCalls})
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 func whole() Outcome {
 	o := Outcome{
 		Injected: map[Kind]int{}, Met: map[Kind]int{}, Skipped: map[Kind]string{},
-		Operations: map[string]int{"create account": 1, activated: 1, killed: 1}, Leaned: 1, Reissued: 1, Bound: 1,
+		Operations: map[string]int{"create account": 1, activated: 1, killed: 1}, BrokenCalls: 1, Reissued: 1, Bound: 1,
 		Pods: 1, Tokens: 1, DeadTokens: 1, Writes: 1, Samples: 1, LogBytes: 1, Objects: 1,
 	}
 	for _, entry := range Catalogue() {
@@ -49,7 +49,7 @@ func TestBlanks(t *testing.T) {
 		"NoTokens":        {part: SignerPart, empty: func(o *Outcome) { o.Tokens = 0 }, want: []string{"there were no tokens to verify"}},
 		"NoSamples":       {part: LoadPart, empty: func(o *Outcome) { o.Samples = 0 }, want: []string{"there were no samples of a process"}},
 		"NoWrites":        {part: FaultsPart, empty: func(o *Outcome) { o.Writes = 0 }, want: []string{"there were no writes of a leader"}},
-		"NobodyLeaned":    {part: SignerPart, empty: func(o *Outcome) { o.Leaned = 0 }, want: []string{"there were no broken clients"}},
+		"NoBrokenCalls":   {part: SignerPart, empty: func(o *Outcome) { o.BrokenCalls = 0 }, want: []string{"there were no broken clients"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -50,16 +50,16 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	came, leanErr := w.leanOn(ctx, "tcp", address, brokenCalls())
+	came, overloadErr := w.overload(ctx, "tcp", address, brokenCalls())
 	stopAsking()
 	calls := <-asked
-	came.tellTo(w.tell)
+	came.logTo(w.tell)
 	w.awaitRest(ctx)
 
 	outcome, err := w.check(ctx, scope{model: Model{n.Name: n}}, calls, controlPatience)
 	took := latencies(calls)
 	unsure := judgeTimes(&outcome, 5, "Pod", took, came)
-	err = errors.Join(err, leanErr, came.addTo(&outcome, unsure), w.retire())
+	err = errors.Join(err, overloadErr, came.addTo(&outcome, unsure), w.retire())
 	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err

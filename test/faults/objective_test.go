@@ -39,7 +39,7 @@ func TestJudgeTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var outcome Outcome
-			err := judgeTimes(&outcome, 5, "Pod", tc.took, leaning{others: tc.others, busy: tc.busy})
+			err := judgeTimes(&outcome, 5, "Pod", tc.took, overloadResult{others: tc.others, busy: tc.busy})
 			if len(outcome.Violations) != tc.found || (err != nil) != tc.unsure {
 				t.Errorf("%s: %v and %v, want %d violations and an error: %v", tc.reason, outcome.Violations, err, tc.found, tc.unsure)
 			}

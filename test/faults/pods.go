@@ -32,7 +32,7 @@ const (
 
 // podUser creates Pods and writes down what became of each.
 type podUser struct {
-	stubborn
+	retryClient
 
 	prefix     string
 	namespaces []*Namespace

@@ -50,8 +50,8 @@ func Table(outcomes ...Outcome) []Row {
 			row.Operations += o.looks(i + 1)
 			row.Violations += len(Of(o.Violations, i+1))
 			if row.Promise == bounds { // broken clients are no faults of the catalogue
-				row.Attacks += o.Leaning
-				row.Faults += o.Leaned
+				row.Attacks += o.BrokenKinds
+				row.Faults += o.BrokenCalls
 			}
 		}
 		rows = append(rows, row)

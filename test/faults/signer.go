@@ -63,10 +63,10 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	defer stopAsking()
 	asked := make(chan signatures, 1)
 	go func() { asked <- w.askSigner(asking, conn, ring.verify) }()
-	came, leanErr := w.leanOn(ctx, "unix", socket, w.signerBreakers())
+	came, overloadErr := w.overload(ctx, "unix", socket, w.signerBreakers())
 	stopAsking()
 	made := <-asked
-	came.tellTo(w.tell)
+	came.logTo(w.tell)
 	alone, aloneErr := visitAlone(ctx, socket, hugeMessage)
 	w.awaitRest(ctx)
 
@@ -79,7 +79,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 		}
 	}
 	unsure := judgeTimes(&outcome, 8, "call of the signer", made.took, came)
-	err = errors.Join(err, leanErr, came.addTo(&outcome, errors.Join(unsure, aloneErr)))
+	err = errors.Join(err, overloadErr, came.addTo(&outcome, errors.Join(unsure, aloneErr)))
 	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
 		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err

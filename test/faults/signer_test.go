@@ -43,7 +43,7 @@ func TestJudgeSignatures(t *testing.T) {
 func TestTableOfLoads(t *testing.T) {
 	t.Parallel()
 	killed := Outcome{Injected: map[Kind]int{"replica-killed": 3}}
-	rows := Table(killed, Outcome{Leaned: 100, Leaning: 10}, Outcome{Leaned: 50, Leaning: 12, Violations: []Violation{violated(8, "many")}})
+	rows := Table(killed, Outcome{BrokenCalls: 100, BrokenKinds: 10}, Outcome{BrokenCalls: 50, BrokenKinds: 12, Violations: []Violation{violated(8, "many")}})
 	want := Row{Promise: 8, Text: rows[7].Text, Attacks: 23, Faults: 153, Violations: 1}
 	if diff := cmp.Diff(want, rows[7]); diff != "" {
 		t.Errorf("promise 8 (-want +got):\n%s", diff)

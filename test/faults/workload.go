@@ -37,7 +37,7 @@ type Workload struct {
 
 // user owns some namespaces.
 type user struct {
-	stubborn
+	retryClient
 
 	prefix     string
 	random     *rand.Rand
@@ -46,15 +46,15 @@ type user struct {
 }
 
 // StartWorkload begins. Names begin with prefix.
-func StartWorkload(client stubborn, seed uint64, prefix string) *Workload {
+func StartWorkload(client retryClient, seed uint64, prefix string) *Workload {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Workload{stop: stop, operations: map[string]int{}}
 	for i := range users {
-		u := &user{stubborn: client, prefix: fmt.Sprintf("%s-u%d", prefix, i), random: rand.New(rand.NewPCG(seed, uint64(i)+1))}
+		u := &user{retryClient: client, prefix: fmt.Sprintf("%s-u%d", prefix, i), random: rand.New(rand.NewPCG(seed, uint64(i)+1))}
 		w.users = append(w.users, u)
 		w.wait.Go(func() { w.churn(ctx, u) })
 	}
-	w.pods = &podUser{stubborn: client, prefix: prefix + "-pods"}
+	w.pods = &podUser{retryClient: client, prefix: prefix + "-pods"}
 	w.wait.Go(func() { w.pods.run(ctx, w) })
 	return w
 }

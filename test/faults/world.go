@@ -47,7 +47,7 @@ type World struct {
 	Busy bool
 
 	cluster  *devcluster.Cluster
-	client   stubborn
+	client   retryClient
 	port     int // of the webhook
 	mode     Mode
 	balancer *balancer.Balancer
@@ -107,7 +107,7 @@ func (w *World) connect() error {
 	if err != nil {
 		return fmt.Errorf("make an admin client: %w", err)
 	}
-	w.client = stubborn{client}
+	w.client = retryClient{client}
 	replicas := []string{at(replicaAddress(0), w.port), at(replicaAddress(1), w.port)}
 	w.balancer, err = balancer.Start(at("127.0.0.1", w.port), replicas,
 		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, balancerLag))

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// stubborn is a user who tries until there is an answer that means something, so that the
+// retryClient is a user who retries until there is an answer that means something, so that the
 // model is never in doubt about what there is.
-type stubborn struct {
+type retryClient struct {
 	client kubernetes.Interface
 }
 
@@ -44,17 +44,17 @@ func try(ctx context.Context, what string, do func(context.Context) error) error
 	}
 }
 
-func (s stubborn) createNamespace(ctx context.Context, name string) error {
+func (c retryClient) createNamespace(ctx context.Context, name string) error {
 	return try(ctx, "create namespace "+name, func(ctx context.Context) error {
-		_, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return ignore(err, apierrors.IsAlreadyExists)
 	})
 }
 
 // deleteNamespace does what a namespace controller would, for there is none.
-func (s stubborn) deleteNamespace(ctx context.Context, name string) error {
+func (c retryClient) deleteNamespace(ctx context.Context, name string) error {
 	all := metav1.ListOptions{}
-	core := s.client.CoreV1()
+	core := c.client.CoreV1()
 	return try(ctx, "delete namespace "+name, func(ctx context.Context) error {
 		now := metav1.NewDeleteOptions(0)
 		for _, remove := range []func() error{
@@ -76,7 +76,7 @@ func (s stubborn) deleteNamespace(ctx context.Context, name string) error {
 	})
 }
 
-func (s stubborn) createAccount(ctx context.Context, namespace, name string, account *Account) error {
+func (c retryClient) createAccount(ctx context.Context, namespace, name string, account *Account) error {
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"user/note": account.Note}}}
 	for _, foreign := range account.Foreign {
 		object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: foreign})
@@ -85,9 +85,9 @@ func (s stubborn) createAccount(ctx context.Context, namespace, name string, acc
 		object.ImagePullSecrets = append(object.ImagePullSecrets, corev1.LocalObjectReference{Name: pull})
 	}
 	return try(ctx, "create serviceaccount "+name, func(ctx context.Context) error {
-		made, err := s.client.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
+		made, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			made, err = s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+			made, err = c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 		}
 		if err == nil {
 			account.UID, account.Since = made.UID, time.Now()
@@ -96,42 +96,42 @@ func (s stubborn) createAccount(ctx context.Context, namespace, name string, acc
 	})
 }
 
-func (s stubborn) annotateAccount(ctx context.Context, namespace, name string, uid types.UID, note string) error {
+func (c retryClient) annotateAccount(ctx context.Context, namespace, name string, uid types.UID, note string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{"user/note":%q}}}`, uid, note)
 	return try(ctx, "annotate serviceaccount "+name, func(ctx context.Context) error {
-		_, err := s.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }
 
 // refer has the account list a Secret, beside what it lists.
-func (s stubborn) refer(ctx context.Context, namespace, name, secret string) error {
+func (c retryClient) refer(ctx context.Context, namespace, name, secret string) error {
 	patch := fmt.Appendf(nil, `{"secrets":[{"name":%q}]}`, secret)
 	return try(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
-		_, err := s.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }
 
-func (s stubborn) deleteAccount(ctx context.Context, namespace, name string, uid types.UID) error {
+func (c retryClient) deleteAccount(ctx context.Context, namespace, name string, uid types.UID) error {
 	return try(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
-		return ignore(s.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
+		return ignore(c.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
 
-func (s stubborn) createTokenSecret(ctx context.Context, namespace, name string, secret *TokenSecret) error {
-	return s.createSecret(ctx, namespace, &corev1.Secret{
+func (c retryClient) createTokenSecret(ctx context.Context, namespace, name string, secret *TokenSecret) error {
+	return c.createSecret(ctx, namespace, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: secret.Account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 		Data:       map[string][]byte{"extra": []byte(secret.Extra)},
 	}, &secret.UID)
 }
 
-func (s stubborn) createSecret(ctx context.Context, namespace string, object *corev1.Secret, uid *types.UID) error {
+func (c retryClient) createSecret(ctx context.Context, namespace string, object *corev1.Secret, uid *types.UID) error {
 	return try(ctx, "create secret "+object.Name, func(ctx context.Context) error {
-		made, err := s.client.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
+		made, err := c.client.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			made, err = s.client.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
+			made, err = c.client.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
 		}
 		if err == nil {
 			*uid = made.UID
@@ -140,9 +140,9 @@ func (s stubborn) createSecret(ctx context.Context, namespace string, object *co
 	})
 }
 
-func (s stubborn) deleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
+func (c retryClient) deleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
 	return try(ctx, "delete secret "+name, func(ctx context.Context) error {
-		return ignore(s.client.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
+		return ignore(c.client.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
 
@@ -159,10 +159,10 @@ func only(uid types.UID) metav1.DeleteOptions {
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // deleteOwn deletes the last of the token Secrets that the account lists and that Auto has made.
-func (s stubborn) deleteOwn(ctx context.Context, namespace, account string) error {
+func (c retryClient) deleteOwn(ctx context.Context, namespace, account string) error {
 	var own string
 	err := try(ctx, "get serviceaccount "+account, func(ctx context.Context) error {
-		object, err := s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+		object, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 		for _, ref := range object.Secrets {
 			if isOwnName(account, ref.Name) {
 				own = ref.Name
@@ -173,15 +173,15 @@ func (s stubborn) deleteOwn(ctx context.Context, namespace, account string) erro
 	if err != nil || own == "" {
 		return err
 	}
-	return s.deleteSecret(ctx, namespace, own, "")
+	return c.deleteSecret(ctx, namespace, own, "")
 }
 
-func (s stubborn) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {
+func (c retryClient) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
 	return try(ctx, "create configmap "+name, func(ctx context.Context) error {
-		made, err := s.client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
+		made, err := c.client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			made, err = s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+			made, err = c.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		}
 		if err == nil {
 			*uid = made.UID
@@ -191,9 +191,9 @@ func (s stubborn) createConfigMap(ctx context.Context, namespace, name, value st
 }
 
 // spoilRootCA is a user who edits what is published.
-func (s stubborn) spoilRootCA(ctx context.Context, namespace string) error {
+func (c retryClient) spoilRootCA(ctx context.Context, namespace string) error {
 	return try(ctx, "edit "+rootCAConfigMap, func(ctx context.Context) error {
-		_, err := s.client.CoreV1().ConfigMaps(namespace).Patch(ctx, rootCAConfigMap, types.MergePatchType,
+		_, err := c.client.CoreV1().ConfigMaps(namespace).Patch(ctx, rootCAConfigMap, types.MergePatchType,
 			[]byte(`{"data":{"ca.crt":"nothing"}}`), metav1.PatchOptions{})
 		return ignore(err, apierrors.IsNotFound) // it is not published yet
 	})

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// brokenClients lean on a server at the same time, for leanFor.
+	// brokenClients come to a server at the same time, for overloadFor.
 	brokenClients = 500
-	leanFor       = 6 * time.Second
+	overloadFor   = 6 * time.Second
 	// floodFor is how long as many connections as the machine has, floodSize at most, say
 	// nothing.
 	floodFor  = 3 * time.Second
@@ -97,8 +97,8 @@ func (t *tally) proven() error {
 		t.kind.name, t.struck, t.tried, fewest, cmp.Or(t.idle, errors.New("no error")))
 }
 
-// leaning is what came of all broken clients.
-type leaning struct {
+// overloadResult is what came of all broken clients.
+type overloadResult struct {
 	kinds []tally
 	// open is how many silent connections there were at a time.
 	open int
@@ -109,15 +109,15 @@ type leaning struct {
 }
 
 // disturbed tells that others have used the machine.
-func (l leaning) disturbed() bool { return l.busy || l.others > mostByOthers }
+func (l overloadResult) disturbed() bool { return l.busy || l.others > mostByOthers }
 
 // tried is how often a client came.
-func (l leaning) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
+func (l overloadResult) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
 
 // struck is how often one came as far as its attack.
-func (l leaning) struck() int { return l.sum(func(t *tally) int { return t.struck }) }
+func (l overloadResult) struck() int { return l.sum(func(t *tally) int { return t.struck }) }
 
-func (l leaning) sum(of func(*tally) int) int {
+func (l overloadResult) sum(of func(*tally) int) int {
 	sum := 0
 	for i := range l.kinds {
 		sum += of(&l.kinds[i])
@@ -125,7 +125,7 @@ func (l leaning) sum(of func(*tally) int) int {
 	return sum
 }
 
-func (l leaning) violations() []Violation {
+func (l overloadResult) violations() []Violation {
 	var found []Violation
 	for i := range l.kinds {
 		found = append(found, l.kinds[i].violations()...)
@@ -134,7 +134,7 @@ func (l leaning) violations() []Violation {
 }
 
 // proven is an error unless every kind has done its attack.
-func (l leaning) proven() error {
+func (l overloadResult) proven() error {
 	var errs []error
 	for i := range l.kinds {
 		errs = append(errs, l.kinds[i].proven())
@@ -145,8 +145,8 @@ func (l leaning) proven() error {
 	return errors.Join(errs...)
 }
 
-// tellTo tells how often each kind came, and how often as far as its attack.
-func (l leaning) tellTo(tell func(format string, args ...any)) {
+// logTo logs how often each kind came, and how often as far as its attack.
+func (l overloadResult) logTo(tell func(format string, args ...any)) {
 	for i := range l.kinds {
 		t := &l.kinds[i]
 		tell("%s: %d of %d; the last of the others: %v", t.kind.name, t.struck, t.tried, t.idle)
@@ -156,8 +156,8 @@ func (l leaning) tellTo(tell func(format string, args ...any)) {
 // addTo puts what came of the clients into the outcome. What cannot be told, unsure too, matters
 // only if nothing was found: one violation is enough to know. It is an error unless others have
 // used the machine.
-func (l leaning) addTo(outcome *Outcome, unsure error) error {
-	outcome.Leaned, outcome.Leaning = l.tried()+l.open, len(l.kinds)+1
+func (l overloadResult) addTo(outcome *Outcome, unsure error) error {
+	outcome.BrokenCalls, outcome.BrokenKinds = l.tried()+l.open, len(l.kinds)+1
 	outcome.Violations = append(outcome.Violations, l.violations()...)
 	if len(outcome.Violations) > 0 {
 		return nil
@@ -171,17 +171,17 @@ func (l leaning) addTo(outcome *Outcome, unsure error) error {
 }
 
 // String is for the summary of a run.
-func (l leaning) String() string {
+func (l overloadResult) String() string {
 	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections; other programs took %.0f %% of the machine",
 		l.struck(), l.tried(), brokenClients, l.open, 100*l.others)
 }
 
-// leanOn has broken clients come again and again, each as one of the kinds, and then silent
+// overload has broken clients come again and again, each as one of the kinds, and then silent
 // connections.
-func (w *World) leanOn(ctx context.Context, network, address string, kinds []breaker) (leaning, error) {
+func (w *World) overload(ctx context.Context, network, address string, kinds []breaker) (overloadResult, error) {
 	before, err := readProcessorTime()
 	if err != nil {
-		return leaning{}, err
+		return overloadResult{}, err
 	}
 	tallies := breakOn(ctx, address, kinds)
 	ctx, stop := context.WithTimeout(ctx, floodFor)
@@ -189,7 +189,7 @@ func (w *World) leanOn(ctx context.Context, network, address string, kinds []bre
 	open := flood(ctx, network, address)
 	<-ctx.Done()
 	after, err := readProcessorTime()
-	return leaning{tallies, open, after.othersSince(before), w.Busy}, err
+	return overloadResult{tallies, open, after.othersSince(before), w.Busy}, err
 }
 
 // visitAlone has one broken client come while nobody else does: in the crowd it is mostly hung
@@ -206,7 +206,7 @@ func visitAlone(ctx context.Context, address string, come func(context.Context, 
 }
 
 func breakOn(ctx context.Context, address string, kinds []breaker) []tally {
-	ctx, cancel := context.WithTimeout(ctx, leanFor)
+	ctx, cancel := context.WithTimeout(ctx, overloadFor)
 	defer cancel()
 	tallies := make([]tally, len(kinds))
 	for i, kind := range kinds {

@@ -115,8 +115,8 @@ func notNull(raw jsontext.Value) []byte {
 	return raw
 }
 
-// allowed answers yes, with what the plugins said.
-func allowed(e envelope, response *Response) (*admissionv1.AdmissionReview, error) {
+// allowedReview answers yes, with what the plugins said.
+func allowedReview(e envelope, response *Response) (*admissionv1.AdmissionReview, error) {
 	answer := e.answer(response)
 	answer.Response.Allowed = true
 	if len(response.Patch) == 0 {
@@ -131,8 +131,8 @@ func allowed(e envelope, response *Response) (*admissionv1.AdmissionReview, erro
 	return answer, nil
 }
 
-// refused answers no. Warnings and audit annotations go with it, a patch does not.
-func refused(e envelope, response *Response, err error) *admissionv1.AdmissionReview {
+// refusedReview answers no. Warnings and audit annotations go with it, a patch does not.
+func refusedReview(e envelope, response *Response, err error) *admissionv1.AdmissionReview {
 	answer := e.answer(response)
 	answer.Response.Result = statusOf(err)
 	return answer

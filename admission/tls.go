@@ -42,7 +42,7 @@ func (s *Server) trusted(next http.Handler) http.Handler {
 			return
 		}
 		stranger := invalidReview(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "a client certificate is required")
-		writeReview(rw, r, refused(envelope{}, &Response{}, stranger))
+		writeReview(rw, r, refusedReview(envelope{}, &Response{}, stranger))
 	})
 }
 

@@ -8,11 +8,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"mime"
 	"net/http"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -87,38 +89,56 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	ctx, cancel := withDeadline(r)
 	defer cancel()
 	if err := checkCall(r); err != nil {
-		return refused(envelope{}, &Response{}, err), outcomeInvalid
+		return refusedReview(envelope{}, &Response{}, err), outcomeInvalid
 	}
 	bounded := &limitedBody{from: boundedBody(rw, r), limiter: &w.bodies}
 	defer bounded.release()
 	body, found, err := w.read(rw, bounded)
 	if apierrors.IsTooManyRequests(err) {
-		return refused(found, &Response{}, err), outcomeOverload
+		return refusedReview(found, &Response{}, err), outcomeOverload
 	}
 	if err != nil {
-		return refused(found, &Response{}, err), outcomeInvalid
+		return refusedReview(found, &Response{}, err), outcomeInvalid
 	}
 	if !w.deciding.tryAcquire() {
-		return refused(findEnvelope(bytes.NewReader(body)), &Response{}, errTooMany()), outcomeOverload
+		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, errTooMany()), outcomeOverload
 	}
 	defer w.deciding.release()
 	request, found, err := decodeReview(body)
 	if err != nil {
-		return refused(found, &Response{}, err), outcomeInvalid
+		return refusedReview(found, &Response{}, err), outcomeInvalid
 	}
-	return decided(ctx, found, request, decide)
+	return runChain(ctx, found, request, decide)
 }
 
-// decided asks the plugins and turns what they say into an answer.
-func decided(ctx context.Context, found envelope, request *Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
+// checkCall refuses calls that no apiserver makes, before their body is read.
+func checkCall(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return invalidReview(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"found method %.20s; an AdmissionReview is sent with POST", r.Method)
+	}
+	found := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(found); err != nil || media != "application/json" {
+		return invalidReview(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"found Content-Type %.100q; expected application/json", found)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return invalidReview(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"found Content-Encoding %.100q; the body must not be compressed", encoding)
+	}
+	return nil
+}
+
+// runChain asks the plugins and turns what they say into an answer.
+func runChain(ctx context.Context, found envelope, request *Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
 	response := &Response{}
-	err := guardedDecide(ctx, request, response, decide)
+	err := decideGuarded(ctx, request, response, decide)
 	var answer *admissionv1.AdmissionReview
 	if err == nil {
-		answer, err = allowed(found, response)
+		answer, err = allowedReview(found, response)
 	}
 	if err != nil {
-		answer = refused(found, response, err)
+		answer = refusedReview(found, response, err)
 	}
 	outcome := outcomeOf(response, err)
 	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // or each request would pay for the arguments
@@ -129,9 +149,9 @@ func decided(ctx context.Context, found envelope, request *Request, decide decid
 	return answer, outcome
 }
 
-// guardedDecide lets a request without an object through untouched where there should
+// decideGuarded lets a request without an object through untouched where there should
 // be one: there is nothing to decide on. A deletion has none, and CONNECT may have none.
-func guardedDecide(ctx context.Context, request *Request, response *Response, decide decideFunc) (err error) {
+func decideGuarded(ctx context.Context, request *Request, response *Response, decide decideFunc) (err error) {
 	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
 		return nil
 	}

@@ -201,12 +201,12 @@ func (s *Server) watch(ctx context.Context, ended <-chan end, serve func(net.Lis
 				return fmt.Errorf("serve on external signer socket %s: %w", s.config.Path, e.err)
 			}
 		case <-ticker.C():
-			s.mend(klog.FromContext(ctx), serve)
+			s.restoreSocket(klog.FromContext(ctx), serve)
 		}
 	}
 }
 
-func (s *Server) mend(logger klog.Logger, serve func(net.Listener)) {
+func (s *Server) restoreSocket(logger klog.Logger, serve func(net.Listener)) {
 	err := s.socket.intact()
 	if errors.Is(err, fs.ErrNotExist) {
 		var listener net.Listener
@@ -222,7 +222,7 @@ func (s *Server) mend(logger klog.Logger, serve func(net.Listener)) {
 		return
 	}
 	text := err.Error()
-	if former := s.trouble.Swap(&text); former == nil || *former != text {
+	if previous := s.trouble.Swap(&text); previous == nil || *previous != text {
 		logger.Info("Nobody can connect to the external signer anew", "socket", s.config.Path, "cause", text)
 	}
 }

@@ -74,14 +74,14 @@ func takeLock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// bind listens under another name and then renames, so that the socket is never there with a wider mode, and a former one is
+// bind listens under another name and then renames, so that the socket is never there with a wider mode, and a previous one is
 // replaced without a moment in which there is none.
 func (s *socket) bind() (net.Listener, error) {
-	if err := s.checkFormer(); err != nil {
+	if err := s.checkPrevious(); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(s.path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove what a former process has left: %w", err)
+		return nil, fmt.Errorf("remove what a previous process has left: %w", err)
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path + newSuffix, Net: "unix"})
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *socket) publish() error {
 	return nil
 }
 
-// checkFormer looks at what is in the way. A process that does not know of the lock is found by connecting to it.
-func (s *socket) checkFormer() error {
+// checkPrevious looks at what is in the way. A process that does not know of the lock is found by connecting to it.
+func (s *socket) checkPrevious() error {
 	info, err := os.Lstat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 )
@@ -99,7 +100,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cli.AddChoiceCompletions(cmd)
 
 	cmd.AddCommand(
-		version.NewCommand(), newWebhookCommand(cli.Connect), newDoctorCommand(cli.Connect),
+		version.NewCommand(), newWebhookCommand(cli.Connect), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect),
 		newKubeadmCommand(), docs.NewCommand(),
 	)

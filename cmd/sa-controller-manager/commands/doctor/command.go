@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package doctor
 
 import (
 	"context"
@@ -17,13 +17,12 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 )
 
-const doctorDescription = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
+const description = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
 webhook, each with what mends it. It wants the kubeconfig of an administrator.
 
 Nothing is changed. It reads; it has kube-apiserver answer reviews; it creates a Pod with
@@ -35,7 +34,7 @@ The checks:
 Exit code: 0 if nothing was found, 2 if something was, and 1 if nothing was found but a
 check could not tell.`
 
-const doctorExamples = `  # Everything that can be seen from anywhere.
+const examples = `  # Everything that can be seen from anywhere.
   sa-controller-manager doctor --kubeconfig=admin.conf
 
   # On the control-plane node of kubeadm: compare with the files too.
@@ -46,8 +45,8 @@ const doctorExamples = `  # Everything that can be seen from anywhere.
   # One thing, for a program.
   sa-controller-manager doctor --kubeconfig=admin.conf --only=webhook -o json`
 
-// doctorOptions are the flags of the command.
-type doctorOptions struct {
+// commandOptions are the flags of the command.
+type commandOptions struct {
 	connection options.Connection
 	admission  options.Admission
 	keys       options.Keys
@@ -60,17 +59,17 @@ type doctorOptions struct {
 	output     cli.Output
 }
 
-// newDoctorCommand needs no running manager.
-func newDoctorCommand(client cli.ClientFunc) *cobra.Command {
-	o := &doctorOptions{
+// NewCommand needs no running manager.
+func NewCommand(client cli.ClientFunc) *cobra.Command {
+	o := &commandOptions{
 		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
-		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: doctor.DefaultGrace,
+		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: DefaultGrace,
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Say what is wrong in a cluster, and what mends it",
-		Long:    fmt.Sprintf(doctorDescription, doctorChecks()),
-		Example: doctorExamples,
+		Long:    fmt.Sprintf(description, checksText()),
+		Example: examples,
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
@@ -81,21 +80,21 @@ func newDoctorCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for _, name := range []string{"only", "skip"} {
-		cli.AddCompletion(cmd, name, doctor.Names()...)
+		cli.AddCompletion(cmd, name, Names()...)
 	}
 	return cmd
 }
 
-// doctorChecks is the list in the help.
-func doctorChecks() string {
+// checksText is the list in the help.
+func checksText() string {
 	var b strings.Builder
-	for _, check := range doctor.Checks() {
+	for _, check := range Checks() {
 		fmt.Fprintf(&b, "  %-19s%s\n", check.Name, check.About)
 	}
 	return b.String()
 }
 
-func (o *doctorOptions) addFlags(cmd *cobra.Command) {
+func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cli.AddConnectionFlags(cmd, &o.connection)
 	// They say what the manager was given, and mean the same as there.
 	options.AddSome(cmd.Flags(), map[string]string{
@@ -117,25 +116,25 @@ func (o *doctorOptions) addFlags(cmd *cobra.Command) {
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 }
 
-func (o *doctorOptions) validate() []error {
+func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	for _, name := range o.only {
-		p.OneOf("only", name, doctor.Names()...)
+		p.OneOf("only", name, Names()...)
 	}
 	for _, name := range o.skip {
-		p.OneOf("skip", name, doctor.Names()...)
+		p.OneOf("skip", name, Names()...)
 	}
 	p.Account(o.account)
 	p.Positive("timeout", o.timeout)
 	p.Positive("grace", o.grace)
-	if len(p) == 0 && len(doctor.Select(o.only, o.skip)) == 0 {
+	if len(p) == 0 && len(Select(o.only, o.skip)) == 0 {
 		p.Add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
 	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
 	return append(p, o.admission.Validate()...)
 }
 
-func (o *doctorOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
 	cluster, err := o.cluster()
 	if err != nil {
 		return err
@@ -148,21 +147,21 @@ func (o *doctorOptions) run(ctx context.Context, client cli.ClientFunc, stdout, 
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	cluster.Get = cli.Getter(cluster.Client)
-	begin := func(doctor.Check) {}
+	begin := func(Check) {}
 	if cli.TerminalWidth(stderr) > 0 {
-		begin = func(check doctor.Check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
+		begin = func(check Check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
 	}
-	report := doctor.Report(doctor.Run(ctx, cluster, doctor.Select(o.only, o.skip), o.timeout, begin))
+	report := Report(Run(ctx, cluster, Select(o.only, o.skip), o.timeout, begin))
 	if err := report.Print(stdout, o.output.Format); err != nil {
 		return err
 	}
-	return doctorOutcome(report, stderr)
+	return report.outcome(stderr)
 }
 
-// doctorOutcome sums up in one line, and decides the exit code: findings are certain,
+// outcome sums up in one line, and decides the exit code: findings are certain,
 // whatever else could not be told.
-func doctorOutcome(report doctor.Report, stderr io.Writer) error {
-	findings, unknown := len(report.Findings()), report.Unknown()
+func (r Report) outcome(stderr io.Writer) error {
+	findings, unknown := len(r.Findings()), r.Unknown()
 	if findings > 0 {
 		fmt.Fprintf(stderr, "Findings: %d. ", findings)
 	}
@@ -177,18 +176,18 @@ func doctorOutcome(report doctor.Report, stderr io.Writer) error {
 		fmt.Fprintln(stderr)
 		return cli.ErrReported
 	}
-	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(report))
+	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(r))
 	return nil
 }
 
 // cluster is what the flags and files say about it.
-func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
+func (o *commandOptions) cluster() (*Cluster, error) {
 	plugin, err := cli.PluginConfig(&o.admission)
 	if err != nil {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
-	cluster := &doctor.Cluster{
+	cluster := &Cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
@@ -203,7 +202,7 @@ func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{
+		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{
 			Flag: "service-account-private-key-file", Path: o.keys.PrivateKeyFile, Keys: []signing.PublicKey{key.Public()},
 		})
 	}
@@ -212,14 +211,14 @@ func (o *doctorOptions) cluster() (*doctor.Cluster, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", options.KeysDirFlag, err)
 		}
-		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: options.KeysDirFlag, Path: o.keys.Dir, Keys: ring.PublicKeys()})
+		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{Flag: options.KeysDirFlag, Path: o.keys.Dir, Keys: ring.PublicKeys()})
 	}
 	for _, path := range o.keys.VerifyKeyFiles {
 		keys, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
 		if err != nil {
 			return nil, err
 		}
-		cluster.KeyFiles = append(cluster.KeyFiles, doctor.KeyFile{Flag: "service-account-key-file", Path: path, Keys: slices.Clone(keys)})
+		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{Flag: "service-account-key-file", Path: path, Keys: slices.Clone(keys)})
 	}
 	return cluster, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package doctor
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -43,8 +43,8 @@ func TestDoctorCommandLine(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := command(t, append([]string{"doctor"}, tc.args...)...)
-			if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) || strings.Contains(got.stderr, "secret\n") {
+			got := clitest.Run(t, NewCommand(cli.Connect), tc.args...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) || strings.Contains(got.Stderr, "secret\n") {
 				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
 			}
 		})
@@ -57,7 +57,7 @@ func TestDoctorFiles(t *testing.T) {
 	if err := os.WriteFile(file, testkeys.P256(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &doctorOptions{admission: options.NewAdmission(), keys: options.NewKeys(), account: "shop/app"}
+	o := &commandOptions{admission: options.NewAdmission(), keys: options.NewKeys(), account: "shop/app"}
 	o.keys.PrivateKeyFile, o.keys.VerifyKeyFiles = file, []string{file}
 	cluster, err := o.cluster()
 	if err != nil {
@@ -73,24 +73,24 @@ func TestDoctorFiles(t *testing.T) {
 
 func TestDoctorOutcome(t *testing.T) {
 	t.Parallel()
-	fine := doctor.Result{Name: "fine"}
-	ill := doctor.Result{Name: "ill", Findings: []doctor.Finding{{}, {}}}
-	silent := doctor.Result{Name: "silent", Err: errors.New("down")}
+	fine := Result{Name: "fine"}
+	ill := Result{Name: "ill", Findings: []Finding{{}, {}}}
+	silent := Result{Name: "silent", Err: errors.New("down")}
 	cases := map[string]struct {
-		report  doctor.Report
+		report  Report
 		wantErr error
 		want    string
 	}{
-		"Nothing": {doctor.Report{fine}, nil, "Nothing is wrong: 1 checks.\n"},
-		"Found":   {doctor.Report{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
-		"Unknown": {doctor.Report{silent, fine}, cli.ErrReported, "Checks that could not tell: silent. \n"},
-		"Both":    {doctor.Report{silent, ill}, cli.ErrFindings, "Findings: 2. Checks that could not tell: silent. \n"},
+		"Nothing": {Report{fine}, nil, "Nothing is wrong: 1 checks.\n"},
+		"Found":   {Report{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
+		"Unknown": {Report{silent, fine}, cli.ErrReported, "Checks that could not tell: silent. \n"},
+		"Both":    {Report{silent, ill}, cli.ErrFindings, "Findings: 2. Checks that could not tell: silent. \n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stderr bytes.Buffer
-			if err := doctorOutcome(tc.report, &stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
+			if err := tc.report.outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
 				t.Errorf("%v and %q, want %v and %q", err, stderr.String(), tc.wantErr, tc.want)
 			}
 		})

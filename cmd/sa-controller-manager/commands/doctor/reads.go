@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // pageSize bounds what is in memory at a time.
@@ -97,3 +99,25 @@ func each[T any](ctx context.Context, list pager.ListPageFunc, options metav1.Li
 		return nil
 	})
 }
+
+// tokenSecret is what is kept of a token Secret. Neither the token nor anything that it
+// could be made from is.
+type tokenSecret struct {
+	*tokensecrets.TokenSecret
+
+	// bundle is the root CA in it, as a set of certificates.
+	bundle bundle
+	// filledBy wrote the token, at filledAt, as far as managedFields say.
+	filledBy string
+	filledAt time.Time
+}
+
+func observe(secret *corev1.Secret) tokenSecret {
+	token := tokensecrets.DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey]
+	return tokenSecret{
+		TokenSecret: tokensecrets.Observe(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey])),
+		filledBy: token.Manager, filledAt: token.At,
+	}
+}
+
+func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }

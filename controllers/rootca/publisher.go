@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,11 +32,6 @@ const (
 	// workers is more than upstream's one, because all the work is to wait for
 	// the apiserver.
 	workers = 8
-
-	// lookAfterCreate is when to look whether what was created, or was there already,
-	// has come through the watch. What is deleted while that is interrupted is shown by
-	// no event.
-	lookAfterCreate = 10 * time.Second
 )
 
 // PublisherConfig is what a Publisher needs. Clock may be nil.
@@ -61,7 +55,7 @@ type Publisher struct {
 	namespaceInformer cache.SharedIndexInformer
 	configMapInformer cache.SharedIndexInformer
 	loop              *reconcile.Runner[string]
-	memory            memory
+	pacing            pacing
 }
 
 // NewPublisher builds a Publisher that does not run yet.
@@ -73,6 +67,7 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	p.namespaces, p.namespaceInformer = config.View.Namespaces()
 	p.configMaps, p.configMapInformer = config.View.RootCAs()
 	p.loop = reconcile.New(reconcile.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
+	p.pacing.reset()
 	config.Source.OnChange(p.queueAll)
 	return p
 }
@@ -81,7 +76,7 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // must be synced. Registering the handlers replays the whole cache, so that every
 // namespace is looked at once at the start. It may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
-	p.memory.reset()
+	p.pacing.reset()
 	namespaces, err := p.namespaceInformer.AddEventHandler(reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(name.Name) }))
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)
@@ -114,6 +109,7 @@ func (p *Publisher) queueAll() {
 	if err != nil {
 		return // a lister in memory has no error
 	}
+	p.pacing.reset() // nobody has undone anything
 	for _, namespace := range namespaces {
 		p.loop.AddIfRunning(namespace.Name)
 	}
@@ -129,23 +125,20 @@ func (p *Publisher) sync(ctx context.Context, namespace string) error {
 func (p *Publisher) publish(ctx context.Context, name string) error {
 	namespace, err := p.namespaces.Get(name)
 	if apierrors.IsNotFound(err) {
-		p.memory.forget(name)
+		p.pacing.forget(name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look up namespace %q: %w", name, err)
 	}
-	found, bundle := p.configMaps.Get(name), p.Source.Current()
-	owed := planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle)
-	if pause := p.memory.examine(name, owed, found, p.Clock.Now()); pause.wait > 0 {
-		if pause.contested {
-			p.warnContested(name, found)
-		}
-		p.loop.AddAfter(name, pause.wait)
+	if wait := p.pacing.wait(name, p.Clock.Now()); wait > 0 {
+		p.loop.AddAfter(name, wait)
 		return nil
 	}
-	switch owed {
+	found, bundle := p.configMaps.Get(name), p.Source.Current()
+	switch planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle) {
 	case none:
+		p.pacing.forget(name) // nobody has undone the last write
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:
@@ -157,20 +150,19 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 	return nil
 }
 
-// create sends one request and reads nothing before. That the ConfigMap exists already
-// means that the watch is about to bring it, unless it is deleted first; that the namespace
-// is gone or going, that nothing is owed.
+// create sends one request and reads nothing before. If the ConfigMap exists already, the
+// watch is about to bring it, unless it is deleted first; if the namespace is gone or going,
+// it needs none.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
 	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: informers.RootCAName}, bundle)
 	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
-		p.memory.wrote(namespace, nil, bundle, p.Clock.Now())
-		p.loop.AddAfter(namespace, lookAfterCreate)
+		p.pause(namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		p.loop.AddAfter(namespace, lookAfterCreate)
+		p.pause(namespace)
 		return nil
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
@@ -187,7 +179,7 @@ func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle 
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA again", "configMap", klog.KObj(configMap))
-		p.memory.wrote(found.Namespace, found, bundle, p.Clock.Now())
+		p.pause(found.Namespace)
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
@@ -196,12 +188,8 @@ func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle 
 	}
 }
 
-func (p *Publisher) warnContested(namespace string, found *informers.RootCA) {
-	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: informers.RootCAName}
-	if found != nil {
-		regarding = found.Reference()
-	}
-	p.Recorder.Warn(regarding, "RootCAContested", "Publish", fmt.Sprintf(
-		"somebody else changes or deletes it again and again: it is repaired ever more slowly, every %v in the end; "+
-			"managedFields tell who that is, mostly the publisher of another kube-controller-manager", maxRepairDelay))
+// pause puts the next write to the namespace off, and has it looked at then: what is created
+// and deleted while the watch is interrupted is shown by no event.
+func (p *Publisher) pause(namespace string) {
+	p.loop.AddAfter(namespace, p.pacing.wrote(namespace, p.Clock.Now()))
 }

@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/tokens"
 )
@@ -70,7 +71,7 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	if err := m.buildPreflight(); err != nil {
 		return nil, err
 	}
-	if m.server, err = NewServer(klog.FromContext(ctx), o, m.liveChecks(), m.readyChecks()); err != nil {
+	if m.server, err = serving.New(klog.FromContext(ctx), m.servingConfig()); err != nil {
 		return nil, err
 	}
 	m.signer, err = listenAsSigner(o, m.ring)

@@ -4,15 +4,14 @@
 package app
 
 import (
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
@@ -22,7 +21,7 @@ import (
 // certificatePEM is a new self-signed certificate.
 func certificatePEM(t *testing.T) []byte {
 	t.Helper()
-	cert, _, err := selfMadeCertificate(time.Now(), net.IPv4(127, 0, 0, 1))
+	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	restmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/legacyregistry"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
 // Of the metrics that libraries register, docs/operations.md promises some, and alerts rely
@@ -30,9 +29,13 @@ import (
 func TestMetricsOfLibraries(t *testing.T) {
 	t.Parallel()
 	useLibraries(t)
-	handler := newHandler(options.New(), nil, []Check{{Name: "caches", Probe: func() (string, error) { return "", nil }}})
+	outcomes := http.NewServeMux()
+	slis.SLIMetricsWithReset{}.Install(outcomes)
+	if err := slis.ObserveHealthcheck(t.Context(), "caches", "readyz", slis.Success); err != nil {
+		t.Fatal(err)
+	}
 	served := ""
-	for _, path := range []string{"/metrics", "/metrics/slis"} {
+	for path, handler := range map[string]http.Handler{"/metrics": legacyregistry.Handler(), "/metrics/slis": outcomes} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 		served += answer.Body.String()
@@ -44,26 +47,6 @@ func TestMetricsOfLibraries(t *testing.T) {
 	for _, name := range names {
 		if !strings.Contains(served, "\n# TYPE "+name+" ") {
 			t.Errorf("%s is in docs/operations.md and not served", name)
-		}
-	}
-}
-
-// Alerts rely on the outcome of health checks, whoever else asks for them.
-func TestSLIsNeedNoOtherProbe(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	var outcome error
-	handler := newHandler(options.New(), nil, []Check{{Name: "slis-alone", Probe: func() (string, error) { return "", outcome }}})
-	for _, tc := range []struct {
-		outcome error
-		want    string
-	}{{broken, "0"}, {nil, "1"}, {broken, "0"}} {
-		outcome = tc.outcome
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics/slis", nil))
-		line := `kubernetes_healthcheck{name="slis-alone",type="readyz"} ` + tc.want + "\n"
-		if !strings.Contains(answer.Body.String(), line) {
-			t.Errorf("with the outcome %v there is no line %q", tc.outcome, line)
 		}
 	}
 }

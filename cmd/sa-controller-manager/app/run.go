@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
@@ -63,7 +64,7 @@ type manager struct {
 	controllers  []controller
 	watchdog     *election.HealthzAdaptor
 	freshness    *watchhealth.Tracker
-	server       *Server
+	server       *serving.Server
 	signer       *external.Server // nil if it is turned off
 }
 

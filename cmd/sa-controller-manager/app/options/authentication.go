@@ -9,47 +9,23 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"sa-controller-manager/internal/serving"
 )
 
-// Authentication says how the secure port finds out who a client is.
-// Defaults and meaning are those of KCM
-// (k8s.io/apiserver/pkg/server/options/authentication.go).
-type Authentication struct {
-	// Kubeconfig reaches the API server that reviews tokens; empty means the
-	// in-cluster configuration or, outside of a Pod, none.
-	Kubeconfig string
-	// SkipLookup means not to read what is missing here from the ConfigMap
-	// kube-system/extension-apiserver-authentication.
-	SkipLookup bool
-	// TolerateLookupFailure is taken and without effect: see its flag.
-	TolerateLookupFailure bool
-	// CacheTTL is how long the answer about a token is believed.
-	CacheTTL time.Duration
-	// ClientCAFile vouches for client certificates.
-	ClientCAFile  string
-	RequestHeader RequestHeader
-}
-
-// RequestHeader says when a proxy in front may name the client. They are
-// used only with ClientCAFile; without it, the ConfigMap has all of them.
-type RequestHeader struct {
-	ClientCAFile        string
-	AllowedNames        []string
-	UsernameHeaders     []string
-	UIDHeaders          []string
-	GroupHeaders        []string
-	ExtraHeaderPrefixes []string
-}
+// Authentication says how the secure port finds out who a client is. Defaults and meaning
+// are those of KCM (k8s.io/apiserver/pkg/server/options/authentication.go).
+type Authentication struct{ serving.Authentication }
 
 func newAuthentication() Authentication {
-	return Authentication{
+	return Authentication{serving.Authentication{
 		CacheTTL: 10 * time.Second,
-		RequestHeader: RequestHeader{
+		RequestHeader: serving.RequestHeader{
 			UsernameHeaders:     []string{"x-remote-user"},
 			GroupHeaders:        []string{"x-remote-group"},
 			ExtraHeaderPrefixes: []string{"x-remote-extra-"},
 		},
-	}
+	}}
 }
 
 // AddFlags binds the group to fs.
@@ -64,13 +40,13 @@ func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.CacheTTL, "authentication-token-webhook-cache-ttl", o.CacheTTL, "How long the answer about a token is believed.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. It is read again when it changes.")
-	o.RequestHeader.addFlags(fs)
+	addRequestHeaderFlags(&o.RequestHeader, fs)
 
 	SetOrigin(fs, asKCM, "authentication-kubeconfig", "authentication-skip-lookup", "authentication-token-webhook-cache-ttl", "client-ca-file")
 	SetOrigin(fs, asKCM+", which ends when the lookup fails without it", "authentication-tolerate-lookup-failure")
 }
 
-func (o *RequestHeader) addFlags(fs *pflag.FlagSet) {
+func addRequestHeaderFlags(o *serving.RequestHeader, fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClientCAFile, "requestheader-client-ca-file", o.ClientCAFile,
 		"PEM `file` with the CA of proxies that say in headers who the client is. It is read again when it changes.")
 	fs.StringSliceVar(&o.AllowedNames, "requestheader-allowed-names", o.AllowedNames,
@@ -88,10 +64,10 @@ func (o *RequestHeader) addFlags(fs *pflag.FlagSet) {
 func (o *Authentication) Validate() []error {
 	var p Problems
 	p.NotNegative("authentication-token-webhook-cache-ttl", o.CacheTTL)
-	return append(p, o.RequestHeader.validate()...)
+	return append(p, validateRequestHeader(&o.RequestHeader)...)
 }
 
-func (o *RequestHeader) validate() []error {
+func validateRequestHeader(o *serving.RequestHeader) []error {
 	var p Problems
 	for flag, values := range map[string][]string{
 		"requestheader-allowed-names":        o.AllowedNames,

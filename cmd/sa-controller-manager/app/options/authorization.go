@@ -7,28 +7,20 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"sa-controller-manager/internal/serving"
 )
 
-// Authorization says how the secure port finds out what a client may get.
-// Defaults and meaning are those of KCM
-// (k8s.io/apiserver/pkg/server/options/authorization.go).
-type Authorization struct {
-	// Kubeconfig reaches the API server that is asked; empty means the in-cluster
-	// configuration or, outside of a Pod, none.
-	Kubeconfig string
-	// AlwaysAllowPaths are served to everybody. One that ends in * is a prefix.
-	AlwaysAllowPaths []string
-	// AllowCacheTTL and DenyCacheTTL are how long a yes and a no are believed.
-	AllowCacheTTL time.Duration
-	DenyCacheTTL  time.Duration
-}
+// Authorization says how the secure port finds out what a client may get. Defaults and
+// meaning are those of KCM (k8s.io/apiserver/pkg/server/options/authorization.go).
+type Authorization struct{ serving.Authorization }
 
 func newAuthorization() Authorization {
-	return Authorization{
+	return Authorization{serving.Authorization{
 		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
 		AllowCacheTTL:    10 * time.Second,
 		DenyCacheTTL:     10 * time.Second,
-	}
+	}}
 }
 
 // AddFlags binds the group to fs.

@@ -3,19 +3,17 @@
 
 package options
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
 
-// Debugging says what the secure port tells about the process itself.
-type Debugging struct {
-	// Profiling serves /debug/pprof/.
-	Profiling bool
-	// ContentionProfiling records where goroutines wait for each other, which costs
-	// a little. Only with Profiling, as in KCM.
-	ContentionProfiling bool
-}
+	"sa-controller-manager/internal/serving"
+)
+
+// Debugging says what the secure port serves to find out what a process does.
+type Debugging struct{ serving.Debugging }
 
 func newDebugging() Debugging {
-	return Debugging{Profiling: true}
+	return Debugging{serving.Debugging{Profiling: true}}
 }
 
 // AddFlags binds the group to fs.

@@ -96,7 +96,7 @@ func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
 		o.LeaderElection.LeaderElect, o.LeaderElection.ResourceName,
 		o.Keys.PrivateKeyFile, o.Keys.RootCAFile, o.Tokens.ConcurrentSyncs,
 		o.Cleaner,
-		o.SecureServing.HostPort(),
+		o.SecureServing.BindAddress.String(), o.SecureServing.SecurePort,
 	}
 	want := []any{
 		Connection{Kubeconfig: "kc", Master: "https://m", QPS: 50, Burst: 100, ContentType: "application/json"},
@@ -104,7 +104,7 @@ func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
 		false, "other",
 		"sa.key", "ca.crt", int32(7),
 		Cleaner{Period: 720 * time.Hour},
-		"127.0.0.1:10257",
+		"127.0.0.1", 10257,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)

@@ -5,44 +5,21 @@ package options
 
 import (
 	"net"
-	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"sa-controller-manager/internal/serving"
 )
 
-// SecureServing says where and how health, metrics and what helps to
-// debug are served. Who may read it is another group's: Authentication
-// and Authorization.
-type SecureServing struct {
-	// BindAddress is the local address; an unspecified one (0.0.0.0, ::) or nil
-	// means all interfaces and both address families.
-	BindAddress net.IP
-	// SecurePort is the HTTPS port. On the command line 0 turns serving off.
-	SecurePort int
-	// PermitPortSharing and PermitAddressSharing set SO_REUSEPORT and SO_REUSEADDR.
-	PermitPortSharing    bool
-	PermitAddressSharing bool
-	// DisableHTTP2 leaves HTTP/1.1.
-	DisableHTTP2 bool
-	// HTTP2MaxStreams is how many requests a client may have in flight on one
-	// connection; 0 means 100, as in KCM.
-	HTTP2MaxStreams int
-	// TLS says which certificates and which ciphers.
-	TLS TLS
-}
+// SecureServing says where and how health, metrics and what helps to debug are served. Who
+// may read it is for two other groups: Authentication and Authorization.
+type SecureServing struct{ serving.Port }
 
 func newSecureServing() SecureServing {
 	// KCM owns 10257 on the host that the two share.
-	return SecureServing{BindAddress: net.IPv4zero, SecurePort: 10261}
-}
-
-// HostPort is the address to listen on, in the form of package net.
-func (o *SecureServing) HostPort() string {
-	host := ""
-	if o.BindAddress != nil {
-		host = o.BindAddress.String()
-	}
-	return net.JoinHostPort(host, strconv.Itoa(o.SecurePort))
+	return SecureServing{serving.Port{BindAddress: net.IPv4zero, SecurePort: 10261}}
 }
 
 // AddFlags binds the group to fs.
@@ -58,7 +35,7 @@ func (o *SecureServing) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.DisableHTTP2, "disable-http2-serving", o.DisableHTTP2, "Serve HTTP/1.1 only.")
 	fs.IntVar(&o.HTTP2MaxStreams, "http2-max-streams-per-connection", o.HTTP2MaxStreams,
 		"How many requests at a time a client may send over one HTTP/2 connection. 0 means 100.")
-	o.TLS.addFlags(fs)
+	addTLSFlags(&o.TLS, fs)
 
 	SetOrigin(fs, asKCM+", where the default is 10257", "secure-port")
 	SetOrigin(fs, asKCM, "bind-address", "permit-port-sharing", "permit-address-sharing",
@@ -74,5 +51,46 @@ func (o *SecureServing) Validate() []error {
 	if o.HTTP2MaxStreams < 0 {
 		p.Add("http2-max-streams-per-connection", o.HTTP2MaxStreams, "must not be negative")
 	}
-	return append(p, o.TLS.validate()...)
+	return append(p, validateTLS(&o.TLS)...)
+}
+
+func addTLSFlags(o *serving.TLS, fs *pflag.FlagSet) {
+	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile,
+		"`File` with the serving certificate in PEM, and after it those of its issuers. It is read again when it changes. "+
+			"Without it the process makes a certificate for itself.")
+	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "`File` with the private key of --tls-cert-file in PEM.")
+	fs.StringVar(&o.CertDir, "cert-dir", o.CertDir,
+		"`Directory` where a self-made certificate is kept, as "+ProgramName+".crt and .key, and found again. "+
+			"Empty means to make one at every start and to keep it in memory.")
+	fs.Var(cliflag.NewNamedCertKeyArray(&o.SNICertKeys), "tls-sni-cert-key",
+		"Certificate and key `files` as cert,key or cert,key:name,name: shown to clients that ask for one of the names, "+
+			"by default those in the certificate; a name may begin with '*.'. May be given several times.")
+	fs.StringSliceVar(&o.CipherSuites, "tls-cipher-suites", o.CipherSuites,
+		"Ciphers to agree on with TLS 1.2 and below, by the names that Go has for them. By default Go chooses. Good ones: "+
+			strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+". Insecure: "+strings.Join(cliflag.InsecureTLSCipherNames(), ", ")+".")
+	fs.StringVar(&o.MinVersion, "tls-min-version", o.MinVersion,
+		"Lowest TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". By default VersionTLS12.")
+	fs.Int32SliceVar(&o.CurvePreferences, "tls-curve-preferences", o.CurvePreferences,
+		"Key exchanges to agree on, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.")
+
+	SetOrigin(fs, asKCM, "tls-cert-file", "tls-private-key-file", "tls-sni-cert-key",
+		"tls-cipher-suites", "tls-min-version", "tls-curve-preferences")
+	SetOrigin(fs, asKCM+", where the files are named after it", "cert-dir")
+}
+
+func validateTLS(o *serving.TLS) []error {
+	var p Problems
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		p.Add("tls-cert-file", o.CertFile, "must go together with --tls-private-key-file")
+	}
+	if _, err := cliflag.TLSCipherSuites(o.CipherSuites); err != nil {
+		p.Add("tls-cipher-suites", strings.Join(o.CipherSuites, ","), "must be names of ciphers: "+err.Error())
+	}
+	if _, err := cliflag.TLSVersion(o.MinVersion); err != nil {
+		p.OneOf("tls-min-version", o.MinVersion, cliflag.TLSPossibleVersions()...)
+	}
+	if _, err := cliflag.TLSCurvePreferences(o.CurvePreferences); err != nil {
+		p.Add("tls-curve-preferences", o.CurvePreferences, "must be numbers of key exchanges: "+err.Error())
+	}
+	return p
 }

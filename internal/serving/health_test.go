@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"errors"
@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 func passing(name, detail string) Check {
@@ -76,7 +74,7 @@ func TestHealth(t *testing.T) {
 				method = http.MethodGet
 			}
 			answer := httptest.NewRecorder()
-			newHandler(options.New(), tc.live, tc.ready).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
+			newHandler(&Config{Live: tc.live, Ready: tc.ready}).ServeHTTP(answer, httptest.NewRequest(method, tc.target, nil))
 			if answer.Code != tc.wantCode {
 				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
 			}

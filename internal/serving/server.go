@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"context"
@@ -11,64 +11,89 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // Server serves health, metrics and what helps to debug over HTTPS. It holds its
-// port from NewServer until Run returns.
+// port from New until Run returns.
 type Server struct {
 	// listener is nil when serving is turned off.
 	listener net.Listener
 	http     *http.Server
 	// followers follow files, lookups what the API server publishes.
-	followers, lookups []follower
+	followers, lookups []runnable
 	// drainTimeout bounds the wait for requests in flight.
 	drainTimeout time.Duration
 }
 
-// NewServer opens the port at once, so that one that is taken is an error of
-// the start-up, as is a bad file. Port 0 makes a server that serves nothing. live
-// answers /livez and /healthz, ready answers /readyz. The API server need not
-// answer yet.
-func NewServer(logger klog.Logger, o *options.Options, live, ready []Check) (*Server, error) {
-	if o.SecureServing.SecurePort == 0 {
+// New opens the port. Port 0 makes a server that serves nothing.
+func New(logger klog.Logger, config Config) (*Server, error) {
+	if config.Port.SecurePort == 0 {
 		return &Server{}, nil
 	}
-	listener, err := listenSecurely(&o.SecureServing)
+	listener, err := listen(&config.Port)
 	if err != nil {
 		return nil, err
 	}
-	server, err := newServer(logger, listener, o, live, ready)
+	server, err := newServer(logger, listener, &config)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return server, nil
 }
 
-func newServer(logger klog.Logger, listener net.Listener, o *options.Options, live, ready []Check) (*Server, error) {
-	gate, err := newGate(&o.Authentication, &o.Authorization)
+func newServer(logger klog.Logger, listener net.Listener, config *Config) (*Server, error) {
+	auth, err := newAuthFilter(config)
 	if err != nil {
 		return nil, err
 	}
-	tls, err := newServingTLS(logger, &o.SecureServing, gate.clientCA)
+	tls, err := newServingTLS(logger, config, auth.clientCA)
 	if err != nil {
 		return nil, err
 	}
-	server := newHTTPServer(&o.SecureServing, gate.protect(newHandler(o, live, ready)))
+	server := newHTTPServer(&config.Port, auth.wrap(newHandler(config)))
 	server.TLSConfig = tls.config
 	return &Server{
 		listener:  listener,
 		http:      server,
-		followers: append(gate.followers, tls.followers...),
-		lookups:   gate.lookups,
+		followers: append(auth.followers, tls.followers...),
+		lookups:   auth.lookups,
 		// A request takes milliseconds, and the whole process has 10 s to stop.
 		drainTimeout: 3 * time.Second,
 	}, nil
+}
+
+// listen opens the port at once, so that one that is taken is an error of the
+// start-up and says which flag to change.
+func listen(o *Port) (net.Listener, error) {
+	config := net.ListenConfig{Control: control(o)}
+	// Opening a local port does not block, so there is nothing to cancel.
+	ln, err := config.Listen(context.Background(), "tcp", o.hostPort())
+	if err != nil {
+		return nil, fmt.Errorf("open --secure-port %d on --bind-address %s: %w", o.SecurePort, o.BindAddress, err)
+	}
+	return ln, nil
+}
+
+// control sets what --permit-port-sharing and --permit-address-sharing ask for.
+func control(o *Port) func(_, _ string, conn syscall.RawConn) error {
+	return func(_, _ string, conn syscall.RawConn) error {
+		var errs []error
+		err := conn.Control(func(fd uintptr) {
+			if o.PermitPortSharing {
+				errs = append(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+			}
+			if o.PermitAddressSharing {
+				errs = append(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+			}
+		})
+		return errors.Join(append(errs, err)...)
+	}
 }
 
 // defaultHTTP2Streams is that of KCM (k8s.io/apiserver/pkg/server/secure_serving.go):
@@ -76,7 +101,7 @@ func newServer(logger klog.Logger, listener net.Listener, o *options.Options, li
 const defaultHTTP2Streams = 100
 
 // newHTTPServer bounds what one client can hold on to.
-func newHTTPServer(o *options.SecureServing, handler http.Handler) *http.Server {
+func newHTTPServer(o *Port, handler http.Handler) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!o.DisableHTTP2)
@@ -114,8 +139,8 @@ func (s *Server) Lookup(ctx context.Context) error {
 	return nil
 }
 
-// runAll returns when ctx has ended and every follower, too.
-func runAll(ctx context.Context, followers []follower) {
+// runAll returns when ctx has ended and every runnable, too.
+func runAll(ctx context.Context, followers []runnable) {
 	var running sync.WaitGroup
 	for _, f := range followers {
 		running.Go(func() { f(ctx) })

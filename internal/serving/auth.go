@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"errors"
@@ -26,8 +26,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 const (
@@ -45,9 +43,11 @@ func reviewBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 }
 
-// gate lets a request through if the API server says that its client may get the
+// authFilter lets a request through if the API server says that its client may get the
 // path. Nothing is sent before the first request that needs it, but by the lookups.
-type gate struct {
+type authFilter struct {
+	userAgent string
+
 	authn authenticator.Request
 	authz authorizer.Authorizer
 	// clientCA vouches for clients and proxies; nil if there is nothing to ask them
@@ -55,30 +55,30 @@ type gate struct {
 	clientCA      dynamiccertificates.CAContentProvider
 	requestHeader *authenticatorfactory.RequestHeaderConfig
 	// followers follow files, lookups the ConfigMap.
-	followers, lookups []follower
+	followers, lookups []runnable
 }
 
-func newGate(authn *options.Authentication, authz *options.Authorization) (*gate, error) {
-	g := &gate{}
-	if err := g.authenticate(authn); err != nil {
+func newAuthFilter(config *Config) (*authFilter, error) {
+	f := &authFilter{userAgent: config.Name}
+	if err := f.authenticate(&config.Authentication); err != nil {
 		return nil, err
 	}
-	return g, g.authorize(authz)
+	return f, f.authorize(&config.Authorization)
 }
 
-// protect asks who a client is, then whether it may get the path, and then lets h
+// wrap asks who a client is, then whether it may get the path, and then lets h
 // answer. The answers to others are those of every Kubernetes component: 401 for
 // bad credentials, 403 for no permission, also of a client without credentials.
-func (g *gate) protect(h http.Handler) http.Handler {
-	h = filters.WithAuthorization(h, g.authz, scheme.Codecs)
-	h = filters.WithAuthentication(h, g.authn, filters.Unauthorized(scheme.Codecs), nil, g.requestHeader)
+func (f *authFilter) wrap(h http.Handler) http.Handler {
+	h = filters.WithAuthorization(h, f.authz, scheme.Codecs)
+	h = filters.WithAuthentication(h, f.authn, filters.Unauthorized(scheme.Codecs), nil, f.requestHeader)
 	h = filters.WithRequestInfo(h, &request.RequestInfoFactory{})
-	return quietly(filters.WithCacheControl(h))
+	return redactQuery(filters.WithCacheControl(h))
 }
 
-// quietly takes the query out of the request line. Nobody but upstream's filters
+// redactQuery takes the query out of the request line. Nobody but upstream's filters
 // reads that, which log it when they refuse somebody, and a token may be in it by mistake.
-func quietly(h http.Handler) http.Handler {
+func redactQuery(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		quiet := *r
 		quiet.RequestURI = r.URL.EscapedPath()
@@ -86,8 +86,8 @@ func quietly(h http.Handler) http.Handler {
 	})
 }
 
-func (g *gate) authenticate(o *options.Authentication) error {
-	client, err := delegate(o.Kubeconfig, 0)
+func (f *authFilter) authenticate(o *Authentication) error {
+	client, err := f.delegate(o.Kubeconfig, 0)
 	if err != nil {
 		return fmt.Errorf("--authentication-kubeconfig: %w", err)
 	}
@@ -104,60 +104,60 @@ func (g *gate) authenticate(o *options.Authentication) error {
 	if client != nil {
 		config.TokenAccessReviewClient = client.AuthenticationV1()
 	}
-	if config.ClientCertificateCAContentProvider, err = g.callersCA(o, lookup); err != nil {
+	if config.ClientCertificateCAContentProvider, err = f.callersCA(o, lookup); err != nil {
 		return err
 	}
-	if g.requestHeader, err = g.requestHeaderConfig(&o.RequestHeader, lookup); err != nil {
+	if f.requestHeader, err = f.requestHeaderConfig(&o.RequestHeader, lookup); err != nil {
 		return err
 	}
-	config.RequestHeaderConfig = g.requestHeader
-	g.joinCAs(config.ClientCertificateCAContentProvider)
-	if g.authn, _, err = config.New(); err != nil {
+	config.RequestHeaderConfig = f.requestHeader
+	f.joinCAs(config.ClientCertificateCAContentProvider)
+	if f.authn, _, err = config.New(); err != nil {
 		return fmt.Errorf("build authentication of the secure port: %w", err)
 	}
 	return nil
 }
 
 // joinCAs finds out which certificates clients are asked for.
-func (g *gate) joinCAs(clients dynamiccertificates.CAContentProvider) {
+func (f *authFilter) joinCAs(clients dynamiccertificates.CAContentProvider) {
 	var all []dynamiccertificates.CAContentProvider
 	if clients != nil {
 		all = append(all, clients)
 	}
-	if g.requestHeader != nil {
-		all = append(all, g.requestHeader.CAContentProvider)
+	if f.requestHeader != nil {
+		all = append(all, f.requestHeader.CAContentProvider)
 	}
 	if len(all) > 0 {
-		g.clientCA = dynamiccertificates.NewUnionCAContentProvider(all...)
+		f.clientCA = dynamiccertificates.NewUnionCAContentProvider(all...)
 	}
 }
 
 // callersCA is that of the file, or else of the ConfigMap, or nil if that cannot be
 // looked up.
-func (g *gate) callersCA(o *options.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+func (f *authFilter) callersCA(o *Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("--client-ca-file: %w", err)
 		}
-		g.followers = append(g.followers, forever(content))
+		f.followers = append(f.followers, asRunnable(content))
 		return content, nil
 	}
 	if lookup == nil {
 		return nil, nil
 	}
-	return g.publishedCA("client-ca", "client-ca-file", lookup)
+	return f.publishedCA("client-ca", "client-ca-file", lookup)
 }
 
 // requestHeaderConfig is that of the flags if these name a CA, or else of the
 // ConfigMap, or nil if that cannot be looked up.
-func (g *gate) requestHeaderConfig(o *options.RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func (f *authFilter) requestHeaderConfig(o *RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", o.ClientCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
 		}
-		g.followers = append(g.followers, forever(content))
+		f.followers = append(f.followers, asRunnable(content))
 		return &authenticatorfactory.RequestHeaderConfig{
 			UsernameHeaders:     headerrequest.StaticStringSlice(o.UsernameHeaders),
 			UIDHeaders:          headerrequest.StaticStringSlice(o.UIDHeaders),
@@ -170,14 +170,14 @@ func (g *gate) requestHeaderConfig(o *options.RequestHeader, lookup kubernetes.I
 	if lookup == nil {
 		return nil, nil
 	}
-	ca, err := g.publishedCA("request-header", "requestheader-client-ca-file", lookup)
+	ca, err := f.publishedCA("request-header", "requestheader-client-ca-file", lookup)
 	if err != nil {
 		return nil, err
 	}
 	headers := headerrequest.NewRequestHeaderAuthRequestController(authenticationConfigMap, metav1.NamespaceSystem, lookup,
 		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
 		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
-	g.lookups = append(g.lookups, forever(headers))
+	f.lookups = append(f.lookups, asRunnable(headers))
 	return &authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders:     headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
 		UIDHeaders:          headerrequest.StringSliceProviderFunc(headers.UIDHeaders),
@@ -190,23 +190,23 @@ func (g *gate) requestHeaderConfig(o *options.RequestHeader, lookup kubernetes.I
 
 // publishedCA follows a CA in the ConfigMap. Until it has been read, nobody's
 // certificate is good.
-func (g *gate) publishedCA(purpose, key string, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+func (f *authFilter) publishedCA(purpose, key string, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, metav1.NamespaceSystem, authenticationConfigMap, key, client)
 	if err != nil {
 		return nil, fmt.Errorf("follow %s of ConfigMap %s: %w", key, authenticationConfigMap, err)
 	}
-	g.lookups = append(g.lookups, forever(ca))
+	f.lookups = append(f.lookups, asRunnable(ca))
 	return ca, nil
 }
 
-func (g *gate) authorize(o *options.Authorization) error {
+func (f *authFilter) authorize(o *Authorization) error {
 	always, err := path.NewAuthorizer(o.AlwaysAllowPaths)
 	if err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	// system:masters may do everything by definition; so says KCM, too.
 	authorizers := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups("system:masters"), always}
-	client, err := delegate(o.Kubeconfig, reviewTimeout)
+	client, err := f.delegate(o.Kubeconfig, reviewTimeout)
 	if err != nil {
 		return fmt.Errorf("--authorization-kubeconfig: %w", err)
 	}
@@ -222,20 +222,20 @@ func (g *gate) authorize(o *options.Authorization) error {
 		}
 		authorizers = append(authorizers, asked)
 	}
-	g.authz = union.New(authorizers...)
+	f.authz = union.New(authorizers...)
 	return nil
 }
 
 // delegate is a client of the API server that decides about clients: that of the
 // kubeconfig or, without one, that of the Pod this is. It is nil outside of a Pod.
-func delegate(kubeconfig string, timeout time.Duration) (kubernetes.Interface, error) {
+func (f *authFilter) delegate(kubeconfig string, timeout time.Duration) (kubernetes.Interface, error) {
 	config, err := delegateConfig(kubeconfig)
 	if err != nil || config == nil {
 		return nil, err
 	}
 	// Whoever waits for an answer here waits for it with every request.
 	config.QPS, config.Timeout = -1, timeout
-	return kubernetes.NewForConfig(rest.AddUserAgent(config, options.ProgramName))
+	return kubernetes.NewForConfig(rest.AddUserAgent(config, f.userAgent))
 }
 
 func delegateConfig(kubeconfig string) (*rest.Config, error) {

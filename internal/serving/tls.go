@@ -1,30 +1,26 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
-	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
-// follower keeps something right until ctx ends, and returns after that.
-type follower func(ctx context.Context)
+// runnable keeps something right until ctx ends, and returns after that.
+type runnable func(ctx context.Context)
 
-// forever makes a follower of what the library calls a controller. One worker is
+// asRunnable makes a runnable of what the library calls a controller. One worker is
 // all that those have, whatever they are told.
-func forever(runner interface {
+func asRunnable(runner interface {
 	Run(ctx context.Context, workers int)
-}) follower {
+}) runnable {
 	return func(ctx context.Context) { runner.Run(ctx, 1) }
 }
 
@@ -32,25 +28,25 @@ func forever(runner interface {
 // CA of clients are those of the moment of a handshake.
 type servingTLS struct {
 	config    *tls.Config
-	followers []follower
+	followers []runnable
 }
 
 // newServingTLS reads all files once. clientCA is nil when no client is to be
 // asked for a certificate. A certificate that a client shows is not verified here:
 // that is for authentication, which answers one that is not valid with 401.
-func newServingTLS(logger klog.Logger, o *options.SecureServing, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
-	base, err := servingTLSConfig(o)
+func newServingTLS(logger klog.Logger, config *Config, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
+	base, err := tlsConfig(&config.Port)
 	if err != nil {
 		return nil, err
 	}
 	if clientCA != nil {
 		base.ClientAuth = tls.RequestClientCert
 	}
-	cert, err := certificate(logger, &o.TLS, time.Now(), o.BindAddress)
+	cert, err := certificate(logger, config.Name, &config.Port)
 	if err != nil {
 		return nil, err
 	}
-	sni, err := sniCertificates(&o.TLS)
+	sni, err := sniCertificates(&config.Port.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +54,7 @@ func newServingTLS(logger klog.Logger, o *options.SecureServing, clientCA dynami
 	s := &servingTLS{config: base.Clone()}
 	s.config.GetConfigForClient = controller.GetConfigForClient
 	if clientCA != nil {
-		clientCA.AddListener(controller) // the gate follows it
+		clientCA.AddListener(controller) // the filter follows it
 	}
 	s.follow(controller, cert)
 	for _, c := range sni {
@@ -75,12 +71,12 @@ func newServingTLS(logger klog.Logger, o *options.SecureServing, clientCA dynami
 func (s *servingTLS) follow(controller *dynamiccertificates.DynamicServingCertificateController, cert dynamiccertificates.Notifier) {
 	cert.AddListener(controller)
 	if runner, ok := cert.(dynamiccertificates.ControllerRunner); ok {
-		s.followers = append(s.followers, forever(runner))
+		s.followers = append(s.followers, asRunnable(runner))
 	}
 }
 
 // tlsConfig is everything but certificates.
-func servingTLSConfig(o *options.SecureServing) (*tls.Config, error) {
+func tlsConfig(o *Port) (*tls.Config, error) {
 	ciphers, err := cliflag.TLSCipherSuites(o.TLS.CipherSuites)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cipher-suites: %w", err)
@@ -107,25 +103,25 @@ func servingTLSConfig(o *options.SecureServing) (*tls.Config, error) {
 
 // certificate is the given one, which is followed, or one of the process's own
 // making for bind.
-func certificate(logger klog.Logger, o *options.TLS, now time.Time, bind net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
-	if o.CertFile != "" {
-		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.CertFile, o.KeyFile)
+func certificate(logger klog.Logger, name string, o *Port) (dynamiccertificates.CertKeyContentProvider, error) {
+	if o.TLS.CertFile != "" {
+		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.TLS.CertFile, o.TLS.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("--tls-cert-file %q with --tls-private-key-file %q: %w", o.CertFile, o.KeyFile, err)
+			return nil, fmt.Errorf("--tls-cert-file %q with --tls-private-key-file %q: %w", o.TLS.CertFile, o.TLS.KeyFile, err)
 		}
 		return content, nil
 	}
-	if o.CertDir != "" {
-		return keptCertificate(logger, now, bind, o.CertDir)
+	if o.TLS.CertDir != "" {
+		return keptCertificate(logger, name, o.BindAddress, o.TLS.CertDir)
 	}
-	cert, key, err := selfMadeCertificate(now, bind)
+	cert, key, err := selfSigned(o.BindAddress)
 	if err != nil {
 		return nil, fmt.Errorf("make serving certificate: %w", err)
 	}
-	return dynamiccertificates.NewStaticCertKeyContent("self-made", cert, key)
+	return dynamiccertificates.NewStaticCertKeyContent("self-signed", cert, key)
 }
 
-func sniCertificates(o *options.TLS) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
+func sniCertificates(o *TLS) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
 	var contents []dynamiccertificates.SNICertKeyContentProvider
 	for _, named := range o.SNICertKeys {
 		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", named.CertFile, named.KeyFile, named.Names...)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"encoding/json"
@@ -14,42 +14,54 @@ import (
 	"k8s.io/apiserver/pkg/server/statusz"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/legacyregistry"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
+	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
 // newHandler is the one place where paths are laid out: those of KCM, but for
 // /debug/flags/v. That one sets the log level, and from level 8 on client-go logs
-// tokens (see maxLogLevel).
-func newHandler(o *options.Options, live, ready []Check) http.Handler {
+// tokens.
+func newHandler(config *Config) http.Handler {
 	mux := http.NewServeMux()
 	// A failed /livez is a broken process, as in every Kubernetes component; a
 	// failed /readyz is one that cannot serve yet.
 	health := []*healthHandler{
-		{endpoint: "healthz", failureStatus: http.StatusInternalServerError, checks: live},
-		{endpoint: "livez", failureStatus: http.StatusInternalServerError, checks: live},
-		{endpoint: "readyz", failureStatus: http.StatusServiceUnavailable, checks: ready},
+		{endpoint: "healthz", failureStatus: http.StatusInternalServerError, checks: config.Live},
+		{endpoint: "livez", failureStatus: http.StatusInternalServerError, checks: config.Live},
+		{endpoint: "readyz", failureStatus: http.StatusServiceUnavailable, checks: config.Ready},
 	}
 	for _, h := range health {
 		mux.Handle("/"+h.endpoint, h)
 		mux.Handle("/"+h.endpoint+"/{check}", h)
 	}
 	mux.Handle("GET /metrics", legacyregistry.Handler())
-	installSLIs(mux, health)
-	mux.Handle("GET /configz", configz(o))
-	flagz.Install(mux, options.ProgramName, flagz.NamedFlagSetsReader{FlagSets: o.Flags()})
-	statusz.Install(mux, options.ProgramName, statusz.NewRegistry(effectiveVersion(version.Info().GitVersion),
+	mux.Handle("/metrics/slis", sliHandler(health))
+	mux.Handle("GET /configz", configz(config))
+	flagz.Install(mux, config.Name, flagz.NamedFlagSetsReader{FlagSets: config.Flags})
+	statusz.Install(mux, config.Name, statusz.NewRegistry(effectiveVersion(config.Version),
 		statusz.WithListedPaths([]string{"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/statusz"})))
-	installProfiles(&o.Debugging, mux)
+	installProfiles(&config.Debugging, mux)
 	return mux
 }
 
+// sliHandler serves the outcome of the health checks, which have been made just before. In
+// other components the probes of a kubelet keep that fresh; in the Deployment ours ask
+// another port, and alerts go by the outcome.
+func sliHandler(health []*healthHandler) http.Handler {
+	outcomes := http.NewServeMux()
+	slis.SLIMetricsWithReset{}.Install(outcomes)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, h := range health {
+			examine(h.endpoint, h.checks, nil)
+		}
+		outcomes.ServeHTTP(w, r)
+	})
+}
+
 // configz answers with what the flags have decided, under the name of the program
-// as in every Kubernetes component. options.Options hold paths and names, never a secret.
-func configz(o *options.Options) http.Handler {
+// as in every Kubernetes component. They are paths and names, never a secret.
+func configz(config *Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		body, err := json.Marshal(map[string]*options.Options{options.ProgramName: o})
+		body, err := json.Marshal(map[string]any{config.Name: config.Options})
 		if err != nil {
 			http.Error(w, "encode the options: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -72,7 +84,7 @@ func effectiveVersion(text string) compatibility.EffectiveVersion {
 }
 
 // installProfiles adds profiles, if they are wanted.
-func installProfiles(o *options.Debugging, mux *http.ServeMux) {
+func installProfiles(o *Debugging, mux *http.ServeMux) {
 	if !o.Profiling {
 		return
 	}

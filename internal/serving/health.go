@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"context"
@@ -152,7 +152,7 @@ func checkLine(name, detail string, err error) string {
 	return strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\n", "; ")
 }
 
-// quoteMissing returns those of wanted that are not in have, options.Quoted.
+// quoteMissing returns those of wanted that are not in have, quoted.
 func quoteMissing(wanted, have []string) []string {
 	var missing []string
 	for _, name := range wanted {

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package serving
 
 import (
 	"context"
@@ -20,25 +20,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
+
+// defaults are those of the flags.
+func defaults() *Config {
+	return &Config{
+		Name: "sa-controller-manager", Version: "v1.2.3",
+		Authorization: Authorization{AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}},
+		Debugging:     Debugging{Profiling: true},
+	}
+}
 
 // serve runs a server on a free port of the loopback address until stop is
 // called, which waits for it.
-func serve(t *testing.T, live []Check, changes ...func(*options.Options)) (server *Server, stop func()) {
+func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server, stop func()) {
 	t.Helper()
 	loopback := net.IPv4(127, 0, 0, 1)
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options.New()
-	o.SecureServing.BindAddress = loopback
+	o := defaults()
+	o.Port.BindAddress, o.Live = loopback, live
 	for _, change := range changes {
 		change(o)
 	}
-	server, err = newServer(klog.Logger{}, listener, o, live, nil)
+	server, err = newServer(klog.Logger{}, listener, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +161,7 @@ func TestWhatIsOpen(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, _ := serve(t, []Check{passing("ping", "")}, func(o *options.Options) {
+			server, _ := serve(t, []Check{passing("ping", "")}, func(o *Config) {
 				if tc.allow != nil {
 					o.Authorization.AlwaysAllowPaths = tc.allow
 				}
@@ -171,7 +178,7 @@ func TestWhatIsOpen(t *testing.T) {
 
 func TestProfilingTurnedOff(t *testing.T) {
 	t.Parallel()
-	server, _ := serve(t, nil, func(o *options.Options) {
+	server, _ := serve(t, nil, func(o *Config) {
 		o.Debugging.Profiling, o.Authorization.AlwaysAllowPaths = false, []string{"*"}
 	})
 	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/debug/pprof/heap")); got.status != http.StatusNotFound {
@@ -181,7 +188,7 @@ func TestProfilingTurnedOff(t *testing.T) {
 
 func TestServerWithoutHTTP2(t *testing.T) {
 	t.Parallel()
-	server, _ := serve(t, nil, func(o *options.Options) { o.SecureServing.DisableHTTP2 = true })
+	server, _ := serve(t, nil, func(o *Config) { o.Port.DisableHTTP2 = true })
 	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")); got.proto != "HTTP/1.1" {
 		t.Errorf("it speaks %s", got.proto)
 	}
@@ -190,7 +197,7 @@ func TestServerWithoutHTTP2(t *testing.T) {
 // keptCert is the certificate in dir, "" if there is none and none can be made.
 func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
 	t.Helper()
-	content, err := certificate(logger, &options.TLS{CertDir: dir}, time.Now(), nil)
+	content, err := certificate(logger, "sa-controller-manager", &Port{TLS: TLS{CertDir: dir}})
 	if err != nil {
 		return "", err
 	}
@@ -220,11 +227,11 @@ func TestKeptCertificate(t *testing.T) {
 	for _, entry := range entries {
 		files = append(files, entry.Name())
 	}
-	if diff := cmp.Diff([]string{options.ProgramName + ".crt", options.ProgramName + ".key"}, files); diff != "" {
+	if diff := cmp.Diff([]string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	// Whoever took the key away has a reason.
-	if err := os.Remove(filepath.Join(dir, options.ProgramName+".key")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".key")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keptCert(t, klog.Logger{}, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
@@ -239,7 +246,7 @@ func TestKeyWithoutCertificate(t *testing.T) {
 	var logged []string
 	logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
 	dir := t.TempDir()
-	path := filepath.Join(dir, options.ProgramName+".key")
+	path := filepath.Join(dir, "sa-controller-manager"+".key")
 	write := func(path, content string) {
 		t.Helper()
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -267,7 +274,7 @@ func TestKeyWithoutCertificate(t *testing.T) {
 	}
 
 	// Again: there is no name left.
-	if err := os.Remove(filepath.Join(dir, options.ProgramName+".crt")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".crt")); err != nil {
 		t.Fatal(err)
 	}
 	write(path, "second")
@@ -351,24 +358,24 @@ func TestServerFreesItsPort(t *testing.T) {
 	refused(t, server)
 }
 
-func TestNewServer(t *testing.T) {
+func TestNew(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { taken.Close() })
-	opts := options.New()
-	opts.SecureServing.BindAddress, opts.SecureServing.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
+	config := *defaults()
+	config.Port.BindAddress, config.Port.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
 
 	t.Run("PortTaken", func(t *testing.T) {
-		_, err := NewServer(klog.Logger{}, opts, nil, nil)
+		_, err := New(klog.Logger{}, config)
 		if err == nil || !strings.Contains(err.Error(), "--secure-port") || !strings.Contains(err.Error(), "--bind-address 127.0.0.1") {
 			t.Errorf("got %v, want an error that names the flags", err)
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := NewServer(klog.Logger{}, &options.Options{}, nil, nil)
+		server, err := New(klog.Logger{}, Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +390,7 @@ func TestNewServer(t *testing.T) {
 	})
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
-		server, err := NewServer(klog.Logger{}, opts, nil, nil)
+		server, err := New(klog.Logger{}, config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -396,9 +403,8 @@ func TestNewServer(t *testing.T) {
 	})
 }
 
-func TestSelfMadeCertificate(t *testing.T) {
+func TestSelfSigned(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cases := map[string]struct {
 		bind   net.IP
 		names  []string
@@ -411,7 +417,7 @@ func TestSelfMadeCertificate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			certPEM, keyPEM, err := selfMadeCertificate(now, tc.bind)
+			certPEM, keyPEM, err := selfSigned(tc.bind)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -430,8 +436,8 @@ func TestSelfMadeCertificate(t *testing.T) {
 					t.Errorf("valid for %s", host)
 				}
 			}
-			if !cert.NotBefore.Before(now) || !cert.NotAfter.After(now.Add(servingCertLifetime-time.Minute)) {
-				t.Errorf("valid from %v until %v, made at %v", cert.NotBefore, cert.NotAfter, now)
+			if left := time.Until(cert.NotAfter); left < 364*24*time.Hour {
+				t.Errorf("it is valid for %v, want a year", left)
 			}
 		})
 	}

@@ -4,7 +4,10 @@
 package serviceaccount
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,5 +129,111 @@ func TestStrictCoversEveryVolume(t *testing.T) {
 				t.Errorf("audit annotations: %v", response.AuditAnnotations)
 			}
 		})
+	}
+}
+
+// TestVisitorKnowsEverySecretReference walks the type PodSpec and fails when a field
+// that names a Secret comes into the API and the visitor does not see it. If it fails
+// after an update of k8s.io/api, teach the visitor the new field.
+func TestVisitorKnowsEverySecretReference(t *testing.T) {
+	t.Parallel()
+	paths := secretPaths(reflect.TypeFor[corev1.PodSpec](), nil)
+	// Far more than zero: the walk itself works. 3 kinds of containers have 2 each.
+	if want := 1 + 3*2 + 11; len(paths) < want {
+		t.Fatalf("the walk found %d references, there are %d or more: %v", len(paths), want, paths)
+	}
+	for _, path := range paths {
+		t.Run(strings.Join(path, "."), func(t *testing.T) {
+			t.Parallel()
+			spec := reflect.New(reflect.TypeFor[corev1.PodSpec]())
+			setString(t, spec.Elem(), path, "the-secret")
+			object, err := json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod, err := decodePod(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			references := pod.Spec.secretReferences()
+			if len(references) != 1 || references[0].secret != "the-secret" {
+				t.Errorf("the visitor sees %+v in %s", references, object)
+			}
+		})
+	}
+}
+
+// secretPaths lists the Go fields that hold the name of a Secret, below type of.
+func secretPaths(of reflect.Type, path []string) [][]string {
+	switch of.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		return secretPaths(of.Elem(), path)
+	case reflect.Struct:
+	case reflect.String:
+		if isSecretName(path) {
+			return [][]string{slices.Clone(path)}
+		}
+		return nil
+	default:
+		return nil
+	}
+	var found [][]string
+	for field := range of.Fields() {
+		found = append(found, secretPaths(field.Type, append(slices.Clone(path), field.Name))...)
+	}
+	return found
+}
+
+// isSecretName tells whether the string at the end of path is the name of a Secret: it
+// is called so, or it is called Name below something that is.
+func isSecretName(path []string) bool {
+	last, above := path[len(path)-1], path[:len(path)-1]
+	switch {
+	case last == "SecretFile": // of cephfs, a file on the node
+		return false
+	case last == "Name":
+		return slices.ContainsFunc(above, func(field string) bool { return strings.Contains(field, "Secret") })
+	default:
+		return strings.Contains(last, "Secret")
+	}
+}
+
+// setString makes what path leads through and sets the string at its end.
+func setString(t *testing.T, v reflect.Value, path []string, value string) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		setString(t, v.Elem(), path, value)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		setString(t, v.Index(0), path, value)
+	case reflect.Struct:
+		setString(t, v.FieldByName(path[0]), path[1:], value)
+	case reflect.String:
+		v.SetString(value)
+	default:
+		t.Fatalf("a %s leads to a Secret", v.Kind())
+	}
+}
+
+// TestPathsOfSecrets pins what the walk above takes for a reference.
+func TestPathsOfSecrets(t *testing.T) {
+	t.Parallel()
+	type SecretEnvSource struct{ Name, Key string }
+	type future struct {
+		SecretName string
+		SecretRef  *SecretEnvSource
+		ConfigMap  struct{ Name string }
+		List       []struct{ PullSecrets []struct{ Name string } }
+		Name       string
+	}
+	var got []string
+	for _, path := range secretPaths(reflect.TypeFor[future](), nil) {
+		got = append(got, strings.Join(path, "."))
+	}
+	want := []string{"SecretName", "SecretRef.Name", "List.PullSecrets.Name"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// accountPatience is how long the account "default" is waited for at most. Upstream
+// accountTimeout is how long the account "default" is waited for at most. Upstream
 // tries for one to two seconds.
-const accountPatience = 3 * time.Second
+const accountTimeout = 3 * time.Second
 
-// patience says how far to go for the account "default", which every namespace is
+// lookupMode says how far to go for the account "default", which every namespace is
 // owed, when it does not exist.
-type patience int
+type lookupMode int
 
 const (
-	lookOnly patience = iota
+	lookOnly lookupMode = iota
 	await
 	// create means await where there is nothing to create accounts with.
 	create
@@ -36,7 +36,7 @@ type accounts struct {
 
 // find is the account of that name. Made tells whether it was created here and now. An
 // error that IsNotFound has upstream's text.
-func (a accounts) find(ctx context.Context, name cache.ObjectName, patience patience) (_ *corev1.ServiceAccount, made bool, _ error) {
+func (a accounts) find(ctx context.Context, name cache.ObjectName, mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
 	account, err := a.cached(name)
 	if err == nil {
 		a.from.Metrics.lookup(sourceCache)
@@ -49,13 +49,13 @@ func (a accounts) find(ctx context.Context, name cache.ObjectName, patience pati
 	}
 	defer a.from.Waiters.leave()
 	if name.Name != defaultAccount {
-		patience = lookOnly
+		mode = lookOnly
 	}
-	if patience == create && a.from.Ensure != nil {
+	if mode == create && a.from.Ensure != nil {
 		return a.created(ctx, name)
 	}
 	account, err = a.live(ctx, name)
-	if patience > lookOnly && apierrors.IsNotFound(err) {
+	if mode > lookOnly && apierrors.IsNotFound(err) {
 		account, err = a.awaited(ctx, name)
 	}
 	return account, false, err
@@ -94,7 +94,7 @@ func (a accounts) created(ctx context.Context, name cache.ObjectName) (_ *corev1
 // does not exist.
 func (a accounts) awaited(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, err error) {
 	a.from.Metrics.lookup(sourceAwaited)
-	ctx, cancel := context.WithTimeout(ctx, accountPatience)
+	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	shown := a.from.Waiters.await(ctx, name, func() bool {
 		account, err = a.cached(name)

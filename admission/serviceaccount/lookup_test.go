@@ -58,7 +58,7 @@ func TestLookup(t *testing.T) {
 		"NotCreatedForDryRun": {
 			reason: "a dry run leaves nothing behind",
 			pod:    defaultPod, world: func() *world { return newWorld().creates() }, dryRun: true,
-			want: want{code: 403, message: missing, gets: 1, after: accountPatience},
+			want: want{code: 403, message: missing, gets: 1, after: accountTimeout},
 		},
 		"CreateRefused": {
 			reason: "what keeps the account from being created is the reason of the refusal",
@@ -145,7 +145,7 @@ func TestLookup(t *testing.T) {
 		"AwaitedInVain": {
 			reason: "waiting has an end",
 			pod:    defaultPod, world: func() *world { return newWorld() },
-			want: want{code: 403, message: missing, gets: 1, after: accountPatience},
+			want: want{code: 403, message: missing, gets: 1, after: accountTimeout},
 		},
 		"AwaitedUntilDeadline": {
 			reason: "the request has an end too",
@@ -286,7 +286,7 @@ func TestTokenAwaited(t *testing.T) {
 		w := newWorld(listing)
 		start := time.Now()
 		code, _ := codeAndMessage(w.plugin(config).Admit(t.Context(), creation(object), &admission.Response{}))
-		if waited := time.Since(start); code != 500 || waited != tokenPatience {
+		if waited := time.Since(start); code != 500 || waited != tokenTimeout {
 			t.Errorf("got %d after %s", code, waited)
 		}
 		w.mustBeEmpty(t)
@@ -298,7 +298,7 @@ func (w *world) mustBeEmpty(t *testing.T) {
 	t.Helper()
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
-	if w.waiters.entered != 0 || len(w.waiters.rooms) != 0 {
-		t.Errorf("%d requests entered and did not leave, %d rooms remain", w.waiters.entered, len(w.waiters.rooms))
+	if w.waiters.entered != 0 || len(w.waiters.waiting) != 0 {
+		t.Errorf("%d requests entered and did not leave, %d waiters remain", w.waiters.entered, len(w.waiters.waiting))
 	}
 }

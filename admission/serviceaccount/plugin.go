@@ -159,12 +159,12 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 }
 
 // account is the account that the Pod names, or a refusal.
-func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response, patience patience) (*corev1.ServiceAccount, error) {
+func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response, mode lookupMode) (*corev1.ServiceAccount, error) {
 	name := cache.NewObjectName(request.Namespace, pod.Spec.accountName())
-	if request.DryRun {
-		patience = min(patience, await) // a dry run leaves nothing behind
+	if request.DryRun && mode == create {
+		mode = await // a dry run leaves nothing behind
 	}
-	account, made, err := p.accounts.find(ctx, name, patience)
+	account, made, err := p.accounts.find(ctx, name, mode)
 	if made {
 		annotate(response, auditCreated, name.String())
 	}

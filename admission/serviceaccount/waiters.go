@@ -6,9 +6,11 @@ package serviceaccount
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/admission"
@@ -21,26 +23,26 @@ var errTooManyWaiters = errors.New("too many requests wait for service accounts 
 // name makes those who wait for it look again; nobody looks in between. It may be used
 // by several goroutines.
 type Waiters struct {
-	most    int
+	limit   int
 	metrics *Metrics
 
 	mu      sync.Mutex
 	entered int
-	rooms   map[cache.ObjectName]*room
+	waiting map[cache.ObjectName]*waiter
 }
 
-// room is where all wait who wait for the same name.
-type room struct {
-	people int
-	woken  chan struct{} // closed by Wake, and the room is gone then
+// waiter is what all requests share that wait for the same name.
+type waiter struct {
+	count int
+	woken chan struct{} // closed by Wake, and the waiter is gone then
 }
 
-// NewWaiters returns Waiters of whom nobody waits. Most bounds the requests that wait or
+// NewWaiters returns Waiters of whom nobody waits. The limit bounds the requests that wait or
 // ask the apiserver at a time: an apiserver that does not answer, and calls about accounts
 // that do not exist, cannot pile up here and take all that may be decided. Metrics may be
 // nil.
-func NewWaiters(most int, metrics *Metrics) *Waiters {
-	return &Waiters{most: most, metrics: metrics, rooms: map[cache.ObjectName]*room{}}
+func NewWaiters(limit int, metrics *Metrics) *Waiters {
+	return &Waiters{limit: limit, metrics: metrics, waiting: map[cache.ObjectName]*waiter{}}
 }
 
 // Wake makes those look again who wait for the account of that name, or for its token.
@@ -48,9 +50,9 @@ func NewWaiters(most int, metrics *Metrics) *Waiters {
 func (w *Waiters) Wake(name cache.ObjectName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if room, ok := w.rooms[name]; ok {
-		delete(w.rooms, name)
-		close(room.woken)
+	if waiter, ok := w.waiting[name]; ok {
+		delete(w.waiting, name)
+		close(waiter.woken)
 	}
 }
 
@@ -58,7 +60,7 @@ func (w *Waiters) Wake(name cache.ObjectName) {
 func (w *Waiters) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.entered >= w.most {
+	if w.entered >= w.limit {
 		return false
 	}
 	w.entered++
@@ -78,41 +80,70 @@ func (w *Waiters) leave() {
 func (w *Waiters) await(ctx context.Context, name cache.ObjectName, found func() bool) bool {
 	for {
 		// To join before looking is what makes a Wake in between count.
-		room := w.join(name)
+		joined := w.join(name)
 		if found() {
-			w.quit(name, room)
+			w.quit(name, joined)
 			return true
 		}
 		select {
-		case <-room.woken:
+		case <-joined.woken:
 		case <-ctx.Done():
-			w.quit(name, room)
+			w.quit(name, joined)
 			return false
 		}
 	}
 }
 
-func (w *Waiters) join(name cache.ObjectName) *room {
+func (w *Waiters) join(name cache.ObjectName) *waiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.rooms[name] == nil {
-		w.rooms[name] = &room{woken: make(chan struct{})}
+	if w.waiting[name] == nil {
+		w.waiting[name] = &waiter{woken: make(chan struct{})}
 	}
-	w.rooms[name].people++
-	return w.rooms[name]
+	w.waiting[name].count++
+	return w.waiting[name]
 }
 
-// quit gives up a place in room. The last one out closes it, unless Wake has.
-func (w *Waiters) quit(name cache.ObjectName, room *room) {
+// quit has one request wait no longer. The last one removes the waiter, unless Wake has.
+func (w *Waiters) quit(name cache.ObjectName, joined *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	room.people--
-	if room.people == 0 && w.rooms[name] == room {
-		delete(w.rooms, name)
+	joined.count--
+	if joined.count == 0 && w.waiting[name] == joined {
+		delete(w.waiting, name)
 	}
 }
 
 // tooManyWaiters is the refusal for errTooManyWaiters. Clients try again.
 func tooManyWaiters() error {
 	return admission.TooManyRequests(errTooManyWaiters.Error(), time.Second)
+}
+
+// Follow wakes the waiters of an account whenever informer shows something new about
+// it, until stop is called. AccountOf says which account an object of the informer is
+// about, if any; for an informer of accounts that is AccountItself.
+func (w *Waiters) Follow(informer cache.SharedIndexInformer, accountOf func(object any) (cache.ObjectName, bool)) (stop func() error, err error) {
+	wake := func(object any) {
+		if name, ok := accountOf(object); ok {
+			w.Wake(name)
+		}
+	}
+	// A deletion is nothing that anybody waits for.
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    wake,
+		UpdateFunc: func(_, object any) { wake(object) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow an informer: %w", err)
+	}
+	return func() error { return informer.RemoveEventHandler(registration) }, nil
+}
+
+// AccountItself is the name of the ServiceAccount object.
+func AccountItself(object any) (cache.ObjectName, bool) {
+	account, err := meta.Accessor(object)
+	if err != nil {
+		return cache.ObjectName{}, false
+	}
+	return cache.MetaObjectToName(account), true
 }

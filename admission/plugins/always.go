@@ -11,6 +11,34 @@ import (
 	"sa-controller-manager/admission"
 )
 
+// AlwaysAdmit is the name of the plugin that NewAlwaysAdmit builds.
+const AlwaysAdmit = "AlwaysAdmit"
+
+// NewAlwaysAdmit builds a plugin that allows whatever it matches: Pods, unless
+// configured. It is good for seeing that calls arrive.
+func NewAlwaysAdmit(config io.Reader) (admission.Plugin, error) {
+	rules, err := configuredRules(config)
+	if err != nil {
+		return nil, err
+	}
+	return &alwaysAdmit{Handler: admission.NewHandler(admission.Any), rules: rules}, nil
+}
+
+type alwaysAdmit struct {
+	*admission.Handler
+	rules []admission.Rule
+}
+
+func (a *alwaysAdmit) Rules() []admission.Rule { return a.rules }
+
+func (a *alwaysAdmit) Admit(context.Context, *admission.Request, *admission.Response) error {
+	return nil
+}
+
+func (a *alwaysAdmit) Validate(context.Context, *admission.Request, *admission.Response) error {
+	return nil
+}
+
 // AlwaysDeny is the name of the plugin that NewAlwaysDeny builds.
 const AlwaysDeny = "AlwaysDeny"
 

@@ -5,7 +5,6 @@ package certs
 
 import (
 	"bytes"
-	"crypto/x509"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,21 +45,14 @@ func TestFollowerIsNeverRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first, secret := secretWithFormer(t)
 				client := fake.NewClientset(secret)
-				configurations := &registered{since: map[string]time.Time{}}
-				leader := run(t, ManagedConfig{Client: client, Published: configurations.published})
-				follower := run(t, ManagedConfig{Client: client, Published: func(*x509.Certificate) (time.Time, bool) { return time.Time{}, false }})
-				configurations.write(leader.CABundle())
-				leader.OnChange(func() {
-					time.AfterFunc(2*time.Second, func() { configurations.write(leader.CABundle()) })
-				})
+				registered := &configurations{}
+				leader, follower := run(t, ManagedConfig{Client: client}), run(t, ManagedConfig{Client: client})
+				registered.follow(leader)
 				for second := range 12 * 60 {
 					tc.harm(t, client, second)
 					pause(time.Second)
 					for who, m := range map[string]*Managed{"leader": leader, "follower": follower} {
-						configurations.mu.Lock()
-						err := accepts(m, configurations.bundle, "127.0.0.1")
-						configurations.mu.Unlock()
-						if err != nil {
+						if err := registered.accept(m); err != nil {
 							t.Fatalf("%s: second %d: the %s is refused: %v", tc.reason, second, who, err)
 						}
 					}

@@ -4,7 +4,6 @@
 package certs
 
 import (
-	"crypto/x509"
 	"testing"
 	"time"
 
@@ -65,8 +64,8 @@ func TestKnownAcrossAJump(t *testing.T) {
 	t.Parallel()
 	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
 		clock := testclock.New()
-		since := clock.Now()
-		m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock, Published: func(*x509.Certificate) (time.Time, bool) { return since, true }})
+		m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock})
+		m.Registered(nil)
 		clock.Jump(jump)
 		pause(propagation - time.Nanosecond)
 		if m.known(nil) {

@@ -67,10 +67,7 @@ func (m *Managed) lingering() *x509.Certificate {
 
 // known tells whether callers have had a CA long enough to accept its leaves.
 func (m *Managed) known(ca *x509.Certificate) bool {
-	if m.config.Published == nil {
-		return false
-	}
-	since, ok := m.config.Published(ca)
+	since, ok := m.registered.of(ca)
 	return ok && m.config.Clock.Since(since) >= propagation
 }
 
@@ -105,9 +102,9 @@ func (m *Managed) ends() map[string]time.Time {
 	return ends
 }
 
-// pause is how long there is nothing to do if nothing happens. A write that was due may
+// requeueAfter is how long there is nothing to do if nothing happens. A write that was due may
 // have been lost or put off.
-func (m *Managed) pause(settled bool) time.Duration {
+func (m *Managed) requeueAfter(settled bool) time.Duration {
 	if !settled || m.held == nil || m.held.next != nil || m.former != nil || !m.issuer.Equal(m.held.active.cert) {
 		return lookDuringChange
 	}

@@ -10,20 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -50,8 +47,9 @@ const (
 	lookDuringChange = 5 * time.Second
 	lookAtRest       = time.Hour
 
-	firstBackoff = 200 * time.Millisecond
-	maxBackoff   = 30 * time.Second
+	// queueName is that of the queue in metrics.
+	queueName  = "webhook_serving_ca"
+	maxBackoff = 30 * time.Second
 
 	// Where somebody else writes the Secret whenever we do, a few answers are at once
 	// and the others once per interval. Nothing in memory depends on them.
@@ -66,14 +64,11 @@ type ManagedConfig struct {
 	Namespace, Name string
 	// Hosts are the DNS names and IP addresses that callers use. 127.0.0.1 is added.
 	Hosts []string
-	// Published tells since when all that is registered has had a certificate in its
-	// caBundle, and false while some has not or it cannot be known here. Nil means that
-	// it can never be known: then an announced CA is promoted at the last possible time.
-	Published func(*x509.Certificate) (since time.Time, ok bool)
-	// Warn reports a Secret that was deleted or damaged, as an Event. It may be nil.
-	Warn    func(regarding *corev1.ObjectReference, reason, action, note string)
-	Metrics *Metrics
-	Clock   clock.WithTicker // nil means the real one
+	// Recorder reports a Secret that was deleted or damaged. It may be nil.
+	Recorder *events.Recorder
+	Metrics  *Metrics
+	Loops    *reconcile.Metrics
+	Clock    clock.WithTicker // nil means the real one
 	// CALifetime and LeafLifetime are a year and thirty days if zero.
 	CALifetime, LeafLifetime time.Duration
 }
@@ -85,9 +80,8 @@ type Managed struct {
 
 	config   ManagedConfig
 	informer cache.SharedIndexInformer
-	queue    workqueue.TypedRateLimitingInterface[string]
-
-	writes *rate.Limiter
+	loop     *reconcile.Runner[string]
+	writes   *rate.Limiter
 
 	// Only the goroutine of Run uses what follows.
 	held   *state
@@ -117,15 +111,17 @@ func NewManaged(config ManagedConfig) *Managed {
 		config.LeafLifetime = defaultLeafLifetime
 	}
 	config.Hosts = append([]string{net.IPv4(127, 0, 0, 1).String()}, config.Hosts...)
-	return &Managed{
-		Source: newSource(config.Clock, config.Metrics),
-		config: config,
-		informer: corev1informers.NewFilteredSecretInformer(config.Client, config.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.Name).String()
-		}),
-		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
-		first:  map[string]time.Time{},
+	m := &Managed{
+		Source:   newSource(config.Clock, config.Metrics),
+		config:   config,
+		informer: corev1informers.NewFilteredSecretInformer(config.Client, config.Namespace, 0, cache.Indexers{}, reconcile.OnlyNamed(config.Name)),
+		writes:   rate.NewLimiter(rate.Every(writeInterval), writeBurst),
+		first:    map[string]time.Time{},
 	}
+	m.loop = reconcile.New(reconcile.Config[string]{
+		Name: queueName, Workers: 1, Sync: m.sync, Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
+	})
+	return m
 }
 
 // ServiceHosts are the names that callers may use for a Service.
@@ -135,62 +131,16 @@ func ServiceHosts(namespace, name string) []string {
 
 // Run works until ctx ends. It is called once.
 func (m *Managed) Run(ctx context.Context) error {
-	m.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstBackoff, maxBackoff),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "webhook_serving_ca", Clock: m.config.Clock},
-	)
-	defer m.queue.ShutDown()
-	defer context.AfterFunc(ctx, m.queue.ShutDown)()
-	look := func(any) { m.queue.Add(m.config.Name) }
-	_, err := m.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    look,
-		UpdateFunc: func(_, obj any) { look(obj) },
-		DeleteFunc: look,
-	})
-	if err != nil {
-		return fmt.Errorf("watch secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
-	}
-	var watching sync.WaitGroup
-	watching.Go(func() { m.informer.RunWithContext(ctx) })
-	defer reconcile.AwaitWatches(watching.Wait)
 	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-m.informer.HasSyncedChecker().Done():
-	}
-	m.queue.Add(m.config.Name)
-	for {
-		key, shutdown := m.queue.Get()
-		if shutdown {
-			return nil
-		}
-		m.look(ctx, key)
-	}
+	return m.loop.RunWatching(ctx, m.config.Name, reconcile.Watch{Informer: m.informer})
 }
 
-// look never leaves a key without a time to look again.
-func (m *Managed) look(ctx context.Context, key string) {
-	defer m.queue.Done(key)
-	next, err := m.sync(ctx)
-	if err == nil {
-		m.queue.Forget(key)
-		m.queue.AddAfter(key, next)
-		return
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	klog.FromContext(ctx).Error(err, "The serving CA is not as it should be, trying again")
-	m.queue.AddRateLimited(key)
-}
-
-// sync works with what the Secret holds, writes to it what is due, and tells when to
-// look again. What it writes comes back through the watch.
-func (m *Managed) sync(ctx context.Context) (time.Duration, error) {
+// sync works with what the Secret holds and writes to it what is due. What it writes comes
+// back through the watch. It never leaves the key without a time to look again.
+func (m *Managed) sync(ctx context.Context, key string) error {
 	secret, err := m.cached()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if secret != nil {
 		m.adopt(read(secret))
@@ -206,11 +156,14 @@ func (m *Managed) sync(ctx context.Context) (time.Duration, error) {
 	if err == nil {
 		err = m.act(ctx, secret, decided)
 	}
-	err = errors.Join(m.serve(ctx), err)
-	if err != nil && m.leaf == nil {
-		m.fail(err)
+	if err = errors.Join(m.serve(ctx), err); err != nil {
+		if m.leaf == nil {
+			m.fail(err)
+		}
+		return err
 	}
-	return m.pause(decided.action == keep), err
+	m.loop.AddAfter(key, m.requeueAfter(decided.action == keep))
+	return nil
 }
 
 // cached is the Secret as the watch has it, nil if there is none.

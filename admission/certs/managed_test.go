@@ -24,32 +24,35 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/events"
 )
 
-// registered stands for the webhook configurations: what a registration writes into
-// them a moment after the leader's caBundle changes.
-type registered struct {
+// configurations stand for the webhook configurations: what a registration writes into them a
+// moment after the leader's caBundle changes, and the leader's watches show.
+type configurations struct {
 	mu     sync.Mutex
 	bundle []byte
-	since  map[string]time.Time
 }
 
-func (r *registered) write(bundle []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bundle = bytes.Clone(bundle)
-	for _, ca := range parse(bundle) {
-		if _, ok := r.since[string(ca.Raw)]; !ok {
-			r.since[string(ca.Raw)] = time.Now()
-		}
-	}
+func (c *configurations) write(leader *Managed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bundle = bytes.Clone(leader.CABundle())
+	leader.Registered([][]byte{c.bundle, c.bundle})
 }
 
-func (r *registered) published(ca *x509.Certificate) (time.Time, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	since, ok := r.since[string(ca.Raw)]
-	return since, ok
+// follow has what is registered follow the leader, two seconds late.
+func (c *configurations) follow(leader *Managed) {
+	c.write(leader)
+	leader.OnChange(func() { time.AfterFunc(2*time.Second, func() { c.write(leader) }) })
+}
+
+func (c *configurations) accept(m *Managed) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return accepts(m, c.bundle, "127.0.0.1")
 }
 
 func parse(bundle []byte) []*x509.Certificate {
@@ -248,10 +251,8 @@ func TestManagedRepairs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
-				var told []string
-				m := run(t, ManagedConfig{Client: client, Warn: func(regarding *corev1.ObjectReference, reason, _, _ string) {
-					told = append(told, regarding.Name+" "+reason)
-				}})
+				sink := &recorded{}
+				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink, clock.RealClock{})})
 				before, bundle := m.current.Load().serving, m.CABundle()
 				former := string(secretOf(t, client).Data[keyActiveKey])
 				var empty bool
@@ -270,12 +271,19 @@ func TestManagedRepairs(t *testing.T) {
 				if empty || !bytes.HasPrefix(m.CABundle(), bundle) {
 					t.Error("the caBundle lost the CA")
 				}
-				if diff := cmp.Diff([]string{DefaultSecretName + " ServingCARepaired"}, told); diff != "" {
+				if diff := cmp.Diff([]string{DefaultSecretName + " ServingCARepaired"}, sink.all); diff != "" {
 					t.Errorf("Events (-want +got)\n%s", diff)
 				}
 			})
 		})
 	}
+}
+
+// recorded is a sink that keeps of an Event which object it regards and its reason.
+type recorded struct{ all []string }
+
+func (r *recorded) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	r.all = append(r.all, regarding.(*corev1.ObjectReference).Name+" "+reason)
 }
 
 // forbidUpdates is what the API does with an immutable Secret, and what it does with a
@@ -298,13 +306,10 @@ func forbidUpdates(client *fake.Clientset) {
 func TestManagedNeverRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		configurations := &registered{since: map[string]time.Time{}}
-		leader := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day, Published: configurations.published})
-		follower := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day, Published: func(*x509.Certificate) (time.Time, bool) { return time.Time{}, false }})
-		configurations.write(leader.CABundle())
-		leader.OnChange(func() {
-			time.AfterFunc(2*time.Second, func() { configurations.write(leader.CABundle()) })
-		})
+		registered := &configurations{}
+		leader := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day})
+		follower := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day})
+		registered.follow(leader)
 		seen := map[string]bool{}
 		for look := range 3 * 20 * 24 {
 			time.Sleep(time.Hour)
@@ -315,10 +320,7 @@ func TestManagedNeverRefused(t *testing.T) {
 				_, _ = client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""), metav1.UpdateOptions{})
 			}
 			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {
-				configurations.mu.Lock()
-				err := accepts(m, configurations.bundle, "127.0.0.1")
-				configurations.mu.Unlock()
-				if err != nil {
+				if err := registered.accept(m); err != nil {
 					t.Fatalf("look %d: the %s is refused: %v", look, name, err)
 				}
 			}

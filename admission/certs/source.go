@@ -32,6 +32,8 @@ type Source struct {
 	metrics *Metrics
 	current atomic.Pointer[snapshot]
 
+	registered registered
+
 	mu      sync.Mutex
 	changed []func()
 }
@@ -86,6 +88,14 @@ func (s *Source) OnChange(notify func()) {
 	defer s.mu.Unlock()
 	s.changed = append(s.changed, notify)
 }
+
+// Registered takes the caBundles that kube-apiserver has now, one of each webhook: a CA that
+// has been in all of them for a while is safe to serve with. Whoever registers says so after
+// each change, and ForgetRegistered when it no longer knows.
+func (s *Source) Registered(caBundles [][]byte) { s.registered.observe(caBundles, s.clock.Now()) }
+
+// ForgetRegistered makes it unknown what callers have.
+func (s *Source) ForgetRegistered() { s.registered.forget() }
 
 // set makes next what is served. Only one goroutine of its owner calls it.
 func (s *Source) set(next *snapshot) {

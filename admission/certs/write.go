@@ -86,8 +86,8 @@ func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided dec
 // written tells what was done; what somebody else had done before becomes an Event.
 func (m *Managed) written(ctx context.Context, reason string, repaired bool) {
 	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", m.ref(), "reason", reason)
-	if repaired && m.config.Warn != nil {
-		m.config.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
+	if repaired {
+		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
 			"ServingCARepaired", "Repair", "wrote the serving CA again: "+reason)
 	}
 }

@@ -5,28 +5,44 @@ package registration
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/reconcile"
 )
 
 // quietFailures is how many tries may fail before anybody is told: an apiserver needs
 // a moment to learn of what has just been registered.
 const quietFailures = 3
 
-// lookAgain is for what the watch is about to tell.
-const lookAgain = time.Second
+// requeueAfter is for what the watch is about to show.
+const requeueAfter = time.Second
 
-// proof is a caBundle with which the apiserver has reached the webhook.
-type proof struct{ certificates map[string]bool }
+// proof are the certificates of a caBundle with which the apiserver has reached the webhook.
+type proof []*x509.Certificate
 
-// covers tells whether the proof holds for caBundle too: a rollover changes it in steps
+// newProof takes a damaged caBundle for one without certificates.
+func newProof(caBundle []byte) proof {
+	certificates, err := cert.ParseCertsPEM(caBundle)
+	if err != nil {
+		return nil
+	}
+	return certificates
+}
+
+// covers reports whether the proof holds for caBundle too: a rollover changes it in steps
 // that have a certificate in common.
-func (p *proof) covers(caBundle []byte) bool {
-	return p != nil && len(intersect(p.certificates, certificates(caBundle))) > 0
+func (p proof) covers(caBundle []byte) bool {
+	return slices.ContainsFunc(newProof(caBundle), func(one *x509.Certificate) bool {
+		return slices.ContainsFunc(p, one.Equal)
+	})
 }
 
 // probe asks for the proof. What is decided next is decided anew: while it was asked
@@ -35,9 +51,9 @@ func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
 	if err := r.prove(ctx); err != nil {
 		return err
 	}
-	r.proven = &proof{certificates(caBundle)}
+	r.proven = newProof(caBundle)
 	klog.FromContext(ctx).Info("kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
-	r.queue.Add(Name)
+	r.loop.Add(Name)
 	return nil
 }
 
@@ -46,7 +62,7 @@ func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
 func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decision) (time.Duration, error) {
 	if len(decided.writes) > 0 {
 		if off, err := r.isOff(ctx); err != nil || off {
-			return lookAgain, err
+			return requeueAfter, err
 		}
 	}
 	for _, w := range decided.writes {
@@ -106,16 +122,19 @@ func (r *Registrar) tellRecreated(w write) {
 	r.warn(w.kind, "WebhookConfigurationRecreated", "Register", note)
 }
 
-// fail makes a failure known, once.
-func (r *Registrar) fail(ctx context.Context, err error) {
+// fail makes a failure known, once. The queue only has to try again.
+func (r *Registrar) fail(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
 	r.failed++
 	r.status.Store(&Status{r.Status().State, err.Error()})
-	if r.failed < quietFailures || err.Error() == r.told {
-		return
+	if r.failed >= quietFailures && err.Error() != r.told {
+		r.told = err.Error()
+		klog.FromContext(ctx).Error(err, "The webhook is not registered as it should be, trying again")
+		r.warn(mutating, "WebhookRegistrationFailed", "Register", err.Error())
 	}
-	r.told = err.Error()
-	klog.FromContext(ctx).Error(err, "The webhook is not registered as it should be, trying again")
-	r.warn(mutating, "WebhookRegistrationFailed", "Register", err.Error())
+	return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
 }
 
 // show keeps the reason of a failure that is still being worked on.
@@ -135,10 +154,7 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 }
 
 func (r *Registrar) warn(k kind, reason, action, note string) {
-	if r.config.Warn == nil {
-		return
-	}
-	r.config.Warn(&corev1.ObjectReference{
+	r.config.Recorder.Warn(&corev1.ObjectReference{
 		APIVersion: "admissionregistration.k8s.io/v1", Kind: k.String(), Name: Name,
 	}, reason, action, note)
 }

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -40,15 +41,61 @@ type apiserver struct {
 	invalid  error  // what the validating webhook says of the probe
 	noToken  error  // what the mutating webhook says of a probe that wants a token
 	accepted []byte // the caBundle that the serving certificate is of
-	answerer Answerer
+	ca       *servingCA
+	responds ProbeResponder
 	probes   int
 	writes   int
 	warnings []string
 }
 
+// servingCA is a source of caBundles. It keeps which of them are registered.
+type servingCA struct {
+	mu         sync.Mutex
+	bundle     []byte
+	notify     func()
+	registered [][]byte
+}
+
+func (s *servingCA) CABundle() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bundle
+}
+
+func (s *servingCA) set(bundle []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bundle = bundle
+	if s.notify != nil {
+		s.notify()
+	}
+}
+
+func (s *servingCA) OnChange(notify func()) { s.notify = notify }
+
+func (s *servingCA) Registered(caBundles [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.registered = caBundles
+}
+
+func (s *servingCA) ForgetRegistered() { s.Registered(nil) }
+
+// has is what is registered, each caBundle once.
+func (s *servingCA) has() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, bundle := range s.registered {
+		all = append(all, string(bundle))
+	}
+	return slices.Compact(all)
+}
+
 func newAPIServer(t *testing.T, objects ...runtime.Object) *apiserver {
 	t.Helper()
 	a := &apiserver{Clientset: fake.NewClientset(objects...), accepted: caPEM(t)}
+	a.ca = &servingCA{bundle: a.accepted}
 	a.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		pod, err := a.admit(action.(clienttesting.CreateActionImpl))
 		return true, pod, err
@@ -121,7 +168,7 @@ func (a *apiserver) answer(pod *corev1.Pod) {
 		panic(err)
 	}
 	response := &admission.Response{}
-	_ = a.answerer.Admit(context.Background(), &admission.Request{DryRun: true, Object: encoded}, response)
+	_ = a.responds.Admit(context.Background(), &admission.Request{DryRun: true, Object: encoded}, response)
 	for _, operation := range response.Patch {
 		var value string
 		if err := json.Unmarshal(operation.Value, &value); err != nil {
@@ -141,6 +188,7 @@ func (a *apiserver) accepts(caBundle []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.accepted = caBundle
+	a.ca.set(caBundle)
 }
 
 func (a *apiserver) counts() (probes, writes int) {
@@ -149,10 +197,11 @@ func (a *apiserver) counts() (probes, writes int) {
 	return a.probes, a.writes
 }
 
-func (a *apiserver) warned(_ *corev1.ObjectReference, reason, _, note string) {
+// Eventf makes it a sink of Events.
+func (a *apiserver) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.warnings = append(a.warnings, reason+": "+note)
+	a.warnings = append(a.warnings, reason+": "+fmt.Sprintf(note, args...))
 }
 
 // told are the warnings so far.

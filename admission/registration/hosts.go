@@ -4,12 +4,16 @@
 package registration
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/kubernetes"
@@ -26,7 +30,7 @@ const identitySelector = "apiserver.kubernetes.io/identity=kube-apiserver"
 // may differ by as much. Too long holds up the first binding; too short would refuse Pods.
 const identityAge = 5 * time.Minute
 
-// PerHost tells whether each kube-apiserver reaches the replica on its own host and no
+// PerHost reports whether each kube-apiserver reaches the replica on its own host and no
 // other one.
 func (s Spec) PerHost() bool {
 	if s.Mode != URL {
@@ -36,8 +40,8 @@ func (s Spec) PerHost() bool {
 }
 
 // liveHosts are the hosts of the kube-apiservers that live, sorted. A Lease that does not
-// name its host counts under its own name: nobody answers to that, and it is safer than
-// to overlook a kube-apiserver.
+// name its host counts under its own name: no replica reports from there, and it is safer
+// than to overlook a kube-apiserver.
 //
 // Both our clock and the newest of the Leases have to take one for old: a clock that is
 // fast, ours or that of one host, must not hide the others.
@@ -82,4 +86,63 @@ func identities(store cache.Store) []*coordinationv1.Lease {
 		}
 	}
 	return leases
+}
+
+// LiveHosts asks the API on which hosts a kube-apiserver runs that has an identity Lease.
+func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
+	var options metav1.ListOptions
+	selectIdentities(&options)
+	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("list the identity Leases of kube-apiserver: %w", err)
+	}
+	leases := make([]*coordinationv1.Lease, len(list.Items))
+	for i := range list.Items {
+		leases[i] = &list.Items[i]
+	}
+	return liveHosts(leases, now), nil
+}
+
+// HostsWithoutReplica asks the API on which hosts a kube-apiserver has no replica to call. It
+// is empty where that does not matter, and where no replica has ever reported. A replica that
+// is gone is noticed once the leader has removed its line.
+func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
+	o, err := get(ctx, client, mutating)
+	if err != nil {
+		return nil, fmt.Errorf("read the %s %s: %w", mutating, Name, err)
+	}
+	entries := o.found().entries
+	i := slices.IndexFunc(entries, func(e entry) bool { return perHostEndpoint(e) != "" })
+	if i < 0 {
+		return nil, nil
+	}
+	hosts, err := LiveHosts(ctx, client, now)
+	if err != nil || len(hosts) < 2 {
+		return nil, err
+	}
+	object, err := client.CoreV1().ConfigMaps(HostsNamespace).Get(ctx, HostsName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read configmap %s/%s: %w", HostsNamespace, HostsName, err)
+	}
+	lines, _, err := readHosts(object)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := perHostEndpoint(entries[i])
+	return slices.DeleteFunc(hosts, func(host string) bool { return readLine(lines[host]).Endpoint == endpoint }), nil
+}
+
+// perHostEndpoint is the endpoint of what is registered, empty if its Spec is not PerHost.
+func perHostEndpoint(e entry) string {
+	if e.ClientConfig.URL == nil {
+		return ""
+	}
+	u, err := url.Parse(*e.ClientConfig.URL)
+	if err != nil || !(Spec{Mode: URL, Host: u.Hostname()}).PerHost() {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }

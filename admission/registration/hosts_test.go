@@ -4,11 +4,12 @@
 package registration
 
 import (
-	"strings"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,65 +93,69 @@ func TestPerHost(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
+func TestLook(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	two := roll{applies: true, synced: true, hosts: []string{"cp-1", "cp-2"}, self: "cp-1", round: "r", called: now}
-	with := func(change func(*roll)) roll {
-		r := two
-		change(&r)
-		return r
-	}
-	answered := rollCall{round: "r", answers: map[string]string{"cp-2": "r"}}
-	type outcome struct {
-		Held, Call bool
-		Names      string
-	}
+	const ours, other = `{"endpoint":"https://127.0.0.1:10262","counter":2}`, `{"endpoint":"https://127.0.0.1:10263","counter":2}`
+	const before = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
+	type lines = map[string]string
+	two := []string{"cp-1", "cp-2"}
 	for name, tc := range map[string]struct {
-		reason string
-		roll   roll
-		want   outcome
+		reason      string
+		hosts       []string
+		first, next lines // of cp-2, at the first look and at the next one
+		after       time.Duration
+		want        hostCheck
 	}{
-		"DoesNotApply": {reason: "Service, another host, or the flag"},
-		"NotListed":    {reason: "hosts may be there", roll: with(func(r *roll) { r.synced = false }), want: outcome{Held: true}},
-		"NoLeases":     {reason: "then there is nothing to go by", roll: with(func(r *roll) { r.hosts = nil })},
-		"OneHost":      {reason: "its kube-apiserver has proved it", roll: with(func(r *roll) { r.hosts = []string{"other-name"} })},
-		"NotAsked":     {roll: with(func(r *roll) { r.round = "" }), want: outcome{Held: true, Call: true, Names: "cp-2"}},
-		"NoAnswer":     {roll: two, want: outcome{Held: true, Names: "cp-2"}},
-		"Answered":     {roll: with(func(r *roll) { r.call = answered })},
-		"AnsweredLongAgo": {
-			reason: "the replica may be gone",
-			roll:   with(func(r *roll) { r.call, r.called = answered, now.Add(-roundAge-time.Second) }),
-			want:   outcome{Held: true, Call: true},
+		"OneHost":    {reason: "its kube-apiserver has proved it", hosts: []string{"other-name"}},
+		"NoLine":     {hosts: two, want: hostCheck{missing: []string{"cp-2"}}},
+		"Came":       {hosts: two, next: lines{"cp-2": ours}},
+		"Moved":      {hosts: two, first: lines{"cp-2": before}, next: lines{"cp-2": ours}},
+		"NeverMoved": {reason: "nobody knows its age", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours}, want: hostCheck{missing: []string{"cp-2"}}},
+		"Elsewhere":  {reason: "kube-apiserver does not reach it", hosts: two, next: lines{"cp-2": other}, want: hostCheck{missing: []string{"cp-2"}}},
+		"Rubbish":    {hosts: two, next: lines{"cp-2": "rubbish"}, want: hostCheck{missing: []string{"cp-2"}}},
+		"Stale": {
+			reason: "its replica is gone", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours}, after: heartbeatTimeout + time.Second,
+			want: hostCheck{missing: []string{"cp-2"}, shown: []string{"cp-2"}, stale: []string{"cp-2"}},
 		},
-		"OldAnswer": {
-			reason: "to a former question",
-			roll:   with(func(r *roll) { r.call = rollCall{round: "r", answers: map[string]string{"cp-2": "q"}} }),
-			want:   outcome{Held: true, Names: "cp-2"},
-		},
-		"OthersQuestion": {
-			reason: "the answer is to a question that this leader has not asked",
-			roll:   with(func(r *roll) { r.call = rollCall{round: "s", answers: map[string]string{"cp-2": "s"}} }),
-			want:   outcome{Held: true, Names: "cp-2"},
-		},
-		"Foreign": {
-			reason: "nothing is written over what a newer version has written",
-			roll:   with(func(r *roll) { r.round, r.call = "", rollCall{foreign: "2"} }),
-			want:   outcome{Held: true},
+		"HostThatIsGone": {
+			reason: "it is removed, and not missed", hosts: []string{"cp-1", "cp-3"}, first: lines{"cp-2": ours, "cp-3": before}, next: lines{"cp-2": ours, "cp-3": ours},
+			after: heartbeatTimeout + time.Second, want: hostCheck{stale: []string{"cp-2"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, held := tc.roll.hold(now)
-			got := outcome{Held: held, Call: d.call}
-			if _, names, found := strings.Cut(d.status.Detail, "answered on "); found {
-				got.Names = names
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			c := &hostChecker{}
+			c.look(tc.hosts, "cp-1", "https://127.0.0.1:10262", tc.first, now)
+			got := c.look(tc.hosts, "cp-1", "https://127.0.0.1:10262", tc.next, now.Add(tc.after))
+			tc.want.applies = true
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(hostCheck{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
-			if held && (d.status.State != Waiting || d.status.Detail == "" || d.after == 0) {
-				t.Errorf("held with %+v, want a reason and another look", d)
+		})
+	}
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		check  hostCheck
+		want   string // what it waits for
+	}{
+		"DoesNotApply": {reason: "Service, another host, or the flag"},
+		"Unknown":      {reason: "hosts may be there", check: hostCheck{applies: true, unknown: errors.New("not listed")}, want: "not listed"},
+		"Missing":      {check: hostCheck{applies: true, missing: []string{"cp-2", "cp-3"}}, want: AwaitsHosts + "; no heartbeat from cp-2, cp-3"},
+		"AllThere":     {check: hostCheck{applies: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, held := tc.check.hold()
+			if d.status.Detail != tc.want || held != (tc.want != "") {
+				t.Errorf("%s: held %t for %q, want %q", tc.reason, held, d.status.Detail, tc.want)
+			}
+			if held && (d.status.State != Waiting || d.after == 0) {
+				t.Errorf("held with %+v, want another look", d)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ type observation struct {
 	// caBundle is what to register, empty while it is not known.
 	caBundle []byte
 	proven   bool
-	roll     roll
+	hosts    hostCheck
 	probeID  string
 	now      time.Time
 }
@@ -69,8 +69,6 @@ type decision struct {
 	writes []write
 	// probe means that all is in place for the proof.
 	probe bool
-	// call means to ask which hosts have a replica.
-	call bool
 	// after is when time alone will have changed the decision, zero for never.
 	after time.Duration
 }
@@ -106,43 +104,43 @@ func plan(o observation) decision {
 	if !o.proven {
 		return o.prove()
 	}
-	if !o.bound() {
-		if d, held := o.roll.hold(o.now); held {
+	if !o.active() {
+		if d, held := o.hosts.hold(); held {
 			return d
 		}
 	}
 	return o.bind(wanted)
 }
 
-// bound tells whether kube-apiserver calls the webhook already, however wrong what it was
+// active reports whether kube-apiserver calls the webhook already, however wrong what it was
 // told may be. Then no host is waited for: it is repaired and never taken back, because
 // Pods that are refused on one host are a lesser harm than Pods without a token on all.
-func (o observation) bound() bool {
-	return slices.ContainsFunc(slices.Concat(o.found[mutating].entries, o.found[validating].entries), func(e entry) bool {
-		return e.Name != probeName
-	})
+func (o observation) active() bool {
+	return slices.ContainsFunc(o.entries(), func(e entry) bool { return e.Name != probeName })
 }
 
-// registered says which hosts have come without a replica. Each leader asks once; who
-// comes later finds the question and answers it. It asks again if its question is gone.
+// entries are those of both configurations.
+func (o observation) entries() []entry {
+	return slices.Concat(o.found[mutating].entries, o.found[validating].entries)
+}
+
+// caBundles are those that kube-apiserver has now.
+func (o observation) caBundles() [][]byte {
+	var all [][]byte
+	for _, one := range o.entries() {
+		all = append(all, one.ClientConfig.CABundle)
+	}
+	return all
+}
+
+// registered says which hosts have come without a replica, and goes on to look at them.
 func (o observation) registered() decision {
 	d := decision{status: Status{Registered, o.spec.Endpoint("")}}
-	if !o.roll.matters() || o.roll.call.foreign != "" {
-		return d
+	if o.hosts.applies {
+		d.after = heartbeatInterval
 	}
-	if o.roll.lost() && !o.roll.stale(o.now) {
-		d.after = roundAge // the watch may be late with our own question
-		return d
-	}
-	if d.call = o.roll.lost(); d.call {
-		d.after = answerTime
-		return d
-	}
-	if missing := o.roll.missing(); len(missing) > 0 {
-		d.after = missingGrace / 6
-		if o.now.Sub(o.roll.called) >= answerTime {
-			d.status.Detail += "; " + bare(missing)
-		}
+	if len(o.hosts.shown) > 0 {
+		d.status.Detail += "; " + withoutReplica(o.hosts.shown)
 	}
 	return d
 }

@@ -41,7 +41,7 @@ func (r *Registrar) prove(ctx context.Context) error {
 	if pod.Annotations[answerAnnotation] != r.probeID {
 		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer of %s: it has not called it yet, or it reaches somebody else there", endpoint)
 	}
-	if r.config.Arrived != nil && !r.config.Arrived(r.probeID) {
+	if r.config.Responder != nil && !r.config.Responder.Arrived(r.probeID) {
 		return errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
 	}
 	return nil

@@ -6,29 +6,23 @@ package registration
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
-	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	informers "k8s.io/client-go/informers/admissionregistration/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 )
 
 const (
-	firstBackoff = 100 * time.Millisecond
-	maxBackoff   = 30 * time.Second
+	// queueName is that of the queue in metrics.
+	queueName  = "webhook_registration"
+	maxBackoff = 30 * time.Second
 
 	// Where somebody else writes whenever we do, a few answers are at once and the
 	// others once per interval. What they write is in force meanwhile, so that this is
@@ -37,50 +31,56 @@ const (
 	writeInterval = time.Second
 )
 
-// Config says what a Registrar needs. Client and CABundle are required.
+// ServingCA is what the apiserver verifies the webhook with (certs.Source).
+type ServingCA interface {
+	// CABundle is what to register now. While it is empty, nothing is written.
+	CABundle() []byte
+	// OnChange has notify called whenever CABundle is another.
+	OnChange(notify func())
+	// Registered is told which caBundles the apiserver has, and ForgetRegistered that nobody
+	// watches that any more.
+	Registered(caBundles [][]byte)
+	ForgetRegistered()
+}
+
+// Config says what a Registrar needs. Client and ServingCA are required.
 type Config struct {
 	Spec
 
-	Client kubernetes.Interface
-	// CABundle is what to register now (certs.Source). While it is empty, nothing is
-	// written.
-	CABundle func() []byte
-	// Arrived tells whether a probe came to this process (Answerer.Arrived). Nil takes
-	// any answer under CABundle for proof: behind a balancer the call may always come to
-	// another replica, because the apiserver keeps its connections.
-	Arrived func(probeID string) bool
-	// Attendance tells which hosts have a replica. Nil binds without asking, as does a Spec
-	// that is not PerHost. It belongs to this Registrar alone.
-	Attendance *Attendance
-	// Warn reports a deleted configuration and a failed proof, as Events. It may be nil.
-	Warn func(regarding *corev1.ObjectReference, reason, action, note string)
+	Client    kubernetes.Interface
+	ServingCA ServingCA
+	// Responder is the one of this process. Nil takes any answer under the caBundle for
+	// proof: behind a balancer the call may always come to another replica, because the
+	// apiserver keeps its connections.
+	Responder *ProbeResponder
+	// Hosts is the reporter of this replica, whose watches say which hosts have one. With nil
+	// no host is waited for, and neither is with a Spec that is not PerHost.
+	Hosts *HostReporter
+	// Recorder reports a deleted configuration and a failed proof. It may be nil.
+	Recorder *events.Recorder
 	// Changed is told each state that the registration comes to, in order. It must not
 	// block. It may be nil.
 	Changed func(State)
 	Metrics *Metrics
+	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker // nil means the real one
 }
 
 // Registrar keeps both configurations right.
 type Registrar struct {
-	config    Config
-	probeID   string
-	writes    *rate.Limiter
-	watched   watched
-	published published
-	status    atomic.Pointer[Status]
-	woken     chan struct{}
+	config  Config
+	probeID string
+	loop    *reconcile.Runner[string]
+	writes  *rate.Limiter
+	watched watched
+	status  atomic.Pointer[Status]
 
 	// Only the goroutine of Run uses what follows.
-	queue     workqueue.TypedRateLimitingInterface[string]
 	recreated [kinds]time.Time
-	proven    *proof                    // nil before
-	failed    int                       // looks in a row
-	told      string                    // the last failure that was reported
-	leases    cache.SharedIndexInformer // of kube-apiservers; nil if no host is asked for
-	round     string
-	called    time.Time
-	absence   absence
+	proven    proof  // nil before
+	failed    int    // looks in a row
+	told      string // the last failure that was reported
+	hosts     hostChecker
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -93,12 +93,12 @@ func New(config Config) *Registrar {
 		// 128 bits that nobody can guess: whoever knows them may be called a probe.
 		probeID: rand.Text(),
 		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
-		woken:   make(chan struct{}, 1),
 	}
+	r.loop = reconcile.New(reconcile.Config[string]{
+		Name: queueName, Workers: 1, Sync: r.sync, Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
+	})
 	r.status.Store(&Status{State: Idle})
-	if config.Attendance != nil {
-		config.Attendance.changed = r.Wake
-	}
+	config.ServingCA.OnChange(func() { r.loop.AddIfRunning(Name) })
 	return r
 }
 
@@ -109,32 +109,6 @@ func (r *Registrar) Status() Status { return *r.status.Load() }
 // readiness shows.
 func (r *Registrar) Check() error { return r.Status().Check() }
 
-// Published tells since when every registered caBundle has had certificate. It is false
-// while one has not, and while Run does not run.
-func (r *Registrar) Published(certificate *x509.Certificate) (since time.Time, ok bool) {
-	return r.published.of(certificate)
-}
-
-// Wake has the Registrar look again, such as when CABundle has changed. It does not
-// block.
-func (r *Registrar) Wake() {
-	select {
-	case r.woken <- struct{}{}:
-	default: // a look is due anyway
-	}
-}
-
-// newInformers watch the two objects by name.
-func newInformers(client kubernetes.Interface) [kinds]cache.SharedIndexInformer {
-	byName := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
-	}
-	return [kinds]cache.SharedIndexInformer{
-		mutating:   informers.NewFilteredMutatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, byName),
-		validating: informers.NewFilteredValidatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, byName),
-	}
-}
-
 // Run works until ctx ends. In mode none it does nothing. It may be called again once
 // it has returned, and then takes nothing for granted that the watches told before.
 func (r *Registrar) Run(ctx context.Context) error {
@@ -144,107 +118,57 @@ func (r *Registrar) Run(ctx context.Context) error {
 	}
 	r.status.Store(&Status{Starting, "reading " + Name})
 	defer r.status.Store(&Status{State: Idle})
-	defer r.published.forget()
-	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstBackoff, maxBackoff),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "webhook_registration", Clock: r.config.Clock},
-	)
-	defer r.queue.ShutDown()
-	defer context.AfterFunc(ctx, r.queue.ShutDown)()
-	var running sync.WaitGroup
-	defer reconcile.AwaitWatches(running.Wait)
-	var synced [kinds]<-chan struct{}
-	r.watched.reset()
-	for k, informer := range newInformers(r.config.Client) {
-		handler, err := informer.AddEventHandler(r.handler(kind(k)))
-		if err != nil {
-			return fmt.Errorf("watch the %s %s: %w", kind(k), Name, err)
-		}
-		synced[k] = handler.HasSyncedChecker().Done()
-		running.Go(func() { informer.RunWithContext(ctx) })
-	}
-	if err := r.watchHosts(ctx, &running); err != nil {
-		return err
-	}
+	defer r.config.ServingCA.ForgetRegistered()
 	defer r.forgetHosts()
-	for _, done := range synced {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-done:
-		}
-	}
-	running.Go(func() { r.relay(ctx) })
-	r.queue.Add(Name)
-	for {
-		key, shutdown := r.queue.Get()
-		if shutdown {
-			return nil
-		}
-		r.look(ctx, key)
-	}
+	r.watched.reset()
+	byName := reconcile.OnlyNamed(Name)
+	return r.loop.RunWatching(ctx, Name,
+		r.watch(mutating, informers.NewFilteredMutatingWebhookConfigurationInformer(r.config.Client, 0, cache.Indexers{}, byName)),
+		r.watch(validating, informers.NewFilteredValidatingWebhookConfigurationInformer(r.config.Client, 0, cache.Indexers{}, byName)))
 }
 
-// relay turns calls of Wake, which may come before Run, into looks.
-func (r *Registrar) relay(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.woken:
-			r.queue.Add(Name)
-		}
-	}
-}
-
-func (r *Registrar) look(ctx context.Context, key string) {
-	defer r.queue.Done(key)
-	after, err := r.sync(ctx)
-	if ctx.Err() != nil {
-		return
-	}
+// sync takes one step, and says what keeps it from the next one.
+func (r *Registrar) sync(ctx context.Context, key string) error {
+	after, err := r.step(ctx)
 	if err != nil {
-		r.fail(ctx, err)
-		r.queue.AddRateLimited(key)
-		return
+		return r.fail(ctx, err)
 	}
 	r.failed, r.told = 0, ""
-	r.queue.Forget(key)
 	if after > 0 {
-		r.queue.AddAfter(key, after)
+		r.loop.AddAfter(key, after)
 	}
+	return nil
 }
 
-// sync takes one step and tells when to look again if nothing happens, zero for never.
-// What it writes comes back through the watch.
-func (r *Registrar) sync(ctx context.Context) (time.Duration, error) {
+// step does what is due now, and says after what time there may be more to do if nothing
+// happens, zero for never. What it writes comes back through the watch.
+func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
 	last := r.watched.get()
-	now, caBundle := r.config.Clock.Now(), r.config.CABundle()
+	now, caBundle := r.config.Clock.Now(), r.config.ServingCA.CABundle()
 	o := observation{
 		spec: r.config.Spec, caBundle: caBundle,
-		proven: r.proven.covers(caBundle), roll: r.roll(now), probeID: r.probeID, now: now,
+		proven: r.proven.covers(caBundle), hosts: r.checkHosts(now), probeID: r.probeID, now: now,
 	}
 	for k, one := range last {
 		o.found[k] = one.object.found()
 		o.memory[k] = memory{seen: one.existed, deleted: one.deleted, off: one.off, recreated: r.recreated[k]}
 	}
-	r.published.observe(slices.Concat(o.found[mutating].entries, o.found[validating].entries), now)
+	r.config.ServingCA.Registered(o.caBundles())
 	decided := plan(o)
 	r.show(ctx, decided.status)
 	if decided.status.State == Off || decided.status.State == Deleted {
-		o.roll = roll{} // nobody is missed where nobody is called
+		r.forgetHosts() // nobody is missed where nobody is called
+	} else {
+		r.reportMissing(ctx, o.hosts, o.active(), now)
 	}
-	r.noteMissing(ctx, o)
-	if decided.call {
-		if err := r.callRoll(ctx); err != nil {
-			return 0, err
-		}
+	if err := r.prune(ctx, o.hosts.stale); err != nil {
+		return 0, err
 	}
 	if decided.probe {
 		return 0, r.probe(ctx, caBundle)
 	}
 	if o.proven {
-		r.proven = &proof{certificates(caBundle)}
+		r.proven = newProof(caBundle)
 	}
 	return r.write(ctx, last, decided)
 }

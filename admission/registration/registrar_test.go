@@ -6,9 +6,7 @@ package registration
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"slices"
 	"strings"
@@ -24,17 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/events"
 )
+
+func (a *apiserver) config() Config {
+	return Config{Spec: urlSpec(), Client: a, ServingCA: a.ca, Responder: &a.responds, Recorder: events.NewRecorderTo(a, clock.RealClock{})}
+}
 
 // run starts a Registrar in the bubble. It ends before the test does.
 func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 	t.Helper()
-	config := Config{
-		Spec: urlSpec(), Client: a, CABundle: func() []byte { a.mu.Lock(); defer a.mu.Unlock(); return a.accepted },
-		Arrived: a.answerer.Arrived, Warn: a.warned,
-	}
+	config := a.config()
 	for _, change := range changes {
 		change(&config)
 	}
@@ -99,11 +100,11 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 	}{
 		"refused": {down: refused, wantErr: "connection refused"},
 		"other certificate": {
-			change:  func(c *Config) { c.CABundle = func() []byte { return []byte("another") } },
+			change:  func(c *Config) { c.ServingCA = &servingCA{bundle: []byte("another")} },
 			wantErr: "x509: unknown authority",
 		},
 		"somebody else answers": {
-			change:  func(c *Config) { c.Arrived = func(string) bool { return false } },
+			change:  func(c *Config) { c.Responder = &ProbeResponder{} },
 			wantErr: "another replica",
 		},
 	} {
@@ -168,7 +169,7 @@ func TestBindsOnceReached(t *testing.T) {
 func TestAnyReplicaIsProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
-		r := run(t, a, func(c *Config) { c.Arrived = nil })
+		r := run(t, a, func(c *Config) { c.Responder = nil })
 		pause(time.Second)
 		wantState(t, r, Registered)
 	})
@@ -394,7 +395,7 @@ func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		first := New(Config{Spec: urlSpec(), Client: a, CABundle: func() []byte { return a.accepted }, Arrived: a.answerer.Arrived, Warn: a.warned})
+		first := New(a.config())
 		ended := make(chan error, 1)
 		go func() { ended <- first.Run(ctx) }()
 		pause(time.Second)
@@ -468,23 +469,16 @@ func TestCABundleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		first, second := a.accepted, caPEM(t)
-		r := run(t, a)
+		run(t, a)
 		pause(time.Second)
 		a.accepts(slices.Concat(first, second))
-		r.Wake()
 		synctest.Wait()
 		a.expect(t, "both", "mutate", "validate")
 		if probes, _ := a.counts(); probes != 1 {
 			t.Errorf("%d probes for a rollover, want none but the first", probes)
 		}
-		certificate, err := x509.ParseCertificate(pemBytes(second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		published := time.Now()
-		pause(time.Minute)
-		if since, ok := r.Published(certificate); !ok || !since.Equal(published) {
-			t.Errorf("Published = %s, %t; want %s", since, ok, published)
+		if got, want := a.ca.has(), []string{string(first) + string(second)}; !slices.Equal(got, want) {
+			t.Errorf("the serving CA is told that %q is registered, want %q", got, want)
 		}
 		a.change(t, validating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		third := caPEM(t)
@@ -497,34 +491,23 @@ func TestCABundleChanges(t *testing.T) {
 		if probes, _ := a.counts(); probes != 2 {
 			t.Errorf("%d probes for another CA, want one more than the first", probes-1)
 		}
-		if _, ok := r.Published(certificate); ok {
-			t.Error("a certificate that is gone counts as published")
+		if got, want := a.ca.has(), []string{string(third)}; !slices.Equal(got, want) {
+			t.Errorf("the serving CA is told that %q is registered, want %q", got, want)
 		}
 	})
-}
-
-func pemBytes(encoded []byte) []byte {
-	block, _ := pem.Decode(encoded)
-	return block.Bytes
 }
 
 func TestWaitsForACABundle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
-		var mu sync.Mutex
-		var bundle []byte
-		r := run(t, a, func(c *Config) {
-			c.CABundle = func() []byte { mu.Lock(); defer mu.Unlock(); return bundle }
-		})
+		a.ca.set(nil)
+		r := run(t, a)
 		pause(time.Minute)
 		wantState(t, r, Waiting)
 		if _, writes := a.counts(); writes != 0 {
 			t.Errorf("%d writes without a caBundle", writes)
 		}
-		mu.Lock()
-		bundle = a.accepted
-		mu.Unlock()
-		r.Wake()
+		a.ca.set(a.accepted)
 		pause(time.Second)
 		wantState(t, r, Registered)
 	})
@@ -556,9 +539,9 @@ func TestForbiddenIsSaid(t *testing.T) {
 	})
 }
 
-func TestAnswererForgets(t *testing.T) {
+func TestProbeResponderForgets(t *testing.T) {
 	t.Parallel()
-	a := &Answerer{}
+	a := &ProbeResponder{}
 	ask := func(id string, dryRun bool) int {
 		response := &admission.Response{}
 		object, err := json.Marshal(probePod(id))

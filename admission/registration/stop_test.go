@@ -19,11 +19,10 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	starts := map[string]func(t *testing.T) func(context.Context) error{
 		"Registrar": func(t *testing.T) func(context.Context) error {
-			return New(Config{Spec: urlSpec(), Client: testaway.Client(t), CABundle: func() []byte { return nil }}).Run
+			return New(Config{Spec: urlSpec(), Client: testaway.Client(t), ServingCA: &servingCA{}}).Run
 		},
-		"Attendance": func(t *testing.T) func(context.Context) error {
-			ready := func() error { return nil }
-			return NewAttendance(AttendanceConfig{Client: testaway.Client(t), Host: "cp-1", Spec: urlSpec(), Ready: ready}).Run
+		"HostReporter": func(t *testing.T) func(context.Context) error {
+			return NewHostReporter(HostReporterConfig{Client: testaway.Client(t), Host: "cp-1", Ready: func() error { return nil }}).Run
 		},
 	}
 	for name, start := range starts {

@@ -9,6 +9,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/reconcile"
 )
 
 // watched is what the watches have told. The informers' stores will not do: they keep
@@ -61,32 +63,26 @@ func (w *watched) remove(k kind, object *object, now time.Time) {
 	w.last[k] = last{existed: true, off: object.found().off, deleted: now}
 }
 
-func (r *Registrar) handler(k kind) cache.ResourceEventHandler {
-	tell := func(obj any, take func(*object)) {
-		if object := asObject(obj); object != nil && object.meta.Name == Name {
-			take(object)
+// watch takes what an informer of a configuration observes.
+func (r *Registrar) watch(k kind, informer cache.SharedIndexInformer) reconcile.Watch {
+	return reconcile.Watch{Informer: informer, Observe: func(obj any, deleted bool) {
+		o := asObject(obj)
+		switch {
+		case o == nil || o.meta.Name != Name:
+		case deleted:
+			r.watched.remove(k, o, r.config.Clock.Now())
+		default:
+			r.watched.set(k, o)
 		}
-		r.queue.Add(Name)
-	}
-	set := func(o *object) { r.watched.set(k, o) }
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell(obj, set) },
-		UpdateFunc: func(_, obj any) { tell(obj, set) },
-		DeleteFunc: func(obj any) {
-			tell(obj, func(o *object) { r.watched.remove(k, o, r.config.Clock.Now()) })
-		},
-	}
+	}}
 }
 
-// asObject looks into tombstones too: their last known state is the best there is.
 func asObject(obj any) *object {
 	switch c := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		return fromMutating(c)
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		return fromValidating(c)
-	case cache.DeletedFinalStateUnknown:
-		return asObject(c.Obj)
 	default:
 		return nil
 	}

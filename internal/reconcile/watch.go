@@ -60,11 +60,6 @@ func (w Watch) handler(queue func()) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { observed(obj, false) },
 		UpdateFunc: func(_, obj any) { observed(obj, false) },
-		DeleteFunc: func(obj any) {
-			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = tombstone.Obj
-			}
-			observed(obj, true)
-		},
+		DeleteFunc: OnDelete(func(obj any) { observed(obj, true) }),
 	}
 }

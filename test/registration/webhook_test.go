@@ -6,7 +6,6 @@ package registration
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -127,13 +126,11 @@ func start(t *testing.T, client kubernetes.Interface, serving bool, plugin *coun
 	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	answerer := &registration.Answerer{}
-	r := &replica{counter: plugin}
-	r.certs = certs.NewManaged(certs.ManagedConfig{Client: client, Published: r.published()})
+	responder := &registration.ProbeResponder{}
+	r := &replica{counter: plugin, certs: certs.NewManaged(certs.ManagedConfig{Client: client})}
 	r.registrar = registration.New(registration.Config{
-		Spec: spec, Client: client, CABundle: r.certs.CABundle, Arrived: answerer.Arrived,
+		Spec: spec, Client: client, ServingCA: r.certs, Responder: responder,
 	})
-	r.certs.OnChange(r.registrar.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	run := func(what func(context.Context) error) {
@@ -150,7 +147,7 @@ func start(t *testing.T, client kubernetes.Interface, serving bool, plugin *coun
 			Listener: listener,
 			TLS:      &tls.Config{GetCertificate: r.certs.GetCertificate, MinVersion: tls.VersionTLS12},
 			Webhook: admission.NewWebhook(admission.WebhookConfig{
-				Chain: admission.Chain{{Name: "probe", Plugin: answerer}, {Name: "counter", Plugin: plugin}},
+				Chain: admission.Chain{{Name: "probe", Plugin: responder}, {Name: "counter", Plugin: plugin}},
 			}),
 		})
 		run(server.Run)
@@ -166,11 +163,6 @@ func start(t *testing.T, client kubernetes.Interface, serving bool, plugin *coun
 		cleanUp(t, client)
 	})
 	return r
-}
-
-// published breaks the circle between the two parts.
-func (r *replica) published() func(*x509.Certificate) (time.Time, bool) {
-	return func(c *x509.Certificate) (time.Time, bool) { return r.registrar.Published(c) }
 }
 
 func cleanUp(t *testing.T, client kubernetes.Interface) {

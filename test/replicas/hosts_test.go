@@ -32,7 +32,7 @@ func TestTakeoverOfTwoHosts(t *testing.T) {
 	traffic := []*traffic{startTraffic(t, "the first host", first.client), startTraffic(t, "the second host", second.client)}
 
 	m1 := first.manage(t, binary)
-	m1.awaitReadyz(t, "none has answered on cp-2")
+	m1.awaitReadyz(t, "no heartbeat from cp-2")
 	lasts(t, 5*time.Second)
 	if bound, err := first.bound(t.Context()); err != nil || bound {
 		t.Fatalf("the webhook is bound %t (%v) before the second host has a replica", bound, err)

@@ -36,7 +36,8 @@ type webhook struct {
 	source    *certs.Source
 	registrar *registration.Registrar
 	scanner   *podscan.Scanner // nil if nobody registers what it would look for
-	// followers keep certificates right, until their context ends.
+	ready     func() error     // is nil once calls can be answered
+	// followers keep certificates and the heartbeat of this host right, until their context ends.
 	followers []func(context.Context) error
 }
 
@@ -53,42 +54,47 @@ func (m *manager) buildWebhook() (*webhook, error) {
 		return nil, err
 	}
 	w := &webhook{}
-	answerer := &registration.Answerer{}
-	if err := w.register(m, o, chain, answerer); err != nil {
-		return nil, err
-	}
 	if err := w.certify(m, o); err != nil {
 		return nil, err
 	}
-	w.source.OnChange(w.registrar.Wake)
+	w.ready = func() error { return errors.Join(w.source.Ready(), m.cachesReady()) }
+	responder := &registration.ProbeResponder{}
+	if err := w.register(m, o, chain, responder); err != nil {
+		return nil, err
+	}
 	// The answer to a probe comes before every plugin, none of which knows about it.
-	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: answerer}}, chain)
+	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
 	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
-	return w, w.listen(m, o, handler, metrics)
+	return w, w.listen(o, handler, metrics)
 }
 
 // register prepares what the leader registers: that the API server calls us for what
 // the plugins of chain match.
-func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain, answerer *registration.Answerer) error {
+func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
 	spec := webhookSpec(o, chain)
 	spec.Own = m.ownObjects()
 	if err := spec.Validate(); err != nil {
 		return err
 	}
 	config := registration.Config{
-		Spec:     spec,
-		Client:   m.clients.main,
-		CABundle: func() []byte { return w.source.CABundle() },
-		Warn:     m.recorder.Warn,
+		Spec: spec, Client: m.clients.main, ServingCA: w.source, Recorder: m.recorder, Loops: m.loops,
 	}
 	if !anyReplicaProves(o) {
-		config.Arrived = answerer.Arrived
+		config.Responder = responder
 	}
 	if w.scanner = m.newMissedScanner(); w.scanner != nil {
 		config.Changed = w.scanner.Registration
 	}
-	if err := w.attend(m, o, &config); err != nil {
-		return err
+	if o.AwaitsHosts() {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find the name of this host: %w", err)
+		}
+		config.Metrics = registration.NewMetrics(legacyregistry.MustRegister)
+		config.Hosts = registration.NewHostReporter(registration.HostReporterConfig{
+			Client: m.clients.main, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.loops,
+		})
+		w.followers = append(w.followers, config.Hosts.Run)
 	}
 	w.registrar = registration.New(config)
 	return nil
@@ -102,27 +108,8 @@ func anyReplicaProves(o *options.Webhook) bool {
 	return o.CertFile == "" || o.Registration == options.RegistrationService
 }
 
-// attend has this replica answer for its host, if kube-apiservers call the replica on
-// their own one.
-func (w *webhook) attend(m *manager, o *options.Webhook, config *registration.Config) error {
-	if !o.AwaitsHosts() {
-		return nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("find the name of this host: %w", err)
-	}
-	config.Metrics = registration.NewMetrics(legacyregistry.MustRegister)
-	config.Attendance = registration.NewAttendance(registration.AttendanceConfig{
-		Client: m.clients.main, Host: host, Spec: config.Spec,
-		Ready: func() error { return errors.Join(w.source.Ready(), m.cachesReady()) },
-	})
-	w.followers = append(w.followers, config.Attendance.Run)
-	return nil
-}
-
 // listen opens the port.
-func (w *webhook) listen(m *manager, o *options.Webhook, handler http.Handler, metrics *admission.Metrics) error {
+func (w *webhook) listen(o *options.Webhook, handler http.Handler, metrics *admission.Metrics) error {
 	config, err := w.tlsConfig(o)
 	if err != nil {
 		return err
@@ -137,7 +124,7 @@ func (w *webhook) listen(m *manager, o *options.Webhook, handler http.Handler, m
 		TLS:          config,
 		Webhook:      handler,
 		MaxInFlight:  o.MaxInFlight,
-		Ready:        func(context.Context) error { return errors.Join(w.source.Ready(), m.cachesReady()) },
+		Ready:        func(context.Context) error { return w.ready() },
 		HTTP2:        o.HTTP2,
 		DrainDelay:   o.DrainDelay,
 		DrainTimeout: webhookDrainTimeout,
@@ -177,7 +164,7 @@ func (m *manager) ownObjects() []registration.Object {
 	return []registration.Object{
 		{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
 		{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
-		{Resource: "configmaps", Namespace: registration.RollCallNamespace, Name: registration.RollCallName},
+		{Resource: "configmaps", Namespace: registration.HostsNamespace, Name: registration.HostsName},
 		{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
 	}
 }
@@ -196,11 +183,9 @@ func (w *webhook) certify(m *manager, o *options.Webhook) error {
 		w.source, w.followers = files.Source, append(w.followers, files.Run)
 		return nil
 	}
-	config := certs.ManagedConfig{Client: m.clients.main, Hosts: callersHosts(o), Warn: m.recorder.Warn, Metrics: metrics}
-	if o.Registration != options.RegistrationNone {
-		config.Published = w.registrar.Published
-	}
-	managed := certs.NewManaged(config)
+	managed := certs.NewManaged(certs.ManagedConfig{
+		Client: m.clients.main, Hosts: callersHosts(o), Recorder: m.recorder, Metrics: metrics, Loops: m.loops,
+	})
 	w.source, w.followers = managed.Source, append(w.followers, managed.Run)
 	return nil
 }

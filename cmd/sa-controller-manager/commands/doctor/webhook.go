@@ -31,7 +31,7 @@ func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
 		return Answer{}, err
 	}
 	answer := Answer{Findings: badRegistration(registered), Note: "not registered"}
-	lonely, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock)
+	lonely, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
 	answer.Findings = append(answer.Findings, badHosts(lonely, bothBound(registered))...)
 	// That the hosts are not known says nothing about this Pod.
 	tried, err := tryPod(ctx, c, bothBound(registered))
@@ -88,7 +88,7 @@ func badHosts(hosts []string, bound bool) []Finding {
 	if bound {
 		outcome = "refuses Pods"
 	}
-	problem := fmt.Sprintf("no replica has answered on %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
+	problem := fmt.Sprintf("no replica sends a heartbeat from %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
 	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; "+lastResort)}
 }
 

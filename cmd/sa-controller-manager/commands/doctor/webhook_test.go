@@ -48,40 +48,28 @@ func hosts(names ...string) []runtime.Object {
 	return leases
 }
 
-// rollCall is one to which these hosts have answered.
-func rollCall(answered ...string) *corev1.ConfigMap {
-	call := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: registration.RollCallNamespace, Name: registration.RollCallName},
-		Data:       map[string]string{"schema-version": "1", "round": "r"},
+// heartbeats are the lines of replicas on these hosts.
+func heartbeats(hosts ...string) *corev1.ConfigMap {
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: registration.HostsNamespace, Name: registration.HostsName},
+		Data:       map[string]string{"schema-version": "1"},
 	}
-	for _, host := range answered {
-		call.Data["host."+host] = "r"
+	for _, host := range hosts {
+		object.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
 	}
-	return call
+	return object
 }
 
-func foreignRollCall() *corev1.ConfigMap {
-	call := rollCall()
-	call.Data["schema-version"] = "2"
-	return call
+func foreignHeartbeats() *corev1.ConfigMap {
+	object := heartbeats()
+	object.Data["schema-version"] = "2"
+	return object
 }
 
-// answersLater has these hosts answered when the roll call is read for the second time.
-func answersLater(hosts ...string) func(*testing.T, *Cluster, *fake.Clientset) {
-	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
-		reads := 0
-		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			reads++
-			return reads > 1, rollCall(hosts...), nil
-		})
-	}
-}
-
-func both(first, second func(*testing.T, *Cluster, *fake.Clientset)) func(*testing.T, *Cluster, *fake.Clientset) {
-	return func(t *testing.T, c *Cluster, client *fake.Clientset) {
-		first(t, c, client)
-		second(t, c, client)
-	}
+// elsewhere has the replica on a host listen on another port.
+func elsewhere(object *corev1.ConfigMap, host string) *corev1.ConfigMap {
+	object.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10263","counter":1}`
+	return object
 }
 
 // admits answers the creation of Pods: with an error, or with what is said to be there.
@@ -108,19 +96,19 @@ func TestWebhook(t *testing.T) {
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
 	off := registered(entry, nil)
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
-	const host = "no replica has answered on cp-2, and kube-apiserver there "
+	const host = "no replica sends a heartbeat from cp-2, and kube-apiserver there "
 	lonely := append(perHost(entry), hosts("cp-1", "cp-2")...)
 	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
-		"HostWithoutReplica":   {objects: append(lonely, rollCall("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostAwaited":          {objects: append(unbound, rollCall("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
-		"JustAsked":            {reason: "the answer is on its way", objects: append(lonely, rollCall("cp-1")), change: both(admits(nil, true, true, true), answersLater("cp-1", "cp-2"))},
-		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(lonely, foreignRollCall()), change: admits(nil, false, false, true), wantErr: "unknown schema-version 2", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"HostsWithReplicas":    {objects: append(lonely, rollCall("cp-1", "cp-2")), change: admits(nil, true, true, true)},
-		"NobodyAsked":          {reason: "--webhook-await-hosts=false", objects: lonely, change: admits(nil, true, true, true)},
-		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), rollCall("cp-1")), change: admits(nil, true, true, true)},
+		"HostWithoutReplica":   {objects: append(lonely, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
+		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(lonely, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(lonely, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"HostsWithReplicas":    {objects: append(lonely, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
+		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: lonely, change: admits(nil, true, true, true)},
+		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")), change: admits(nil, true, true, true)},
 		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
 		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
 		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},

@@ -224,7 +224,7 @@ func TestManagerAwaitsOthers(t *testing.T) {
 	waits := "[-]webhook-registration failed: waiting: " + registration.AwaitsHosts
 	for name, tc := range map[string]struct {
 		body     string // of /readyz, "" if it is ready
-		answered []string
+		replicas []string
 		want     string
 	}{
 		"Leader":        {waits, []string{host}, ""},
@@ -242,15 +242,15 @@ func TestManagerAwaitsOthers(t *testing.T) {
 				fmt.Fprintln(w, tc.body)
 			}))
 			t.Cleanup(server.Close)
-			call := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: registration.RollCallNamespace, Name: registration.RollCallName},
-				Data:       map[string]string{"schema-version": "1", "round": "r"},
+			heartbeats := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: registration.HostsNamespace, Name: registration.HostsName},
+				Data:       map[string]string{"schema-version": "1"},
 			}
-			for _, host := range tc.answered {
-				call.Data["host."+host] = "r"
+			for _, host := range tc.replicas {
+				heartbeats.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
 			}
 			var out bytes.Buffer
-			c := Config{Node: "n", Out: &out, Client: fake.NewClientset(mirror(manager, "n", true), call, identity(host), identity("cp-2"),
+			c := Config{Node: "n", Out: &out, Client: fake.NewClientset(mirror(manager, "n", true), heartbeats, identity(host), identity("cp-2"),
 				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
 			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=url]\n", server.Listener.Addr().(*net.TCPAddr).Port)
 			says(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)

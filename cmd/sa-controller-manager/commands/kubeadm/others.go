@@ -80,7 +80,7 @@ func (c *Config) orAwaitsOthers(ctx context.Context, why error) error {
 	if err != nil {
 		return errors.Join(why, err)
 	}
-	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.clock())
+	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.clock().Now())
 	if err != nil || len(missing) == 0 || slices.Contains(missing, host) {
 		return errors.Join(why, err)
 	}

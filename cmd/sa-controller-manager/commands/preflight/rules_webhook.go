@@ -60,7 +60,7 @@ func hostRules(n Needs) []Rule {
 			Why: "RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts",
+			Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch", "patch"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts",
 			Why: "Which of these hosts have a replica.",
 		},
 	}

@@ -14,27 +14,27 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// rememberedProbes bounds what strangers can make an Answerer remember.
+// rememberedProbes bounds what strangers can make a ProbeResponder remember.
 const rememberedProbes = 64
 
-// Answerer answers probe Pods and remembers that they came. It belongs into the chain
+// ProbeResponder answers probe Pods and remembers that they came. It belongs into the chain
 // of every replica, and not into the rules that are registered. Anybody may send a
 // probe: it is a dry run, and all that it gets is its own annotation back.
-type Answerer struct {
+type ProbeResponder struct {
 	mu      sync.Mutex
 	arrived []string // the newest last
 }
 
-var _ admission.Mutator = (*Answerer)(nil)
+var _ admission.Mutator = (*ProbeResponder)(nil)
 
 // Rules match the creation of Pods.
-func (*Answerer) Rules() []admission.Rule { return []admission.Rule{podCreation()} }
+func (*ProbeResponder) Rules() []admission.Rule { return []admission.Rule{podCreation()} }
 
 // Ready is always nil.
-func (*Answerer) Ready(context.Context) error { return nil }
+func (*ProbeResponder) Ready(context.Context) error { return nil }
 
 // Admit answers a probe and leaves all else alone.
-func (a *Answerer) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
+func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
 	if !request.DryRun {
 		return nil
 	}
@@ -58,28 +58,28 @@ func (a *Answerer) Admit(_ context.Context, request *admission.Request, response
 	if err != nil {
 		return admission.Internal(err)
 	}
-	a.remember(id)
+	p.remember(id)
 	response.Patch = append(response.Patch, admission.PatchOperation{
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})
 	return nil
 }
 
-// Arrived tells whether the probe with that id came here.
-func (a *Answerer) Arrived(id string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Contains(a.arrived, id)
+// Arrived reports whether the probe with that id came here.
+func (p *ProbeResponder) Arrived(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.arrived, id)
 }
 
-func (a *Answerer) remember(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if slices.Contains(a.arrived, id) {
+func (p *ProbeResponder) remember(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.arrived, id) {
 		return
 	}
-	a.arrived = append(a.arrived, id)
-	if len(a.arrived) > rememberedProbes {
-		a.arrived = slices.Delete(a.arrived, 0, 1)
+	p.arrived = append(p.arrived, id)
+	if len(p.arrived) > rememberedProbes {
+		p.arrived = slices.Delete(p.arrived, 0, 1)
 	}
 }

@@ -6,6 +6,8 @@ package registration
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,9 +15,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/stateobject"
 )
 
 // serve has a kube-apiserver on each host.
@@ -42,28 +49,28 @@ func (a *apiserver) renewing(t *testing.T, d time.Duration, hosts ...string) {
 	}
 }
 
-// leader runs a Registrar on host cp-1, and the Attendance beside it.
+// leader runs a Registrar on host cp-1, and the HostReporter beside it.
 func leader(t *testing.T, a *apiserver) *Registrar {
 	t.Helper()
 	own := replica(a, "cp-1")
-	r := run(t, a, func(c *Config) { c.Attendance = own })
-	attend(t, own)
+	report(t, own)
+	r := run(t, a, func(c *Config) { c.Hosts = own })
 	synctest.Wait()
 	return r
 }
 
-func replica(a *apiserver, host string) *Attendance {
-	return NewAttendance(AttendanceConfig{Client: a, Host: host, Spec: urlSpec(), Ready: func() error { return nil }})
+func replica(a *apiserver, host string) *HostReporter {
+	return NewHostReporter(HostReporterConfig{Client: a, Host: host, Endpoint: urlSpec().Endpoint(""), Ready: func() error { return nil }})
 }
 
-// attend runs an Attendance until stop is called or the test ends.
-func attend(t *testing.T, attendance *Attendance) (stop func()) {
+// report runs a HostReporter until stop is called or the test ends.
+func report(t *testing.T, reporter *HostReporter) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := attendance.Run(ctx); err != nil {
+		if err := reporter.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -72,45 +79,79 @@ func attend(t *testing.T, attendance *Attendance) (stop func()) {
 	return stop
 }
 
+// lines are the keys of the hosts object, none if there is no object.
+func (a *apiserver) lines(t *testing.T) []string {
+	t.Helper()
+	object, err := a.CoreV1().ConfigMaps(HostsNamespace).Get(t.Context(), HostsName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(object.Data))
+}
+
 func TestAwaitsHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.serve(t, "cp-1", "cp-2", "cp-3")
 		r := leader(t, a)
-		attend(t, replica(a, "cp-2"))
+		report(t, replica(a, "cp-2"))
 		a.renewing(t, 10*time.Minute, "cp-1", "cp-2", "cp-3")
 		wantState(t, r, Waiting)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) || !strings.HasSuffix(err.Error(), "answered on cp-3") {
-			t.Errorf("Check = %v, want that nothing has answered on cp-3", err)
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) || !strings.HasSuffix(err.Error(), "heartbeat from cp-3") {
+			t.Errorf("Check = %v, want that there is no heartbeat from cp-3", err)
 		}
 		a.expect(t, "one host has no replica", "probe", "gone")
 		if len(a.told()) != 1 || !strings.HasPrefix(a.told()[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.told()[0], "cp-3") {
 			t.Errorf("Events: %q, want one about cp-3", a.told())
 		}
-		attend(t, replica(a, "cp-3"))
+		report(t, replica(a, "cp-3"))
 		pause(2 * time.Second)
 		wantState(t, r, Registered)
 		a.expect(t, "all hosts have one", "mutate", "validate")
 	})
 }
 
-// A replica that has answered and is gone does not count once the last one comes.
-func TestAnswersAge(t *testing.T) {
+// A replica that is gone does not count once the last one comes, and leaves no line.
+func TestHeartbeatsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.serve(t, "cp-1", "cp-2", "cp-3")
 		r := leader(t, a)
-		stop := attend(t, replica(a, "cp-2"))
-		pause(roundAge / 2)
+		stop := report(t, replica(a, "cp-2"))
+		pause(time.Minute)
 		stop()
-		pause(roundAge)
-		attend(t, replica(a, "cp-3"))
-		pause(roundAge)
+		pause(heartbeatTimeout + 2*requeueAfter)
+		if diff := cmp.Diff([]string{"host.cp-1", "schema-version"}, a.lines(t)); diff != "" {
+			t.Errorf("the line of a replica that is gone stays (-want +got)\n%s", diff)
+		}
+		report(t, replica(a, "cp-3"))
+		pause(time.Minute)
 		wantState(t, r, Waiting)
-		if err := r.Check(); err == nil || !strings.HasSuffix(err.Error(), "answered on cp-2") {
+		if err := r.Check(); err == nil || !strings.HasSuffix(err.Error(), "heartbeat from cp-2") {
 			t.Errorf("Check = %v, want cp-2 alone", err)
 		}
 		a.expect(t, "a replica is gone", "probe", "gone")
+	})
+}
+
+// A leader does not know how old a line is that it finds. Its replica may be gone.
+func TestLineThatWasThereBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.serve(t, "cp-1", "cp-2")
+		other := replica(a, "cp-2")
+		stop := report(t, other)
+		pause(time.Second)
+		stop()
+		r := leader(t, a)
+		pause(2 * heartbeatInterval)
+		wantState(t, r, Waiting)
+		report(t, replica(a, "cp-2")) // started again: its first heartbeat is another line
+		pause(2 * time.Second)
+		wantState(t, r, Registered)
 	})
 }
 
@@ -127,7 +168,7 @@ func TestUnreadyReplicaIsSilent(t *testing.T) {
 			}
 			return errors.New("no certificate")
 		}
-		attend(t, other)
+		report(t, other)
 		pause(10 * time.Second)
 		wantState(t, r, Waiting)
 		ready.Store(true)
@@ -143,14 +184,14 @@ func TestOtherEndpointIsSilent(t *testing.T) {
 		a.serve(t, "cp-1", "cp-2")
 		r := leader(t, a)
 		other := replica(a, "cp-2")
-		other.config.Spec.Port++
-		attend(t, other)
+		other.config.Endpoint = "https://127.0.0.1:10263"
+		report(t, other)
 		pause(time.Minute)
 		wantState(t, r, Waiting)
 	})
 }
 
-// What needs no other replica binds as fast as ever, and asks nobody.
+// What needs no other replica binds as fast as ever, and nothing is written for it.
 func TestNobodyToAwait(t *testing.T) {
 	for name, serve := range map[string]func(*testing.T, *apiserver){
 		"no Lease":                 func(*testing.T, *apiserver) {},
@@ -168,8 +209,9 @@ func TestNobodyToAwait(t *testing.T) {
 				r := leader(t, a)
 				pause(300 * time.Millisecond)
 				wantState(t, r, Registered)
-				if _, err := a.CoreV1().ConfigMaps(RollCallNamespace).Get(t.Context(), RollCallName, metav1.GetOptions{}); err == nil {
-					t.Error("somebody was asked for")
+				pause(time.Minute)
+				if lines := a.lines(t); lines != nil {
+					t.Errorf("heartbeats that nobody needs: %q", lines)
 				}
 			})
 		})
@@ -202,7 +244,7 @@ func TestHostThatJoins(t *testing.T) {
 		pause(time.Second)
 		a.expect(t, "damaged", "mutate", "validate")
 
-		attend(t, replica(a, "cp-2"))
+		report(t, replica(a, "cp-2"))
 		pause(missingGrace)
 		if detail := r.Status().Detail; strings.Contains(detail, "cp-2") {
 			t.Errorf("the status still says %q", detail)
@@ -218,8 +260,8 @@ func TestNobodyIsMissedWhileOff(t *testing.T) {
 		own := replica(a, "cp-1")
 		registry := metrics.NewKubeRegistry()
 		shown := NewMetrics(registry.MustRegister)
-		r := run(t, a, func(c *Config) { c.Attendance, c.Metrics = own, shown })
-		attend(t, own)
+		r := run(t, a, func(c *Config) { c.Hosts, c.Metrics = own, shown })
+		report(t, own)
 		pause(time.Second)
 		a.serve(t, "cp-2")
 		pause(missingGrace / 2)
@@ -249,45 +291,87 @@ func value(t *testing.T, registry metrics.Gatherer) float64 {
 }
 
 // A newer version may have more to say than this one can read.
-func TestForeignRollCallStays(t *testing.T) {
+func TestForeignHostsObjectStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		foreign := asks(nil, "theirs", "https://127.0.0.1:10262")
-		foreign.Data[keySchema] = "2"
+		foreign := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: HostsNamespace, Name: HostsName},
+			Data:       map[string]string{stateobject.VersionKey: "2", "theirs": "x"},
+		}
 		a := newAPIServer(t, foreign)
 		a.serve(t, "cp-1", "cp-2")
 		r := leader(t, a)
-		attend(t, replica(a, "cp-2"))
+		report(t, replica(a, "cp-2"))
 		pause(time.Minute)
 		wantState(t, r, Waiting)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), "schema-version 2") {
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), `its schema-version is "2"`) {
 			t.Errorf("Check = %v, want the schema-version", err)
 		}
-		found, err := a.CoreV1().ConfigMaps(RollCallNamespace).Get(t.Context(), RollCallName, metav1.GetOptions{})
-		if err != nil || found.Data[keyRound] != "theirs" || len(found.Data) != len(foreign.Data) {
-			t.Errorf("the ConfigMap was written: %v, %v", found, err)
+		if diff := cmp.Diff([]string{"schema-version", "theirs"}, a.lines(t)); diff != "" {
+			t.Errorf("the object was written (-want +got)\n%s", diff)
 		}
 	})
 }
 
-// A question costs one write, and so does an answer; nobody writes after that.
-func TestRollCallIsQuiet(t *testing.T) {
+// What somebody spoils or deletes is right again with the next heartbeats.
+func TestHostsObjectIsRepaired(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, a *apiserver){
+		"deleted": func(t *testing.T, a *apiserver) {
+			if err := a.CoreV1().ConfigMaps(HostsNamespace).Delete(t.Context(), HostsName, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"emptied": func(t *testing.T, a *apiserver) { a.patchHosts(t, `{"data":null}`) },
+		"damaged": func(t *testing.T, a *apiserver) {
+			a.patchHosts(t, `{"data":{"schema-version":"none","host.cp-1":"rubbish","host.cp-2":"rubbish"}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				a.serve(t, "cp-1", "cp-2")
+				r := leader(t, a)
+				report(t, replica(a, "cp-2"))
+				pause(time.Second)
+				harm(t, a)
+				a.renewing(t, heartbeatInterval+2*time.Second, "cp-1", "cp-2")
+				if diff := cmp.Diff([]string{"host.cp-1", "host.cp-2", "schema-version"}, a.lines(t)); diff != "" {
+					t.Errorf("(-want +got)\n%s", diff)
+				}
+				wantState(t, r, Registered)
+				if detail := r.Status().Detail; strings.Contains(detail, "without a replica") {
+					t.Errorf("the status says %q", detail)
+				}
+			})
+		})
+	}
+}
+
+func (a *apiserver) patchHosts(t *testing.T, patch string) {
+	t.Helper()
+	_, err := a.CoreV1().ConfigMaps(HostsNamespace).Patch(t.Context(), HostsName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each replica writes once in an interval, and nobody else does.
+func TestHeartbeatsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.serve(t, "cp-1", "cp-2", "cp-3")
 		leader(t, a)
-		attend(t, replica(a, "cp-2"))
-		attend(t, replica(a, "cp-3"))
+		report(t, replica(a, "cp-2"))
+		report(t, replica(a, "cp-3"))
 		a.renewing(t, time.Hour, "cp-1", "cp-2", "cp-3")
 		writes := 0
 		for _, action := range a.Actions() {
-			if action.GetResource() == corev1.SchemeGroupVersion.WithResource("configmaps") && (action.GetVerb() == "create" || action.GetVerb() == "update") {
+			if action.GetResource() == corev1.SchemeGroupVersion.WithResource("configmaps") && (action.GetVerb() == "create" || action.GetVerb() == "patch") {
 				writes++
 			}
 		}
-		// The fake takes what a real one refuses for its resourceVersion, so an answer may
-		// be lost and given again.
-		if writes < 4 || writes > 8 {
-			t.Errorf("%d writes in an hour, want 4", writes)
+		const want = 3 * int(time.Hour/heartbeatInterval)
+		if writes < want-3 || writes > want+6 {
+			t.Errorf("%d writes in an hour, want %d", writes, want)
 		}
 	})
 }

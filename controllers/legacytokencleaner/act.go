@@ -8,13 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
@@ -36,13 +31,12 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	if err != nil {
 		return "", err
 	}
-	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: meta.FieldManager})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return keepChanged, nil
-	}
+	patched, err := tokensecrets.Patch(ctx, c.Client, secret, patch)
 	if err != nil {
-		return "", fmt.Errorf("mark token secret %s/%s invalid: %w", secret.Namespace, secret.Name, err)
+		return "", fmt.Errorf("mark token secret %s invalid: %w", secret.ObjectName(), err)
+	}
+	if !patched {
+		return keepChanged, nil
 	}
 	logger.Info("Marked legacy token invalid", "invalidSince", when.today())
 	c.Metrics.marked.Inc()
@@ -53,13 +47,14 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 // remove deletes a Secret that is still to be deleted when it and its account are
 // read live.
 func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecret, mounted names) (decision, error) {
-	secret, account, err := c.live(ctx, cached)
+	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil {
 		return "", err
 	}
-	if secret == nil || secret.UID != cached.UID {
+	if live.Secret == nil {
 		return keepChanged, nil
 	}
+	secret, account := tokensecrets.Observe(live.Secret), live.Account
 	seen := c.observe(secret, account, mounted)
 	again := c.round.plan(seen)
 	if again == remove {
@@ -70,7 +65,7 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 	}
 	if again != remove {
 		if again == mark {
-			return keepChanged, nil // somebody took the mark off, and is owed a full period
+			return keepChanged, nil // the mark was taken off, and a full period begins again
 		}
 		return again, nil
 	}
@@ -81,12 +76,12 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 		c.tellRemoved(secret)
 		return remove, nil
 	}
-	err = c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return keepChanged, nil
-	}
+	deleted, err := tokensecrets.Delete(ctx, c.Client, secret)
 	if err != nil {
-		return "", fmt.Errorf("delete token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return "", err
+	}
+	if !deleted {
+		return keepChanged, nil
 	}
 	logger.Info("Deleted legacy token")
 	c.Metrics.removed.Inc()
@@ -100,32 +95,12 @@ func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decis
 	if seen.successor == nil {
 		return remove, nil
 	}
-	successor, err := c.Client.CoreV1().Secrets(seen.secret.Namespace).Get(ctx, seen.successor.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return keepChanged, nil
-	}
+	live, err := tokensecrets.LiveSecret(ctx, c.Client, seen.successor.ObjectName())
 	if err != nil {
-		return "", fmt.Errorf("look up token secret %s/%s: %w", seen.secret.Namespace, seen.successor.Name, err)
+		return "", err
 	}
-	if tokensecret.Successor(seen.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(successor)}, seen.secret) == nil {
+	if live == nil || tokensecrets.PairUp(seen.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(live)}, nil).Replacement(seen.secret) == nil {
 		return keepChanged, nil
 	}
 	return remove, nil
-}
-
-// live asks the apiserver itself for the Secret and its account. Either is nil if
-// it does not exist. The token goes no further than this function.
-func (c *Controller) live(ctx context.Context, cached *tokensecrets.TokenSecret) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
-	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("look up token secret %s/%s: %w", cached.Namespace, cached.Name, err)
-	}
-	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
-	if err != nil {
-		return nil, nil, err
-	}
-	return tokensecrets.Observe(secret), account, nil
 }

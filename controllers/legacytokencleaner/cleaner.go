@@ -28,7 +28,6 @@ package legacytokencleaner
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +39,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
@@ -72,7 +70,7 @@ type Config struct {
 	ReplacedPeriod time.Duration
 	// DryRun tells what would be done and writes nothing but Events.
 	DryRun bool
-	// Auto: every account keeps one token Secret (tokensecret.Own).
+	// Auto: every account keeps one token Secret (tokensecrets.Pairs.Own).
 	Auto bool
 
 	Clock clock.WithTicker
@@ -244,11 +242,11 @@ func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.S
 	if account == nil {
 		return seen
 	}
-	all := c.secrets.OfAccount(cache.MetaObjectToName(account))
-	seen.successor = tokensecret.Successor(account, all, secret)
-	seen.predecessor = slices.ContainsFunc(all, secret.Replaces)
+	pairs := tokensecrets.PairUp(account, c.secrets.OfAccount(cache.MetaObjectToName(account)), nil)
+	seen.successor = pairs.Replacement(secret)
+	seen.predecessor = pairs.Predecessor(secret) != nil
 	if c.Auto {
-		own := tokensecret.Own(account, all)
+		own := pairs.Own()
 		seen.own = own != nil && own.UID == secret.UID
 	}
 	return seen

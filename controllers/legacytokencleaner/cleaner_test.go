@@ -168,7 +168,7 @@ func TestRound(t *testing.T) {
 			live: []runtime.Object{tokenSecret(invalidSince(longAgo), func(s *corev1.Secret) {
 				s.UID = "uid-new"
 			})},
-			wantActions: removed[:3],
+			wantActions: removed[:2],
 			want:        map[string]float64{"changed": 1},
 		},
 		"DereferencedMeanwhile": {
@@ -346,7 +346,7 @@ func TestARefusingAPI(t *testing.T) {
 		},
 		"LiveSecret": {
 			verb: "get", resource: "secrets", answer: forbidden, marked: true,
-			want: `look up token secret ns/app-token: secrets "app-token" is forbidden: no`,
+			want: `look up secret ns/app-token: secrets "app-token" is forbidden: no`,
 		},
 		"LiveAccount": {
 			verb: "get", resource: "serviceaccounts", answer: forbidden, marked: true,

@@ -107,7 +107,7 @@ type observed struct {
 	own bool
 	// mounted: a Pod of the namespace names the Secret.
 	mounted bool
-	// successor has replaced the Secret (tokensecret.Successor), nil if none has.
+	// successor has replaced the Secret (tokensecrets.Pairs.Replacement), nil if none has.
 	successor *tokensecrets.TokenSecret
 	// predecessor: the Secret was made to replace one that is still there.
 	predecessor bool

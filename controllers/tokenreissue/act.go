@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecret"
@@ -19,21 +19,21 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// act does one step. secrets are those that the step was planned from.
-func (c *Controller) act(ctx context.Context, step step, secrets []*tokensecrets.TokenSecret, ring Ring) error {
+// act does one step that was planned from seen.
+func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 	var err error
 	switch step.action {
 	case create:
-		err = c.create(ctx, step.Secret, secrets, ring)
+		err = c.create(ctx, step.Secret, seen)
 	case reference:
-		delete(c.made, step.Secret.UID)
+		delete(c.created, step.Secret.UID)
 		err = c.reference(ctx, step.Secret, step.Successor)
 	case overwrite:
-		err = c.overwrite(ctx, step.Secret, secrets, ring)
+		err = c.overwrite(ctx, step.Secret, seen)
 	case discard:
-		return c.discard(ctx, step.Secret, secrets, ring)
-	case complain:
-		c.complain(step.Holder)
+		return c.discard(ctx, step.Secret, seen)
+	case warn:
+		c.warnBlocked(step.ReissueCandidate)
 	}
 	if err != nil {
 		mode := tokensecrets.ReissueSideBySide
@@ -48,49 +48,50 @@ func (c *Controller) act(ctx context.Context, step step, secrets []*tokensecrets
 
 // create makes the Secret that is to replace cached. It is empty: the token controller
 // fills it as any other.
-func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring) error {
-	if named(secrets, c.made[cached.UID].name) {
-		delete(c.made, cached.UID) // the cache shows it, and yet another one is due
+func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+	if named(seen.secrets, c.created[cached.UID].name) {
+		delete(c.created, cached.UID) // the cache shows it, and yet another one is due
 	}
-	made := c.made[cached.UID]
+	made := c.created[cached.UID]
 	if !made.at.IsZero() {
-		if left := cacheLag - c.Clock.Since(made.at); left > 0 {
+		if left := cacheSyncGrace - c.Clock.Since(made.at); left > 0 {
 			c.loop.AddAfter(keyOf(cached), left)
 			return nil
 		}
 		// Another name is taken only if the Secret is gone or not ours, not if the watch is late.
-		switch live, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, made.name, metav1.GetOptions{}); {
-		case err == nil && live.Annotations[tokensecrets.ReplacesAnnotation] == predecessorOf(cached):
-			c.made[cached.UID] = creation{name: made.name, at: c.Clock.Now()}
-			c.loop.AddAfter(keyOf(cached), cacheLag)
-			return nil
-		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("look for its successor %s: %w", made.name, err)
+		live, err := tokensecrets.LiveSecret(ctx, c.Client, cache.NewObjectName(cached.Namespace, made.name))
+		if err != nil {
+			return err
 		}
-		delete(c.made, cached.UID)
-		made = creation{}
+		if live != nil && live.Annotations[tokensecrets.ReplacesAnnotation] == predecessorOf(cached) {
+			c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
+			c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
+			return nil
+		}
+		delete(c.created, cached.UID)
+		made = expectation{}
 	}
-	_, account, err := c.confirm(ctx, cached, secrets, ring, Due)
+	_, account, err := c.confirm(ctx, cached, seen, Due)
 	if err != nil || account == nil {
 		return err
 	}
 	if made.name == "" {
 		made.name = tokensecrets.NewName(account.Name, c.NewSuffix())
-		c.made[cached.UID] = made
+		c.created[cached.UID] = made
 	}
 	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
-		delete(c.made, cached.UID)
-		return nil // nothing is owed in a namespace that is going
+		delete(c.created, cached.UID)
+		return nil // a namespace that is going needs none
 	case apierrors.IsAlreadyExists(err):
 		// Either an earlier try has succeeded, which the cache will show, or the name is
 		// taken: if the cache shows nothing in time, another one is chosen.
 	case err != nil:
 		return fmt.Errorf("create secret %s: %w", made.name, err)
 	}
-	c.made[cached.UID] = creation{name: made.name, at: c.Clock.Now()}
-	c.loop.AddAfter(keyOf(cached), cacheLag)
+	c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
+	c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
 	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KRef(cached.Namespace, made.name), "replaces", klog.KObj(cached))
 	return nil
 }
@@ -137,15 +138,15 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	}
 	c.Metrics.reissued(tokensecrets.ReissueSideBySide, resultDone)
 	klog.FromContext(ctx).V(2).Info("Re-issued token secret", "secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
-	c.tellReplaced(secret, successor)
+	c.recordReplaced(secret, successor)
 	return nil
 }
 
 // overwrite puts a new token in the place of the old one, in exactly the version of the
 // Secret that was read. kube-apiserver compares strings, so the old token is refused
 // from then on.
-func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring) error {
-	live, account, err := c.confirm(ctx, cached, secrets, ring, InPlace)
+func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+	live, account, err := c.confirm(ctx, cached, seen, InPlace)
 	if err != nil || account == nil {
 		return err
 	}
@@ -157,79 +158,62 @@ func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSe
 	if err != nil {
 		return err
 	}
-	_, err = c.Client.CoreV1().Secrets(live.Namespace).Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: meta.FieldManager})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	patched, err := tokensecrets.Patch(ctx, c.Client, live, patch)
 	if err != nil {
 		return fmt.Errorf("overwrite its token: %w", err)
 	}
+	if !patched {
+		c.loop.AddAfter(keyOf(cached), requeueAfter) // the watch need not bring anything newer
+		return nil
+	}
 	c.Metrics.reissued(tokensecrets.ReissueInPlace, resultDone)
 	klog.FromContext(ctx).Info("Overwrote the token of a token secret, as its annotation asks", "secret", klog.KObj(live), "serviceAccount", klog.KObj(account))
-	c.tellOverwritten(live)
+	c.recordOverwritten(live)
 	return nil
 }
 
 // confirm reads Secret and account live and asks again what the cache has answered. It
 // returns no account if the answer is another one now. The token goes no further than
 // this function.
-func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring, want Holding) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
+func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed, want ReissueState) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
 	if c.refused.has(cached) {
 		return nil, nil, nil
 	}
 	if err := c.admit(ctx); err != nil {
 		return nil, nil, err
 	}
-	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("look it up: %w", err)
-	}
-	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
-	if err != nil {
+	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
+	if err != nil || live.Secret == nil {
 		return nil, nil, err
 	}
-	live := tokensecrets.Observe(secret)
-	if live.UID != cached.UID || hold(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring).Holding != want {
+	secret := tokensecrets.Observe(live.Secret)
+	if seen.again(live.Account, secret).candidate(secret).State != want {
 		return nil, nil, nil // the watch is about to bring it
 	}
-	if _, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
-		c.refused.add(live)
-		c.Metrics.reissued(live.ReissueMode(), resultRefused)
-		c.tellUnverified(live, err)
+	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
+		c.refused.add(secret)
+		c.Metrics.reissued(secret.ReissueMode(), resultRefused)
+		c.recordUnverified(secret, err)
 		return nil, nil, nil
 	}
-	return live, account, nil
+	return secret, live.Account, nil
 }
 
 // discard deletes what is left of a re-issue that was cut short, once the apiserver has
 // confirmed that nothing references it and nobody has used it.
-func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, secrets []*tokensecrets.TokenSecret, ring Ring) error {
-	account, err := meta.LiveAccount(ctx, c.Client, cached.Account())
-	if err != nil || account == nil || account.UID != cached.AccountUID {
+func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
+	if err != nil || live.Secret == nil || live.Account == nil {
 		return err
 	}
-	secret, err := c.Client.CoreV1().Secrets(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	secret := tokensecrets.Observe(live.Secret)
+	if !seen.again(live.Account, secret).isRemains(secret, c.Auto, c.Clock.Now()) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("look up secret %s/%s: %w", cached.Namespace, cached.Name, err)
+	if deleted, err := tokensecrets.Delete(ctx, c.Client, secret); err != nil || !deleted {
+		return err
 	}
-	live := tokensecrets.Observe(secret)
-	if live.UID != cached.UID || !isRemains(account, live, pairsIn(account, replaceIn(secrets, live), ring), ring, c.Auto, c.Clock.Now()) {
-		return nil
-	}
-	err = c.Client.CoreV1().Secrets(live.Namespace).Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(live)})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete secret %s/%s: %w", live.Namespace, live.Name, err)
-	}
-	klog.FromContext(ctx).Info("Deleted what was left of a re-issue that was cut short", "secret", klog.KObj(live))
+	klog.FromContext(ctx).Info("Deleted what was left of a re-issue that was cut short", "secret", klog.KObj(secret))
 	return nil
 }
 

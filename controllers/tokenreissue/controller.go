@@ -56,9 +56,12 @@ const (
 	// perSecond bounds how many Secrets are re-issued. Each costs some five requests.
 	perSecond = 10
 
-	// cacheLag is how long the caches may take to show a Secret that was created
+	// cacheSyncGrace is how long the caches may take to show a Secret that was created
 	// before another one is made.
-	cacheLag = 10 * time.Second
+	cacheSyncGrace = 10 * time.Second
+
+	// requeueAfter is when an account is synced again after a conflict.
+	requeueAfter = time.Second
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
@@ -100,7 +103,7 @@ type Controller struct {
 
 	// published is the ring that this process may re-issue by, zero if none.
 	published publication
-	made      creations
+	created   expectations
 	refused   refusals
 }
 
@@ -150,7 +153,7 @@ func (c *Controller) RingChanged() { c.loop.Add(key{Work: publishing}) }
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
-	c.published, c.made, c.refused = publication{}, creations{}, refusals{}
+	c.published, c.created, c.refused = publication{}, expectations{}, refusals{}
 	c.RingChanged()
 	var handlers []func() error
 	for _, watched := range []struct {
@@ -212,24 +215,25 @@ func (c *Controller) sync(ctx context.Context, key key) error {
 	}
 }
 
-// reissue does what the account's Secrets are owed now.
+// reissue does what is to be done for the account's Secrets now.
 func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	ring, ok := c.mayReissue()
 	if !ok {
 		return nil
 	}
-	account, secrets := meta.CachedAccount(c.accounts, name), c.secrets.OfAccount(name)
+	seen := observe(meta.CachedAccount(c.accounts, name), c.secrets.OfAccount(name), ring)
 	var errs []error
-	for _, step := range plan(account, secrets, ring, c.Auto, c.Clock.Now()) {
-		if err := c.act(ctx, step, secrets, ring); err != nil {
+	for _, step := range seen.plan(c.Auto, c.Clock.Now()) {
+		if err := c.act(ctx, step, seen); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// mayReissue is the ring, and whether it still is the one that was published, with a key that kube-apiserver accepts: a rollback may have gone to
-// one that it does not know any more.
+// mayReissue is the ring, and whether it still is the one that was published, with a key
+// that kube-apiserver accepts: a rollback may have gone to one that it does not know any
+// more.
 func (c *Controller) mayReissue() (Ring, bool) {
 	ring := c.Ring.Ring()
 	return ring, !c.Off && publicationOf(ring) == c.published && c.Confirmed(ring.ActiveID())
@@ -239,7 +243,7 @@ func (c *Controller) mayReissue() (Ring, bool) {
 // to do.
 func (c *Controller) survey() {
 	ring := c.Ring.Ring()
-	byKey, byHolding := map[string]int{}, map[Holding]int{}
+	byKey, byProgress := map[string]int{}, map[Progress]int{}
 	account := func(name cache.ObjectName) *corev1.ServiceAccount { return meta.CachedAccount(c.accounts, name) }
 	var all []*tokensecrets.TokenSecret
 	for _, name := range c.secrets.Names() {
@@ -248,24 +252,24 @@ func (c *Controller) survey() {
 			continue
 		}
 		all = append(all, secret)
-		if name := secret.Account(); isUntouched(account(name), secret) {
-			c.queue(name) // after a rollback it may be superfluous, and none is a holder
+		if name := secret.Account(); (observed{account: account(name)}).isUntouched(secret) {
+			c.queue(name) // after a rollback it may be superfluous, and none is a candidate
 		}
 		if secret.Token != nil {
 			byKey[keyState(ring, secret.Token.KeyID())]++
 		}
 	}
 	if byKey[string(signing.Retired)] > 0 {
-		for _, holder := range Holders(all, account, ring) {
-			byHolding[holder.Holding]++
-			if holder.Holding.Pending() {
-				c.queue(holder.Secret.Account())
+		for _, candidate := range Candidates(all, account, ring) {
+			byProgress[candidate.Progress]++
+			if candidate.State.pending() {
+				c.queue(candidate.Secret.Account())
 			}
 		}
 	}
-	forgetGone(c.made, all)
+	forgetGone(c.created, all)
 	forgetGone(c.refused, all)
-	c.Metrics.survey(byKey, byHolding)
+	c.Metrics.survey(byKey, byProgress)
 	c.loop.AddAfter(key{Work: surveying}, interval)
 }
 

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/controllers/tokensecret"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 )
@@ -85,7 +84,7 @@ func TestFixpoint(t *testing.T) {
 		if diff := cmp.Diff(want, m.end(t)); diff != "" {
 			t.Fatalf("try %d ends elsewhere (-want +got):\n%s", try, diff)
 		}
-		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
+		if own := tokensecrets.PairUp(m.account, observeAll(m.secrets...), nil).Own(); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("try %d: the account's own Secret is %v", try, own)
 		}
 	}
@@ -149,7 +148,7 @@ func TestRollbackAnywhere(t *testing.T) {
 				t.Fatalf("%q: %q", order, m.end(t))
 			}
 		}
-		if own := tokensecret.Own(m.account, observe(m.secrets...)); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
+		if own := tokensecrets.PairUp(m.account, observeAll(m.secrets...), nil).Own(); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("%q: the account's own Secret is %v", order, own)
 		}
 		if steps := m.plan(); len(steps) > 0 {
@@ -182,7 +181,7 @@ func (m *model) turn(t *testing.T) {
 
 func (m *model) plan() []step {
 	m.now = m.now.Add(time.Second)
-	return plan(m.account, observe(m.secrets...), m.ring, false, m.now)
+	return observe(m.account, observeAll(m.secrets...), m.ring).plan(false, m.now)
 }
 
 func (m *model) do(t *testing.T, step step) {
@@ -205,7 +204,7 @@ func (m *model) do(t *testing.T, step step) {
 		m.secrets = slices.DeleteFunc(m.secrets, func(s *corev1.Secret) bool {
 			return s.Name == step.Secret.Name && !tokensecrets.References(m.account, s.Name)
 		})
-	case complain:
+	case warn:
 	}
 }
 
@@ -243,11 +242,11 @@ func (m *model) end(t *testing.T) []string {
 		}
 		return state
 	}
-	observed := observe(m.secrets...)
+	observed := observeAll(m.secrets...)
 	var lines []string
 	for _, secret := range observed {
 		line := secret.Name + " " + role(secret)
-		if successor := tokensecret.Successor(m.account, observed, secret); successor != nil {
+		if successor := tokensecrets.PairUp(m.account, observed, nil).Replacement(secret); successor != nil {
 			line += " replaced by " + role(successor)
 		}
 		if !strings.HasPrefix(secret.Name, "new-") {

@@ -19,10 +19,10 @@ const (
 // Metrics show how far re-issue has come, and whether the replicas have the same ring.
 // A nil Metrics counts nothing.
 type Metrics struct {
-	reissues *metrics.CounterVec
-	secrets  *metrics.GaugeVec
-	holders  *metrics.GaugeVec
-	differs  *metrics.GaugeVec
+	reissues   *metrics.CounterVec
+	secrets    *metrics.GaugeVec
+	candidates *metrics.GaugeVec
+	differs    *metrics.GaugeVec
 }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
@@ -40,11 +40,11 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 				"unknown, or none if the token has no key ID.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"state"}),
-		holders: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		candidates: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "sacm_token_reissue_secrets",
-			Help:           "Token Secrets whose key is retired, by what becomes of them.",
+			Help:           "Token Secrets whose key is retired, by the state of their re-issue and, if it is blocked, the reason.",
 			StabilityLevel: metrics.ALPHA,
-		}, []string{"holding"}),
+		}, []string{"state", "reason"}),
 		differs: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_key_ring_mismatch",
 			Help: "1 if the key ring of this replica is not the one that the leader has published, by how it stands to that one: " +
@@ -52,7 +52,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"verdict"}),
 	}
-	mustRegister(m.reissues, m.secrets, m.holders, m.differs)
+	mustRegister(m.reissues, m.secrets, m.candidates, m.differs)
 	return m
 }
 
@@ -63,15 +63,15 @@ func (m *Metrics) reissued(mode tokensecrets.ReissueMode, result string) {
 }
 
 // survey replaces what the one before has counted.
-func (m *Metrics) survey(byKey map[string]int, byHolding map[Holding]int) {
+func (m *Metrics) survey(byKey map[string]int, byProgress map[Progress]int) {
 	if m == nil {
 		return
 	}
 	for _, state := range []string{"active", "next", "retired", "unknown", "none"} {
 		m.secrets.WithLabelValues(state).Set(float64(byKey[state]))
 	}
-	for _, holding := range Holdings() {
-		m.holders.WithLabelValues(string(holding)).Set(float64(byHolding[holding]))
+	for _, progress := range allProgress() {
+		m.candidates.WithLabelValues(string(progress.State), string(progress.Reason)).Set(float64(byProgress[progress]))
 	}
 }
 
@@ -81,7 +81,7 @@ func (m *Metrics) end() {
 		return
 	}
 	m.secrets.Reset()
-	m.holders.Reset()
+	m.candidates.Reset()
 }
 
 func (m *Metrics) mismatch(found verdict) {

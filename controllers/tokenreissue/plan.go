@@ -6,13 +6,11 @@ package tokenreissue
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // abandoned bounds the time in which a new Secret is taken for the remains of a
-// re-issue that was cut short. Somebody who takes a reference away later on has a
+// re-issue that was cut short. A user who takes a reference away later on has a
 // reason, and the Secret stays.
 const abandoned = time.Hour
 
@@ -28,94 +26,83 @@ const (
 	overwrite action = "overwrite"
 	// discard deletes step.Secret, which was made to replace another one and does not.
 	discard action = "discard"
-	// complain tells what is wrong with step.Secret.
-	complain action = "complain"
+	// warn records what is wrong with step.Secret.
+	warn action = "warn"
 )
 
 // step is one thing to do for an account.
 type step struct {
 	action action
-	Holder
+	ReissueCandidate
 }
 
-// plan says what is to be done now for an account and the token Secrets that name it.
-// What has been done shows in these objects, so the plan of a process that was killed
-// is continued by whoever plans next.
-func plan(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring Ring, auto bool, now time.Time) []step {
+// plan is what is to be done now. What has been done shows in the objects, so the plan of
+// a process that was killed is continued by the next leader.
+func (o observed) plan(auto bool, now time.Time) []step {
 	var steps []step
-	for _, holder := range holdersOf(account, secrets, ring) {
-		if act, ok := actionFor(holder.Holding); ok {
-			steps = append(steps, step{act, holder})
+	for _, candidate := range o.candidates() {
+		if act, ok := actionFor(candidate.Progress); ok {
+			steps = append(steps, step{act, candidate})
 		}
 	}
-	if account == nil || account.DeletionTimestamp != nil {
+	if o.account == nil || o.account.DeletionTimestamp != nil {
 		return steps
 	}
-	pairs := pairsIn(account, secrets, ring)
-	for _, secret := range secrets {
-		if isRemains(account, secret, pairs, ring, auto, now) {
-			steps = append(steps, step{discard, Holder{Secret: secret}})
+	for _, secret := range o.secrets {
+		if o.isRemains(secret, auto, now) {
+			steps = append(steps, step{discard, ReissueCandidate{Secret: secret}})
 		}
 	}
 	return steps
 }
 
-func actionFor(holding Holding) (action, bool) {
-	switch holding {
-	case Due:
+func actionFor(progress Progress) (action, bool) {
+	switch progress {
+	case Progress{State: Due}:
 		return create, true
-	case Switching:
+	case Progress{State: Switching}:
 		return reference, true
-	case InPlace:
+	case Progress{State: InPlace}:
 		return overwrite, true
-	case UnknownMode, Immutable, FilledElsewhere:
-		return complain, true
+	case blocked(UnknownMode), blocked(Immutable), blocked(FilledElsewhere):
+		return warn, true
 	default:
 		return "", false
 	}
 }
 
-// isRemains tells whether the Secret was made to replace another one and is good for
+// isRemains reports whether the Secret was made to replace another one and is good for
 // nothing: it is superfluous, or its predecessor went before anybody was led to it. With
 // auto the token controller sees to the latter.
-func isRemains(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret, pairs pairs, ring Ring, auto bool, now time.Time) bool {
-	if !isUntouched(account, secret) {
+func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now time.Time) bool {
+	if !o.isUntouched(secret) {
 		return false
 	}
-	if pairs.replaceable(secret) != nil {
-		return isSuperfluous(account, secret, pairs, ring)
+	if o.pairs.Replaceable(secret) != nil {
+		return o.isSuperfluous(secret)
 	}
 	return !auto && now.Sub(secret.CreationTimestamp.Time) < abandoned
 }
 
-// isSuperfluous tells whether the Secret was made to replace one that is there and does
+// isSuperfluous reports whether the Secret was made to replace one that is there and does
 // not: that one bears the active key again, after a rollback, or another Secret replaces
 // it or will.
-func isSuperfluous(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret, pairs pairs, ring Ring) bool {
-	predecessor := pairs.replaceable(secret)
-	if predecessor == nil || !isUntouched(account, secret) {
+func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
+	predecessor := o.pairs.Replaceable(secret)
+	if predecessor == nil || !o.isUntouched(secret) {
 		return false
 	}
-	if predecessor.Token != nil && predecessor.Token.KeyID() == ring.ActiveID() {
+	if predecessor.Token != nil && predecessor.Token.KeyID() == o.ring.ActiveID() {
 		return true
 	}
-	successor := pairs.successor(predecessor)
+	successor := o.pairs.Successor(predecessor)
 	return successor == nil || successor.UID != secret.UID
-}
-
-// replaceable is what the Secret replaces, nil if that is gone or about to go.
-func (p pairs) replaceable(secret *tokensecrets.TokenSecret) *tokensecrets.TokenSecret {
-	predecessor := p.predecessor(secret)
-	if predecessor == nil || predecessor.Terminating() || predecessor.InvalidSince() {
-		return nil
-	}
-	return predecessor
 }
 
 // isUntouched: a Secret of ours that replaces another one, which nothing references and
 // nobody has used.
-func isUntouched(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
+func (o observed) isUntouched(secret *tokensecrets.TokenSecret) bool {
 	_, used := secret.Labels[tokensecrets.LastUsedLabel]
-	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && account != nil && secret.AccountUID == account.UID &&
-		!used && !secret.Terminating() && !secret.InvalidSince() && !tokensecrets.References(account, secret.Name)
+	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && !used &&
+		o.account != nil && secret.Serves(o.account) && !tokensecrets.References(o.account, secret.Name)
 }

@@ -30,143 +30,143 @@ func TestPlan(t *testing.T) {
 		secrets []*corev1.Secret
 		auto    bool
 		want    []string
-		holds   map[string]Holding
+		holds   map[string]Progress
 	}{
-		"Due":         {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Holding{"a": Due}},
+		"Due":         {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
 		"ActiveKey":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh)}},
 		"NoToken":     {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a")}},
 		"UnknownKey":  {reason: "another replica may be ahead", account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID))}},
-		"NotReferred": {reason: "the list proves nothing, in either direction", account: account(), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Holding{"a": Due}},
-		"MadeByKCM":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, kcm)}, want: []string{"create a"}, holds: map[string]Holding{"a": Due}},
+		"NotReferred": {reason: "the list proves nothing, in either direction", account: account(), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
+		"MadeByKCM":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, kcm)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
 		"NamedAsByKCM": {
 			account: account(referencing("app-token-x7k2p")), secrets: []*corev1.Secret{tokenSecret("app-token-x7k2p", old, userMade)},
-			want: []string{"create app-token-x7k2p"}, holds: map[string]Holding{"app-token-x7k2p": Due},
+			want: []string{"create app-token-x7k2p"}, holds: map[string]Progress{"app-token-x7k2p": {State: Due}},
 		},
 		"UserMade": {
 			reason:  "a reference alone proves nothing",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, userMade)}, holds: map[string]Holding{"a": UserMade},
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, userMade)}, holds: map[string]Progress{"a": blocked(UserMade)},
 		},
 		"UserMadeSideBySide": {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("side-by-side"))},
-			want: []string{"create a"}, holds: map[string]Holding{"a": Due},
+			want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
 		},
 		"UserMadeInPlace": {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("in-place"))},
-			want: []string{"overwrite a"}, holds: map[string]Holding{"a": InPlace},
+			want: []string{"overwrite a"}, holds: map[string]Progress{"a": {State: InPlace}},
 		},
-		"InPlace":          {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"))}, want: []string{"overwrite a"}, holds: map[string]Holding{"a": InPlace}},
+		"InPlace":          {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"))}, want: []string{"overwrite a"}, holds: map[string]Progress{"a": {State: InPlace}}},
 		"InPlaceActiveKey": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", fresh, mode("in-place"))}},
 		"InPlaceImmutable": {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), func(s *corev1.Secret) { s.Immutable = new(true) })},
-			want: []string{"complain a"}, holds: map[string]Holding{"a": Immutable},
+			want: []string{"warn a"}, holds: map[string]Progress{"a": blocked(Immutable)},
 		},
-		"Never":       {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("never"))}, holds: map[string]Holding{"a": Never}},
-		"UnknownMode": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("always"))}, want: []string{"complain a"}, holds: map[string]Holding{"a": UnknownMode}},
+		"Never":       {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("never"))}, holds: map[string]Progress{"a": blocked(Never)}},
+		"UnknownMode": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("always"))}, want: []string{"warn a"}, holds: map[string]Progress{"a": blocked(UnknownMode)}},
 		"MarkedInvalid": {
 			reason:  "nobody is given back what was taken from them",
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
-			holds: map[string]Holding{"a": Invalid},
+			holds: map[string]Progress{"a": blocked(Invalid)},
 		},
 		"MarkedInvalidInPlace": {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
-			holds: map[string]Holding{"a": Invalid},
+			holds: map[string]Progress{"a": blocked(Invalid)},
 		},
-		"Terminating": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, terminating)}, holds: map[string]Holding{"a": Terminating}},
-		"NoAccount":   {secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Holding{"a": Mismatch}},
+		"Terminating": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, terminating)}, holds: map[string]Progress{"a": blocked(Terminating)}},
+		"NoAccount":   {secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Progress{"a": blocked(Mismatch)}},
 		"AccountMadeAnew": {
 			reason:  "the token is for the one before",
 			account: account(func(a *corev1.ServiceAccount) { a.UID = otherUID }), secrets: []*corev1.Secret{tokenSecret("a", old)},
-			holds: map[string]Holding{"a": Mismatch},
+			holds: map[string]Progress{"a": blocked(Mismatch)},
 		},
 		"AccountTerminating": {
 			account: account(func(a *corev1.ServiceAccount) { a.DeletionTimestamp = &metav1.Time{Time: noon()} }),
-			secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Holding{"a": Mismatch},
+			secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Progress{"a": blocked(Mismatch)},
 		},
 		"TokenOfAnotherAccount": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: map[string]Holding{"a": Mismatch},
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: map[string]Progress{"a": blocked(Mismatch)},
 		},
 		"Respelled": {
 			reason:  "kube-apiserver takes it, so that it holds the key; what to do about it is for a person to say",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, spaced)}, holds: map[string]Holding{"a": Mismatch},
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, spaced)}, holds: map[string]Progress{"a": blocked(Mismatch)},
 		},
-		"RespelledInPlace": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, spaced, mode("in-place"))}, holds: map[string]Holding{"a": Mismatch}},
+		"RespelledInPlace": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, spaced, mode("in-place"))}, holds: map[string]Progress{"a": blocked(Mismatch)}},
 		"NoUIDAnnotation": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, annotated(corev1.ServiceAccountUIDKey, ""))}, holds: map[string]Holding{"a": Mismatch},
+			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, annotated(corev1.ServiceAccountUIDKey, ""))}, holds: map[string]Progress{"a": blocked(Mismatch)},
 		},
 
 		"SuccessorIsEmpty": {
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"))},
-			holds: map[string]Holding{"a": Filling},
+			holds: map[string]Progress{"a": {State: Filling}},
 		},
 		"SuccessorIsFilled": {
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			want: []string{"reference a by b"}, holds: map[string]Holding{"a": Switching},
+			want: []string{"reference a by b"}, holds: map[string]Progress{"a": {State: Switching}},
 		},
 		"SuccessorIsRespelled": {
 			reason:  "most clients take the white space at its ends away, and kube-apiserver refuses what is left",
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, spaced)},
-			holds: map[string]Holding{"a": Filling},
+			holds: map[string]Progress{"a": {State: Filling}},
 		},
 		"SuccessorIsReferenced": {
 			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			holds: map[string]Holding{"a": Replaced},
+			holds: map[string]Progress{"a": {State: Replaced}},
 		},
 		"SuccessorIsInvalid": {
 			reason:  "it was taken away, and so is not made again",
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
-			holds: map[string]Holding{"a": Replaced},
+			holds: map[string]Progress{"a": {State: Replaced}},
 		},
 		"SuccessorGoes": {
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, terminating)},
-			want: []string{"create a"}, holds: map[string]Holding{"a": Due},
+			want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
 		},
 		"SuccessorOfAnEarlierOne": {
 			reason:  "a was deleted and made again",
 			account: account(referencing("a", "b")),
 			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", annotated(tokensecrets.ReplacesAnnotation, "a/uid-before"), fresh)},
-			want:    []string{"create a"}, holds: map[string]Holding{"a": Due},
+			want:    []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
 		},
 		"SuccessorIsRetiredToo": {
 			reason:  "the next rotation",
 			account: account(referencing("b", "a")),
 			secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID)), tokenSecret("b", replacing("a"), old)},
-			want:    []string{"create b"}, holds: map[string]Holding{"b": Due},
+			want:    []string{"create b"}, holds: map[string]Progress{"b": {State: Due}},
 		},
 		"SuccessorWasFilledElsewhere": {
 			reason:  "somebody else fills Secrets with the old key, and would fill the next one",
 			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			want: []string{"complain b"}, holds: map[string]Holding{"a": Replaced, "b": FilledElsewhere},
+			want: []string{"warn b"}, holds: map[string]Progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
 			reason:  "nobody is led to a key that is to go, and one more Secret would be no better",
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			want: []string{"complain b"}, holds: map[string]Holding{"a": Filling, "b": FilledElsewhere},
+			want: []string{"warn b"}, holds: map[string]Progress{"a": {State: Filling}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorHasTheSameKey": {
 			reason:  "we have filled it ourselves, when a rollback had made the key the active one",
 			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
-			want: []string{"create b"}, holds: map[string]Holding{"a": Replaced, "b": Due},
+			want: []string{"create b"}, holds: map[string]Progress{"a": {State: Replaced}, "b": {State: Due}},
 		},
 		"SuccessorHasTheSameKeyAndIsNotReferenced": {
 			reason:  "a rollback, and then a rotation",
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
-			want: []string{"create a", "discard b"}, holds: map[string]Holding{"a": Due, "b": Discarding},
+			want: []string{"create a", "discard b"}, holds: map[string]Progress{"a": {State: Due}, "b": {State: Discarding}},
 		},
 		"SuccessorHasARetiredKeyAndIsUsed": {
 			reason:  "who uses it goes on, and gets one of its own",
 			account: account(referencing("a")),
 			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, labelled(tokensecrets.LastUsedLabel, "2026-05-09"))},
-			want:    []string{"create a", "create b"}, holds: map[string]Holding{"a": Due, "b": Due},
+			want:    []string{"create a", "create b"}, holds: map[string]Progress{"a": {State: Due}, "b": {State: Due}},
 		},
 		"SuccessorHasARetiredKeyAndAnotherFollows": {
 			account: account(referencing("a")),
 			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, createdAt(noon().Add(-2*time.Second))), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-time.Second)))},
-			want:    []string{"reference a by c", "discard b"}, holds: map[string]Holding{"a": Switching, "b": Discarding},
+			want:    []string{"reference a by c", "discard b"}, holds: map[string]Progress{"a": {State: Switching}, "b": {State: Discarding}},
 		},
 		"SuccessorHasAnUnknownKey": {
 			reason:  "another replica may be ahead",
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), signedBy(t, strangePEM(), testUID))},
-			holds: map[string]Holding{"a": Filling},
+			holds: map[string]Progress{"a": {State: Filling}},
 		},
 		"RolledBackBeforeTheSuccessorWasFilled": {
 			reason:  "the predecessor's key is the active one again",
@@ -179,11 +179,11 @@ func TestPlan(t *testing.T) {
 		},
 		"RolledBackAfterTheSuccessorWasFilled": {
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
-			want: []string{"discard b"}, holds: map[string]Holding{"b": Discarding},
+			want: []string{"discard b"}, holds: map[string]Progress{"b": {State: Discarding}},
 		},
 		"RolledBackAfterTheSuccessorWasReferenced": {
 			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
-			want: []string{"create b"}, holds: map[string]Holding{"b": Due},
+			want: []string{"create b"}, holds: map[string]Progress{"b": {State: Due}},
 		},
 		"RolledBackAndTheSuccessorIsUsed": {
 			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-09"))},
@@ -196,7 +196,7 @@ func TestPlan(t *testing.T) {
 				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
 				tokenSecret("b", replacing("a"), createdAt(noon().Add(-time.Second))),
 			},
-			want: []string{"reference a by c", "discard b"}, holds: map[string]Holding{"a": Switching},
+			want: []string{"reference a by c", "discard b"}, holds: map[string]Progress{"a": {State: Switching}},
 		},
 		"TwoSuccessorsOneReferenced": {
 			account: account(referencing("b", "a")),
@@ -204,12 +204,12 @@ func TestPlan(t *testing.T) {
 				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
 				tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-time.Second))),
 			},
-			want: []string{"discard c"}, holds: map[string]Holding{"a": Replaced},
+			want: []string{"discard c"}, holds: map[string]Progress{"a": {State: Replaced}},
 		},
 		"TwoSuccessorsOneUsed": {
 			account: account(referencing("b", "a")),
 			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10")), tokenSecret("b", replacing("a"), fresh)},
-			holds:   map[string]Holding{"a": Replaced},
+			holds:   map[string]Progress{"a": {State: Replaced}},
 		},
 		"PredecessorGone": {
 			reason:  "it was deleted before anybody was led to the new one, which is nobody's then",
@@ -228,16 +228,16 @@ func TestPlan(t *testing.T) {
 		"PredecessorMarkedInvalid": {
 			account: account(referencing("a")),
 			secrets: []*corev1.Secret{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), tokenSecret("b", replacing("a"), fresh)},
-			want:    []string{"discard b"}, holds: map[string]Holding{"a": Invalid},
+			want:    []string{"discard b"}, holds: map[string]Progress{"a": blocked(Invalid)},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secrets := observe(tc.secrets...)
+			secrets := observeAll(tc.secrets...)
 			for range 2 { // whatever their order
 				var got []string
-				for _, step := range plan(tc.account, secrets, rotated(t), tc.auto, noon()) {
+				for _, step := range observe(tc.account, secrets, rotated(t)).plan(tc.auto, noon()) {
 					line := string(step.action) + " " + step.Secret.Name
 					if step.Successor != nil {
 						line += " by " + step.Successor.Name
@@ -249,13 +249,13 @@ func TestPlan(t *testing.T) {
 				}
 				slices.Reverse(secrets)
 			}
-			holds := map[string]Holding{}
-			for _, holder := range Holders(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, rotated(t)) {
-				holds[holder.Secret.Name] = holder.Holding
+			holds := map[string]Progress{}
+			for _, candidate := range Candidates(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, rotated(t)) {
+				holds[candidate.Secret.Name] = candidate.Progress
 			}
 			want := tc.holds
 			if want == nil {
-				want = map[string]Holding{}
+				want = map[string]Progress{}
 			}
 			if diff := cmp.Diff(want, holds); diff != "" {
 				t.Errorf("%s: holders (-want +got):\n%s", tc.reason, diff)

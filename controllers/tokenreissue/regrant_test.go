@@ -67,8 +67,8 @@ func TestReissueGrantsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			account := account()
-			secret := observe(tokenSecret("squatter", tc.changes...))
-			steps := plan(account, secret, rotated(t), false, noon().Add(24*time.Hour))
+			secret := observeAll(tokenSecret("squatter", tc.changes...))
+			steps := observe(account, secret, rotated(t)).plan(false, noon().Add(24*time.Hour))
 			var got action
 			for _, step := range steps {
 				got = step.action

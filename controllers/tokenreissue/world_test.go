@@ -156,7 +156,7 @@ func spaced(secret *corev1.Secret) {
 	secret.Data[corev1.ServiceAccountTokenKey] = append(secret.Data[corev1.ServiceAccountTokenKey], '\n')
 }
 
-func observe(secrets ...*corev1.Secret) []*tokensecrets.TokenSecret {
+func observeAll(secrets ...*corev1.Secret) []*tokensecrets.TokenSecret {
 	var observed []*tokensecrets.TokenSecret
 	for _, secret := range secrets {
 		observed = append(observed, tokensecrets.Observe(secret))
@@ -193,7 +193,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		Recorder:  events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
-	w.made, w.refused = creations{}, refusals{}
+	w.created, w.refused = expectations{}, refusals{}
 	t.Cleanup(func() { // a queue lives from the first key on
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -314,7 +314,9 @@ func (w *world) series(t *testing.T, name string) map[string]float64 {
 		for _, metric := range family.GetMetric() {
 			var labels []string
 			for _, label := range metric.GetLabel() {
-				labels = append(labels, label.GetValue())
+				if label.GetValue() != "" {
+					labels = append(labels, label.GetValue())
+				}
 			}
 			slices.Sort(labels)
 			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value != 0 {

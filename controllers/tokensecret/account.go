@@ -18,41 +18,36 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// cacheLag is how long the caches may take to show what was just written
-// before the account is looked at without waiting for them any longer.
-const cacheLag = 10 * time.Second
+// cacheSyncGrace is how long the caches may take to show what was just written before the
+// account is synced without waiting for them any longer.
+const cacheSyncGrace = 10 * time.Second
 
 // syncAccount has every Secret that names the account looked at and, with Auto,
 // sees to it that the account has one of its own.
 func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) error {
 	secrets := c.secrets.OfAccount(name)
 	for _, secret := range secrets {
-		c.secretLoop.Add(nameOf(secret))
+		c.secretLoop.Add(secret.ObjectName())
 	}
 	account := meta.CachedAccount(c.accounts, name)
 	if account != nil {
 		c.queueDangling(account)
 	}
 	if account == nil || !c.Auto {
-		c.pending.forget(name)
-		c.emptying.forget(name)
+		c.created.forget(name)
 		return nil
 	}
 	plan := planAccount(account, secrets)
-	if made, ok := c.pending.get(name, string(account.UID)); ok && !plan.satisfied {
+	if made, ok := c.created.get(name, string(account.UID)); ok && !plan.satisfied {
 		return c.awaitCreated(ctx, account, made)
 	}
-	c.pending.forget(name)
-	if !plan.satisfied && c.awaitsEmptying(account, secrets) {
-		c.accountLoop.AddAfter(name, behindRetry)
-		return nil
-	}
+	c.created.forget(name)
 	return c.ensureOwn(ctx, account, plan)
 }
 
 // awaitCreated finishes what an earlier sync began and then gives the caches time
 // to show it, so that their lag does not make a second Secret.
-func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAccount, made creation) error {
+func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAccount, made createExpectation) error {
 	if !made.referenced {
 		if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
 			return err
@@ -60,11 +55,11 @@ func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAc
 		return c.reference(ctx, account, made.secret)
 	}
 	name := cache.MetaObjectToName(account)
-	if left := cacheLag - c.Clock.Since(made.at); left > 0 {
+	if left := cacheSyncGrace - c.Clock.Since(made.at); left > 0 {
 		c.accountLoop.AddAfter(name, left)
 		return nil
 	}
-	c.pending.forget(name)
+	c.created.forget(name)
 	c.accountLoop.Add(name)
 	return nil
 }
@@ -89,12 +84,12 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 // one both Secrets would stay for ever.
 func (c *Controller) secretsBehind(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
 	for _, key := range c.dangling(account) {
-		live, err := c.liveSecret(ctx, key.Secret)
+		live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret)
 		if err != nil {
 			return false, err
 		}
 		if live != nil && live.Type == corev1.SecretTypeServiceAccountToken {
-			c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry)
+			c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter)
 			return true, nil
 		}
 	}
@@ -110,14 +105,14 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 	}
 	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
-		return nil // nothing is owed in a namespace that is going
+		return nil // a namespace that is going needs none
 	}
 	if err != nil {
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
 	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))
-	c.pending.set(cache.MetaObjectToName(account), string(account.UID), creation{secret: secret.Name, at: c.Clock.Now()})
+	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: secret.Name, at: c.Clock.Now()})
 	return c.reference(ctx, account, secret.Name)
 }
 
@@ -153,13 +148,13 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	err = c.patchAccount(ctx, account, patch)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// As with a Secret, a conflict is no promise of a watch event.
-		c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry)
+		c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
 	}
-	c.pending.set(cache.MetaObjectToName(account), string(account.UID), creation{secret: secret, referenced: true, at: c.Clock.Now()})
+	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: secret, referenced: true, at: c.Clock.Now()})
 	return nil
 }
 
@@ -183,7 +178,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 		return nil // orphans now, which the secret keys see to
 	}
 	for _, secret := range surplus {
-		if tokensecrets.References(live, secret.Name) || c.written.outdated(secret) {
+		if tokensecrets.References(live, secret.Name) || c.written.stale(secret) {
 			continue
 		}
 		deleted, err := c.delete(ctx, secret, deletedSurplus)
@@ -191,7 +186,7 @@ func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, 
 			return err
 		}
 		if !deleted {
-			c.accountLoop.AddAfter(cache.MetaObjectToName(account), behindRetry) // for want of a watch event, as above
+			c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter) // for want of a watch event, as above
 		}
 	}
 	return nil

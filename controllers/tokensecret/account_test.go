@@ -193,7 +193,7 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w.syncsAccount(t, "a user deletes the Secret: a new name, so that the old token stays dead",
 		looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "fresh"), strings.ReplaceAll(referencesOwn, "bcdfg", "fresh"))
 
-	w.clock.Step(cacheLag)
+	w.clock.Step(cacheSyncGrace)
 	w.NewSuffix = func() string { return "again" }
 	w.syncsAccount(t, "the caches never show it: looked at anew later")
 	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"), strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
@@ -256,7 +256,7 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 			w.Auto = true
 			w.cacheObjects(t, newer, ours)
 			if tc.made {
-				w.pending.set(named("app"), testUID, creation{secret: ours.Name, at: w.clock.Now()})
+				w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, at: w.clock.Now()})
 			}
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})

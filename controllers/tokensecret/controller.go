@@ -17,8 +17,8 @@
 //
 // A token is issued only for a live account whose UID fits, into a live Secret of
 // the right type that names it. A token that is there is never overwritten; one that was
-// signed for a dead account, because the cache was late, is taken out. No Secret is deleted
-// on the cache's word alone.
+// signed for the previous account, because the cache was stale, is taken out. No Secret is
+// deleted on the cache's word alone.
 package tokensecret
 
 import (
@@ -89,10 +89,9 @@ type Controller struct {
 	secretLoop    *reconcile.Runner[cache.ObjectName]
 	referenceLoop *reconcile.Runner[referenceKey]
 
-	written  versions
-	waiting  sightings        // Secrets
-	emptying sightings        // accounts
-	pending  memory[creation] // accounts, whose versions are their UIDs
+	written writeExpectations
+	waiting firstSeen
+	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
 }
 
 // New builds a controller that does not run yet.
@@ -124,8 +123,7 @@ func newLoop[K comparable](config Config, name string, sync func(context.Context
 func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
-	c.emptying.reset()
-	c.pending.reset()
+	c.created.reset()
 	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
 	if err != nil {
 		return fmt.Errorf("watch serviceaccounts: %w", err)
@@ -176,7 +174,7 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 }
 
 func (c *Controller) queueSecret(secret *tokensecrets.TokenSecret) {
-	c.secretLoop.Add(nameOf(secret))
+	c.secretLoop.Add(secret.ObjectName())
 	c.queueAccountOf(secret)
 }
 
@@ -194,10 +192,6 @@ func (c *Controller) queueReference(secret *tokensecrets.TokenSecret) {
 		return
 	}
 	c.referenceLoop.Add(referenceKey{
-		Secret: nameOf(secret), Account: secret.AccountName, AccountUID: secret.AccountUID, Observed: true,
+		Secret: secret.ObjectName(), Account: secret.AccountName, AccountUID: secret.AccountUID, Observed: true,
 	})
-}
-
-func nameOf(secret *tokensecrets.TokenSecret) cache.ObjectName {
-	return cache.NewObjectName(secret.Namespace, secret.Name)
 }

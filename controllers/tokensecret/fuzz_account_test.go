@@ -176,7 +176,7 @@ func ownSecretOf(number int, data []byte) *corev1.Secret {
 // checkPlan wants a plan to touch nothing but our own, and to be the same in any order.
 func checkPlan(t *testing.T, account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, plan accountPlan) {
 	t.Helper()
-	own := Own(account, secrets)
+	own := tokensecrets.PairUp(account, secrets, nil).Own()
 	if plan.satisfied != (own != nil) {
 		t.Errorf("satisfied is %v, and its own Secret is %v", plan.satisfied, own)
 	}
@@ -194,7 +194,7 @@ func checkPlan(t *testing.T, account *corev1.ServiceAccount, secrets []*tokensec
 	reversed := slices.Clone(secrets)
 	slices.Reverse(reversed)
 	again := planAccount(account, reversed)
-	if Own(account, reversed) != own || again.adopt != plan.adopt || !slices.Equal(again.surplus, plan.surplus) {
+	if tokensecrets.PairUp(account, reversed, nil).Own() != own || again.adopt != plan.adopt || !slices.Equal(again.surplus, plan.surplus) {
 		t.Errorf("in another order the plan is another: %+v, and %+v", plan, again)
 	}
 }

@@ -9,30 +9,27 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 )
 
-// behindRetry is when to look again after the apiserver has shown that the cache is
-// behind. The watch normally brings what is newer much earlier.
-const behindRetry = time.Second
+// requeueAfter is when a key is synced again after the apiserver has shown that the cache is
+// stale. The watch normally brings what is newer much earlier.
+const requeueAfter = time.Second
 
-// lookAgain follows a conflict. Somebody on the way to the apiserver may answer with one
-// although the Secret is as it was: then no watch event comes before the resync.
-func (c *Controller) lookAgain(secret *tokensecrets.TokenSecret) {
-	c.secretLoop.AddAfter(nameOf(secret), behindRetry)
+// requeue follows a conflict. A proxy on the way to the apiserver may answer with one although
+// the Secret is as it was: then no watch event comes before the resync.
+func (c *Controller) requeue(secret *tokensecrets.TokenSecret) {
+	c.secretLoop.AddAfter(secret.ObjectName(), requeueAfter)
 }
 
-// syncOrphan deletes a Secret whose account the cache does not know, once its
-// grace is over and the apiserver has confirmed that there is no such account. One that
-// was filled for a dead account by mistake is emptied instead.
+// syncOrphan deletes a Secret whose account the cache does not know, once its grace is over and
+// the apiserver has confirmed that there is no such account. A user's that was filled for the
+// previous account from a stale cache is emptied instead.
 func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenSecret) error {
-	name := nameOf(secret)
+	name := secret.ObjectName()
 	if left := c.graceLeft(secret); left > 0 {
 		c.secretLoop.AddAfter(name, left)
 		return nil
@@ -42,8 +39,8 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		return err
 	}
 	if secret.BelongsTo(live) {
-		klog.FromContext(ctx).V(2).Info("Account exists, the cache is behind", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(live))
-		c.secretLoop.AddAfter(name, behindRetry)
+		klog.FromContext(ctx).V(2).Info("Account exists, the cache is stale", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(live))
+		c.secretLoop.AddAfter(name, requeueAfter)
 		return nil
 	}
 	// The annotations may have changed while the apiserver was asked.
@@ -51,41 +48,32 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		c.secretLoop.Add(name)
 		return nil
 	}
-	misfilled, err := c.misfilled(ctx, secret, live)
-	if err != nil {
-		return err
-	}
-	if misfilled {
-		return c.unfill(ctx, secret)
+	if live != nil && mayBeStaleFill(secret, live) {
+		// The cache does not know who has written the UID.
+		now, err := tokensecrets.LiveSecret(ctx, c.Client, name)
+		if err != nil {
+			return err
+		}
+		if now != nil && tokensecrets.FilledByTokenController(now) {
+			return c.clearToken(ctx, secret)
+		}
 	}
 	return c.deleteOrphan(ctx, secret, live)
 }
 
 // graceLeft is how long the Secret may still wait for its account. The grace
-// begins when this process first sees the Secret and anew after every change.
+// begins when this process first sees the Secret and again after every change.
 func (c *Controller) graceLeft(secret *tokensecrets.TokenSecret) time.Duration {
 	if !mayWait(secret) || c.OrphanGrace <= 0 {
 		return 0
 	}
 	now := c.Clock.Now()
-	since, isNew := c.waiting.since(nameOf(secret), version(secret), now)
+	since, isNew := c.waiting.since(secret, now)
 	if isNew {
 		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", "Fill", fmt.Sprintf(
 			"there is no ServiceAccount %q: the Secret is deleted in %v unless it is created", secret.AccountName, c.OrphanGrace))
 	}
 	return c.OrphanGrace - now.Sub(since)
-}
-
-// liveSecret asks the apiserver itself; nil means that there is no such Secret.
-func (c *Controller) liveSecret(ctx context.Context, name cache.ObjectName) (*corev1.Secret, error) {
-	secret, err := c.Client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up secret %s: %w", name, err)
-	}
-	return secret, nil
 }
 
 func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) error {
@@ -101,16 +89,42 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 	return nil
 }
 
-// delete removes the very version of the Secret that was decided on and tells
-// whether it did. One that has changed comes back by the watch.
-func (c *Controller) delete(ctx context.Context, secret *tokensecrets.TokenSecret, why string) (bool, error) {
-	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		c.lookAgain(secret)
-		return false, nil
-	}
+// clearToken takes UID and token away again, so that the Secret is as its user made it, and is
+// filled for the account that lives. The token that goes was of use to nobody: its account was
+// dead when it was signed.
+func (c *Controller) clearToken(ctx context.Context, secret *tokensecrets.TokenSecret) error {
+	cleared := secretPatch{Metadata: meta.PatchOf(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
+	cleared.Metadata.Annotations = map[string]*string{corev1.ServiceAccountUIDKey: nil}
+	patch, err := cleared.encode()
 	if err != nil {
-		return false, fmt.Errorf("delete token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return err
+	}
+	patched, err := tokensecrets.Patch(ctx, c.Client, secret, patch)
+	if err != nil {
+		return fmt.Errorf("empty token secret %s: %w", secret.ObjectName(), err)
+	}
+	if !patched {
+		c.requeue(secret)
+		return nil
+	}
+	c.written.wrote(secret)
+	klog.FromContext(ctx).V(2).Info("Emptied token secret that was filled for the previous account", "secret", klog.KObj(secret), "serviceAccountUID", secret.AccountUID)
+	c.Recorder.Normal(secret.Reference(), "MisfilledTokenSecretEmptied", "Fill", fmt.Sprintf(
+		"emptied, to be filled again: it was filled for an earlier ServiceAccount %q with UID %q, and is younger than the one that lives",
+		secret.AccountName, secret.AccountUID))
+	return nil
+}
+
+// delete deletes the very version of the Secret that was decided on and reports whether it did.
+// One that has changed comes back by the watch.
+func (c *Controller) delete(ctx context.Context, secret *tokensecrets.TokenSecret, why string) (bool, error) {
+	deleted, err := tokensecrets.Delete(ctx, c.Client, secret)
+	if err != nil {
+		return false, err
+	}
+	if !deleted {
+		c.requeue(secret)
+		return false, nil
 	}
 	c.written.wrote(secret)
 	c.Metrics.deleted.WithLabelValues(why).Inc()

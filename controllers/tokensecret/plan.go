@@ -115,10 +115,12 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 	if account.DeletionTimestamp != nil {
 		return accountPlan{satisfied: true}
 	}
-	plan := accountPlan{satisfied: Own(account, secrets) != nil}
+	pairs := tokensecrets.PairUp(account, secrets, nil)
+	plan := accountPlan{satisfied: pairs.Own() != nil}
 	var unreferenced []*tokensecrets.TokenSecret
 	for _, secret := range secrets {
-		if serves(account, secret) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && !replacesOneOf(secrets, secret) {
+		// What replaces one that still is of use is referenced once it is filled (package tokenreissue).
+		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil {
 			unreferenced = append(unreferenced, secret)
 		}
 	}
@@ -132,10 +134,11 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 	return plan
 }
 
-// replacesOneOf tells whether the Secret is there to replace another one that still is
-// of use. Package keyrotation references it once it is filled.
-func replacesOneOf(secrets []*tokensecrets.TokenSecret, secret *tokensecrets.TokenSecret) bool {
-	return slices.ContainsFunc(secrets, func(other *tokensecrets.TokenSecret) bool {
-		return !other.Terminating() && !other.InvalidSince() && secret.Replaces(other)
-	})
+// mayBeStaleFill reports whether a Secret that bears another UID than the account that lives may
+// be a user's for that very account, filled for the previous one by a token controller whose
+// cache was stale. It was certainly made when the account was there already, in whole seconds:
+// an older one may have belonged to the previous account, and who holds its token must not get
+// another.
+func mayBeStaleFill(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) bool {
+	return !secret.Immutable && !secret.MadeByTokenController() && account.CreationTimestamp.Before(&secret.CreationTimestamp)
 }

@@ -45,14 +45,14 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		return nil
 	}
 	if !tokensecrets.References(account, key.Secret.Name) {
-		if made, ok := c.pending.get(name, string(account.UID)); ok && made.secret == key.Secret.Name {
+		if made, ok := c.created.get(name, string(account.UID)); ok && made.secret == key.Secret.Name {
 			return errAccountBehind
 		}
 		return nil
 	}
 	// An entry of a person's may be meant for what bears the name next, perhaps of another type.
 	if !key.Observed || !tokensecrets.IsTokenReference(account, key.Secret.Name) {
-		if live, err := c.liveSecret(ctx, key.Secret); err != nil || live != nil {
+		if live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret); err != nil || live != nil {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (c *Controller) queueDanglingReferences() error {
 // Mostly it is the watch of Secrets that is late, so this waits until that has caught up.
 func (c *Controller) queueDangling(account *corev1.ServiceAccount) {
 	for _, key := range c.dangling(account) {
-		c.referenceLoop.AddAfter(key, cacheLag)
+		c.referenceLoop.AddAfter(key, cacheSyncGrace)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestReferenceThatShowsLate(t *testing.T) {
 		if got := w.actions(t); got != nil {
 			t.Errorf("the watch of Secrets may be late: got %v", got)
 		}
-		w.clock.Step(cacheLag)
+		w.clock.Step(cacheSyncGrace)
 		synctest.Wait()
 		want := []string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-1 10] delete app-token-frstz"}
 		if diff := cmp.Diff(want, w.actions(t)); diff != "" {

@@ -8,9 +8,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -27,7 +24,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		c.waiting.forget(name)
 		return nil
 	}
-	if secret.Terminating() || c.written.outdated(secret) {
+	if secret.Terminating() || c.written.stale(secret) {
 		return nil
 	}
 	if secret.AccountName == "" {
@@ -52,20 +49,20 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	if !plan.writes() {
 		return nil
 	}
+	name := secret.ObjectName()
 	patch, err := c.fillPatch(ctx, secret, account, plan)
 	if err != nil {
-		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return fmt.Errorf("populate token secret %s: %w", name, err)
 	}
-	_, err = c.Client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: meta.FieldManager})
-	logger := klog.FromContext(ctx)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
-		c.lookAgain(secret)
-		return nil
-	}
+	patched, err := tokensecrets.Patch(ctx, c.Client, secret, patch)
 	if err != nil {
-		return fmt.Errorf("populate token secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return fmt.Errorf("populate token secret %s: %w", name, err)
+	}
+	logger := klog.FromContext(ctx)
+	if !patched {
+		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
+		c.requeue(secret)
+		return nil
 	}
 	c.written.wrote(secret)
 	logger.V(2).Info("Filled token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)

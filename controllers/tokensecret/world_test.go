@@ -306,3 +306,9 @@ func createdAt(second int64) func(*corev1.Secret) {
 }
 
 func named(name string) cache.ObjectName { return cache.NewObjectName(testNamespace, name) }
+
+func replacing(name string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		secret.Annotations[tokensecrets.ReplacesAnnotation] = tokensecrets.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String()
+	}
+}

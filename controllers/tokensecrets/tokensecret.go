@@ -128,6 +128,9 @@ func (s *TokenSecret) BelongsTo(account *corev1.ServiceAccount) bool {
 	return account != nil && account.Name == s.AccountName && (s.AccountUID == "" || s.AccountUID == account.UID)
 }
 
+// ObjectName is the Secret's own name.
+func (s *TokenSecret) ObjectName() cache.ObjectName { return cache.MetaObjectToName(s) }
+
 // Account is the name of the account that the annotation names.
 func (s *TokenSecret) Account() cache.ObjectName {
 	return cache.NewObjectName(s.Namespace, s.AccountName)

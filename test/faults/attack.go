@@ -169,6 +169,7 @@ func (w *World) deleteAccount(ctx context.Context, n *Namespace, name string) er
 func (w *World) makeSecret(ctx context.Context, n *Namespace, name, account string) error {
 	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: "extra"}
 	n.Secrets[name] = secret
+	n.Accounts[account].age(ctx)
 	return w.client.createTokenSecret(ctx, n.Name, name, secret)
 }
 
@@ -178,7 +179,7 @@ func (w *World) ownSecret(ctx context.Context, n *Namespace, account string) (st
 	if w.mode == Auto {
 		return w.awaitOwn(ctx, n.Name, account)
 	}
-	own := account + "-token-abcde"
+	own := account + "-token-bcdfg"
 	if err := errors.Join(w.makeSecret(ctx, n, own, account), w.client.refer(ctx, n.Name, account, own)); err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@
 package faults
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -46,6 +47,12 @@ type Account struct {
 	Pulls   []string
 	Note    string
 	Since   time.Time
+}
+
+// age waits until a Secret that is made next is younger than the account, in whole seconds. One
+// of the same second goes as an orphan if a stale cache had it filled for the previous account.
+func (a *Account) age(ctx context.Context) {
+	sleep(ctx, time.Until(a.Since.Truncate(time.Second).Add(time.Second)))
 }
 
 // TokenSecret is one that a user has made and not deleted.

@@ -75,7 +75,7 @@ func Plants() []Plant {
 		{Name: "missing UID precondition", Promise: 1, Shows: regexp.MustCompile(
 			`^token Secret \S+-late-deletion/reused was deleted, and its account lives$`,
 		), Edits: []Edit{{
-			"controllers/tokensecret/orphan.go",
+			"controllers/tokensecrets/live.go",
 			"metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)}", "metav1.DeleteOptions{}",
 		}}},
 		{Name: "patch that rewrites a list", Promise: 1, Shows: regexp.MustCompile(

@@ -208,6 +208,7 @@ func (u *user) replaceAccount(ctx context.Context, n *Namespace, name string) er
 func (u *user) makeTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
 	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: u.name("extra")}
 	n.Secrets[name] = secret
+	n.Accounts[account].age(ctx)
 	return u.createTokenSecret(ctx, n.Name, name, secret)
 }
 

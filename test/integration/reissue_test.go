@@ -158,15 +158,16 @@ func (c *controlPlane) kept(t *testing.T, before *corev1.Secret) {
 	}
 }
 
-func (m *manager) awaitHolding(t *testing.T, holding string, secrets float64) {
+// awaitReissue awaits the count of Secrets in a state, or of those that are blocked for a reason.
+func (m *manager) awaitReissue(t *testing.T, label, value string, secrets float64) {
 	t.Helper()
 	ctx := limited(t)
-	poll(t, "await the count of "+holding, func() error {
+	poll(t, "await the count of "+value, func() error {
 		metrics, err := m.Metrics(ctx)
 		if err != nil {
 			return err
 		}
-		if got := metrics.Sum("sacm_token_reissue_secrets", devcluster.Labels{"holding": holding}); got != secrets {
+		if got := metrics.Sum("sacm_token_reissue_secrets", devcluster.Labels{label: value}); got != secrets {
 			return fmt.Errorf("%v, want %v", got, secrets)
 		}
 		return nil
@@ -253,9 +254,12 @@ func TestReissue(t *testing.T) {
 
 	r.awaitWarning(t, aboutSecret(odd, "UnknownReissueMode"), `must be "side-by-side", "in-place" or "never"`)
 	r.awaitEvent(t, aboutSecret(own, "TokenSecretReplaced"), "this token stays valid")
-	m.awaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"holding": "replaced"}, 4)
-	for holding, secrets := range map[string]float64{"user-made": 1, "never": 1, "unknown-mode": 1, "invalid": 1, "due": 0, "filling": 0, "switching": 0} {
-		m.awaitHolding(t, holding, secrets)
+	m.awaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"state": "replaced"}, 4)
+	for state, secrets := range map[string]float64{"blocked": 4, "due": 0, "filling": 0, "switching": 0} {
+		m.awaitReissue(t, "state", state, secrets)
+	}
+	for _, reason := range []string{"user-made", "never", "unknown-mode", "invalid"} {
+		m.awaitReissue(t, "reason", reason, 1)
 	}
 	for _, name := range []string{"plain", "never", "odd", "named-token-bcdfg"} {
 		r.kept(t, filled[name])
@@ -323,7 +327,7 @@ func TestReissueGoesOn(t *testing.T) {
 			return nil
 		})
 	}
-	follower.awaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"holding": "replaced"}, accounts)
+	follower.awaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"state": "replaced"}, accounts)
 	follower.awaitIdle(t)
 	for i := range accounts {
 		account := r.getAccount(t, namespace, fmt.Sprintf("app-%02d", i))

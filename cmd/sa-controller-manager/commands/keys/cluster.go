@@ -170,8 +170,8 @@ func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles *signi
 	}
 }
 
-// Holdings say how it stands with the Secrets that bear a retired key of the ring, by namespace/name.
-func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]tokenreissue.Holding, error) {
+// Reissues is how far the re-issue of the Secrets is that bear a retired key of the ring, by namespace/name.
+func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]tokenreissue.Progress, error) {
 	if len(uses.involved) == 0 {
 		return nil, nil
 	}
@@ -179,11 +179,11 @@ func (c *Cluster) Holdings(ctx context.Context, uses *Uses, ring *signing.Ring) 
 	if err != nil {
 		return nil, err
 	}
-	holdings := map[string]tokenreissue.Holding{}
-	for _, holder := range tokenreissue.Holders(uses.involved, func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }, ring) {
-		holdings[holder.Secret.Namespace+"/"+holder.Secret.Name] = holder.Holding
+	reissues := map[string]tokenreissue.Progress{}
+	for _, candidate := range tokenreissue.Candidates(uses.involved, func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }, ring) {
+		reissues[candidate.Secret.ObjectName().String()] = candidate.Progress
 	}
-	return holdings, nil
+	return reissues, nil
 }
 
 // accountsOf looks the accounts of Secrets up, a page of all accounts at a time.

@@ -391,7 +391,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("after the cache age: %+v", r)
 	}
 	w.must(w.Activate(t.Context(), ActivateOptions{}))
-	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", tokenreissue.Mismatch}, {"shop/b", tokenreissue.Mismatch}}) {
+	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(tokenreissue.Mismatch)}, {"shop/b", blocked(tokenreissue.Mismatch)}}) {
 		t.Errorf("activated: %+v", r)
 	}
 	w.must(w.Complete(t.Context(), ActivateOptions{}))
@@ -411,13 +411,13 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		change func(*corev1.Secret)
-		want   tokenreissue.Holding
+		want   tokenreissue.Progress
 	}{
-		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: tokenreissue.UserMade},
-		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: tokenreissue.Due},
-		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: tokenreissue.Never},
-		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: tokenreissue.Mismatch},
-		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: tokenreissue.Mismatch},
+		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(tokenreissue.UserMade)},
+		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: tokenreissue.Progress{State: tokenreissue.Due}},
+		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: blocked(tokenreissue.Never)},
+		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: blocked(tokenreissue.Mismatch)},
+		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: blocked(tokenreissue.Mismatch)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -475,7 +475,7 @@ func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
 		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. "},
-		"json":  {`"nextStep": "retired keys`, `"holding": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
+		"json":  {`"nextStep": "retired keys`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
 		"yaml":  {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
 	} {
 		var b bytes.Buffer
@@ -525,4 +525,8 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func blocked(reason tokenreissue.Reason) tokenreissue.Progress {
+	return tokenreissue.Progress{State: tokenreissue.Blocked, Reason: reason}
 }

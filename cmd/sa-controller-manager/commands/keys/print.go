@@ -121,10 +121,10 @@ func dash(text string) string {
 }
 
 func (h Holder) String() string {
-	if h.Holding == tokenreissue.NotHeld {
+	if h.State == tokenreissue.None {
 		return h.Secret
 	}
-	return fmt.Sprintf("%s (%s)", h.Secret, h.Holding)
+	return fmt.Sprintf("%s (%s)", h.Secret, h.Progress)
 }
 
 // String does not trust a terminal to whoever has written the token.

@@ -52,13 +52,13 @@ type KeyReport struct {
 // Holder is a token Secret that bears a retired key.
 type Holder struct {
 	Secret string `json:"secret"` // namespace/name
-	// Holding says what is to come, or why nothing is; it is empty if the token does not name its key.
-	Holding tokenreissue.Holding `json:"holding,omitempty"`
+	// Progress is what is to come, or why nothing is; it is empty if the token does not name its key.
+	tokenreissue.Progress
 }
 
 // UnknownKey says of a token Secret that the ring does not have the key of its token. It is never re-issued. kube-apiserver may
 // know the key by a --service-account-key-file of its own; if nobody does, the token is dead.
-const UnknownKey tokenreissue.Holding = "unknown-key"
+var UnknownKey = tokenreissue.Progress{State: tokenreissue.Blocked, Reason: "unknown-key"}
 
 // OtherKey is a key that token Secrets bear and the ring does not have.
 type OtherKey struct {
@@ -109,7 +109,7 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 	if err != nil {
 		return err
 	}
-	holdings, err := o.Cluster.Holdings(ctx, uses, snapshot.Ring())
+	reissues, err := o.Cluster.Reissues(ctx, uses, snapshot.Ring())
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *R
 		switch key.Role {
 		case signing.Retired:
 			for _, name := range uses.Names(key.ID) {
-				key.Holders = append(key.Holders, Holder{name, holdings[name]})
+				key.Holders = append(key.Holders, Holder{name, reissues[name]})
 			}
 			continue
 		case signing.Next:

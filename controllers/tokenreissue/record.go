@@ -26,26 +26,26 @@ const (
 
 const actionReissue = "Reissue"
 
-func (c *Controller) tellReplaced(secret, successor *tokensecrets.TokenSecret) {
+func (c *Controller) recordReplaced(secret, successor *tokensecrets.TokenSecret) {
 	c.Recorder.Normal(secret.Reference(), reasonReplaced, actionReissue, fmt.Sprintf(
 		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
 			"once nobody uses it", successor.Name, secret.AccountName))
 }
 
-func (c *Controller) tellOverwritten(secret *tokensecrets.TokenSecret) {
+func (c *Controller) recordOverwritten(secret *tokensecrets.TokenSecret) {
 	c.Recorder.Normal(secret.Reference(), reasonOverwritten, actionReissue,
 		"the key of the token is retired, and the annotation "+tokensecrets.ReissueAnnotation+" asks for a new one in its place: "+
 			"kube-apiserver refuses the former token from now on")
 }
 
-func (c *Controller) tellUnverified(secret *tokensecrets.TokenSecret, err error) {
+func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {
 	c.Recorder.Warn(secret.Reference(), reasonUnverified, actionReissue, fmt.Sprintf(
 		"data.token names a retired key and was not signed with it, so it is not issued again: %v", err))
 }
 
-func (c *Controller) complain(holder Holder) {
-	about := holder.Secret.Reference()
-	switch holder.Holding {
+func (c *Controller) warnBlocked(candidate ReissueCandidate) {
+	about := candidate.Secret.Reference()
+	switch candidate.Reason {
 	case Immutable:
 		c.Recorder.Warn(about, reasonImmutable, actionReissue,
 			"the key of the token is retired, and the Secret is immutable, so its token cannot be replaced in place: delete it and create it without immutable: true")
@@ -74,16 +74,4 @@ func tokenPatch(secret *tokensecrets.TokenSecret, token string) ([]byte, error) 
 
 func named(secrets []*tokensecrets.TokenSecret, name string) bool {
 	return slices.ContainsFunc(secrets, func(secret *tokensecrets.TokenSecret) bool { return secret.Name == name })
-}
-
-// replaceIn is secrets with newer in the place of its former version.
-func replaceIn(secrets []*tokensecrets.TokenSecret, newer *tokensecrets.TokenSecret) []*tokensecrets.TokenSecret {
-	replaced := make([]*tokensecrets.TokenSecret, 0, len(secrets))
-	for _, secret := range secrets {
-		if secret.UID == newer.UID {
-			secret = newer
-		}
-		replaced = append(replaced, secret)
-	}
-	return replaced
 }

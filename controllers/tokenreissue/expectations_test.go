@@ -31,7 +31,7 @@ func TestSurveyForgetsWhatIsGone(t *testing.T) {
 	w := newWorld(t, account(), stays, goes, forgedStays, forgedGoes)
 	w.lead(t)
 	remembered := func() [2][]types.UID {
-		return [2][]types.UID{slices.Sorted(maps.Keys(w.made)), slices.Sorted(maps.Keys(w.refused))}
+		return [2][]types.UID{slices.Sorted(maps.Keys(w.created)), slices.Sorted(maps.Keys(w.refused))}
 	}
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)

@@ -12,16 +12,15 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
-// What this process has done and its caches do not show. All of it may be lost at any
-// time: forgetting costs a request, or a Secret that is discarded as a second one. What is
-// about Secrets that are gone is lost at the next survey: whoever may create Secrets would
-// have it grow for as long as we lead.
+// All of what follows may be lost at any time: forgetting costs a request, or a Secret that is
+// discarded as a second one. What is about Secrets that are gone is dropped at the next
+// survey: else it would grow with the Secrets that users create and delete.
 
-// creations are the new Secrets that the caches do not show yet, by the UID of the one
+// expectations are the new Secrets that the caches do not show yet, by the UID of the one
 // that each is to replace.
-type creations map[types.UID]creation
+type expectations map[types.UID]expectation
 
-type creation struct {
+type expectation struct {
 	// name stays the same until the apiserver has given a clear answer, so that a
 	// request whose answer was lost is not repeated with another name.
 	name string

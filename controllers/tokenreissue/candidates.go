@@ -1,0 +1,250 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
+)
+
+// ReissueState is how far the re-issue of a token Secret has come whose key is retired. Its text
+// is a value of a metric's label, and what people read.
+type ReissueState string
+
+const (
+	// None is the state of all other Secrets.
+	None ReissueState = ""
+	// Due means that a new Secret is to be made.
+	Due ReissueState = "due"
+	// Filling means that the new Secret has no token of the active key yet.
+	Filling ReissueState = "filling"
+	// Switching means that the new Secret has a token of the active key and is not referenced yet.
+	Switching ReissueState = "switching"
+	// Replaced means that the new Secret is referenced, and that this one waits until nobody uses
+	// it.
+	Replaced ReissueState = "replaced"
+	// InPlace means that the token is to be overwritten.
+	InPlace ReissueState = "in-place"
+	// Discarding means that it was made to replace a Secret, does not, and is to be deleted: the
+	// ring was rolled back before anybody was led to it.
+	Discarding ReissueState = "discarding"
+	// Blocked means that nothing is done, for a reason.
+	Blocked ReissueState = "blocked"
+)
+
+// Reason is why a Secret is blocked.
+type Reason string
+
+const (
+	// UserMade means that no token controller made it, and no annotation says what to do.
+	UserMade Reason = "user-made"
+	// Never is what its annotation says.
+	Never Reason = "never"
+	// UnknownMode means that its annotation says something that has no meaning.
+	UnknownMode Reason = "unknown-mode"
+	// Immutable means that its token cannot be overwritten.
+	Immutable Reason = "immutable"
+	// Invalid means that it was marked invalid, so its account gets no other token for it.
+	Invalid Reason = "invalid"
+	// Mismatch means that its account is gone or another one, or that the token is not for it.
+	Mismatch Reason = "mismatch"
+	// Terminating means that it is being deleted.
+	Terminating Reason = "terminating"
+	// FilledElsewhere means that it was made to replace a Secret, and that another program has
+	// filled it with the same key as that one. A second token controller is at work, and one more
+	// Secret would be no better.
+	FilledElsewhere Reason = "filled-elsewhere"
+)
+
+// Progress is a state and, if it is Blocked, the reason.
+type Progress struct {
+	State  ReissueState `json:"state,omitempty"`
+	Reason Reason       `json:"reason,omitempty"`
+}
+
+// String is the reason if there is one.
+func (p Progress) String() string {
+	if p.Reason != "" {
+		return string(p.Reason)
+	}
+	return string(p.State)
+}
+
+// allProgress lists every Progress but that of None, in the order of the work that is left.
+func allProgress() []Progress {
+	var all []Progress
+	for _, state := range []ReissueState{Due, Filling, Switching, InPlace, Discarding, Replaced} {
+		all = append(all, Progress{State: state})
+	}
+	for _, reason := range []Reason{UserMade, Never, UnknownMode, Immutable, Invalid, Mismatch, Terminating, FilledElsewhere} {
+		all = append(all, blocked(reason))
+	}
+	return all
+}
+
+func blocked(reason Reason) Progress { return Progress{State: Blocked, Reason: reason} }
+
+// pending reports whether re-issue has something left to do for the Secret. What is not pending
+// goes on its own, or stays until the user acts.
+func (s ReissueState) pending() bool {
+	return s == Due || s == Filling || s == Switching || s == InPlace || s == Discarding
+}
+
+// ReissueCandidate is a token Secret whose token bears the ID of a retired key.
+type ReissueCandidate struct {
+	Progress
+
+	Secret *tokensecrets.TokenSecret
+	// Successor is the Secret that replaces it, nil if there is none.
+	Successor *tokensecrets.TokenSecret
+}
+
+// Candidates finds, among all token Secrets of a cluster, those that bear a retired key, sorted
+// by namespace and name. account is the ServiceAccount of that name, nil if there is none.
+func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring Ring) []ReissueCandidate {
+	of := map[cache.ObjectName][]*tokensecrets.TokenSecret{}
+	for _, secret := range secrets {
+		name := secret.Account()
+		of[name] = append(of[name], secret)
+	}
+	var candidates []ReissueCandidate
+	for name, secrets := range of {
+		candidates = append(candidates, observe(account(name), secrets, ring).candidates()...)
+	}
+	slices.SortFunc(candidates, func(a, b ReissueCandidate) int {
+		return strings.Compare(a.Secret.ObjectName().String(), b.Secret.ObjectName().String())
+	})
+	return candidates
+}
+
+// observed is what is known of an account, which may be nil, and of the Secrets that name it.
+type observed struct {
+	account *corev1.ServiceAccount
+	secrets []*tokensecrets.TokenSecret
+	pairs   tokensecrets.Pairs
+	ring    Ring
+}
+
+func observe(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring Ring) observed {
+	o := observed{account: account, secrets: secrets, ring: ring}
+	o.pairs = tokensecrets.PairUp(account, secrets, o.isSpoiled)
+	return o
+}
+
+// again is o with the account and one of its Secrets as they are now.
+func (o observed) again(account *corev1.ServiceAccount, newer *tokensecrets.TokenSecret) observed {
+	secrets := slices.Clone(o.secrets)
+	for i, secret := range secrets {
+		if secret.UID == newer.UID {
+			secrets[i] = newer
+		}
+	}
+	return observe(account, secrets, o.ring)
+}
+
+// isSpoiled reports whether the key of a new Secret was retired before anybody was led to it.
+// Nobody will be. What another program has filled counts nevertheless: the next one would be
+// filled with the same key.
+func (o observed) isSpoiled(secret *tokensecrets.TokenSecret) bool {
+	return o.hasRetiredKey(secret) && !filledElsewhere(secret) && !secret.InvalidSince() &&
+		o.account != nil && !tokensecrets.References(o.account, secret.Name)
+}
+
+func (o observed) hasRetiredKey(secret *tokensecrets.TokenSecret) bool {
+	return secret.Token != nil && isRetired(o.ring, secret.Token.KeyID())
+}
+
+// candidates are the oldest first.
+func (o observed) candidates() []ReissueCandidate {
+	var candidates []ReissueCandidate
+	for _, secret := range o.secrets {
+		if candidate := o.candidate(secret); candidate.State != None {
+			candidates = append(candidates, candidate)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b ReissueCandidate) int { return tokensecrets.OldestFirst(a.Secret, b.Secret) })
+	return candidates
+}
+
+// candidate decides on one of the Secrets.
+func (o observed) candidate(secret *tokensecrets.TokenSecret) ReissueCandidate {
+	if !o.hasRetiredKey(secret) {
+		return ReissueCandidate{Secret: secret}
+	}
+	candidate := ReissueCandidate{Secret: secret, Successor: o.pairs.Successor(secret)}
+	if reason := o.forbidden(secret); reason != "" {
+		candidate.Progress = blocked(reason)
+	} else {
+		candidate.Progress = o.progress(candidate)
+	}
+	return candidate
+}
+
+// forbidden is why nothing may be done for a Secret that bears a retired key, "" if it may. Above
+// all nobody is given back a token that was taken from them.
+func (o observed) forbidden(secret *tokensecrets.TokenSecret) Reason {
+	switch {
+	case secret.Terminating():
+		return Terminating
+	case secret.InvalidSince():
+		return Invalid
+	case !o.fits(secret):
+		return Mismatch
+	}
+	switch mode := secret.ReissueMode(); {
+	case mode == tokensecrets.ReissueNever:
+		return Never
+	case mode == tokensecrets.ReissueUserMade:
+		return UserMade
+	case mode == tokensecrets.ReissueUnknown:
+		return UnknownMode
+	case mode == tokensecrets.ReissueInPlace && secret.Immutable:
+		return Immutable
+	}
+	return ""
+}
+
+// progress is that of a Secret that may be re-issued.
+func (o observed) progress(candidate ReissueCandidate) Progress {
+	secret, successor := candidate.Secret, candidate.Successor
+	switch {
+	case secret.ReissueMode() == tokensecrets.ReissueInPlace:
+		return Progress{State: InPlace}
+	case o.isSuperfluous(secret):
+		return Progress{State: Discarding}
+	case successor == nil && filledElsewhere(secret) && sameKey(secret, o.pairs.Predecessor(secret)):
+		return blocked(FilledElsewhere)
+	case successor == nil:
+		return Progress{State: Due}
+	case tokensecrets.References(o.account, successor.Name), successor.InvalidSince():
+		return Progress{State: Replaced}
+	case successor.Token != nil && !successor.Token.Malformed && successor.Token.KeyID() == o.ring.ActiveID():
+		return Progress{State: Switching}
+	}
+	return Progress{State: Filling}
+}
+
+// sameKey reports whether the token of the Secret and that of its predecessor, if there is one,
+// name the same key. That alone accuses nobody: after a rollback we fill a Secret with the key
+// of the one that it was to replace.
+func sameKey(secret, predecessor *tokensecrets.TokenSecret) bool {
+	return predecessor != nil && predecessor.Token != nil && predecessor.Token.KeyID() == secret.Token.KeyID()
+}
+
+// filledElsewhere reports whether managedFields name another program as the token's writer.
+func filledElsewhere(secret *tokensecrets.TokenSecret) bool {
+	return secret.TokenWriter != "" && secret.TokenWriter != meta.FieldManager
+}
+
+// fits reports whether the Secret and its token are those of this very account.
+func (o observed) fits(secret *tokensecrets.TokenSecret) bool {
+	return o.account != nil && o.account.DeletionTimestamp == nil && secret.AccountName == o.account.Name &&
+		secret.AccountUID == o.account.UID && secret.Finding == "" && secret.Token.AccountUID == o.account.UID
+}

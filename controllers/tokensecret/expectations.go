@@ -1,0 +1,102 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/tokensecrets"
+)
+
+// What this process has done and its watches have not shown yet. All of it may be lost at any
+// time: forgetting costs a request that the apiserver refuses. None of it is of use once another
+// process has led.
+
+// byVersion keeps one T for one version of each object. It may be used by several goroutines;
+// its zero value is empty.
+type byVersion[T any] struct {
+	mu  sync.Mutex
+	all map[cache.ObjectName]versioned[T]
+}
+
+type versioned[T any] struct {
+	version string
+	value   T
+}
+
+func (b *byVersion[T]) set(name cache.ObjectName, version string, value T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all == nil {
+		b.all = map[cache.ObjectName]versioned[T]{}
+	}
+	b.all[name] = versioned[T]{version, value}
+}
+
+// get drops what is kept for another version.
+func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found, ok := b.all[name]
+	if ok && found.version != version {
+		delete(b.all, name)
+		return value, false
+	}
+	return found.value, ok
+}
+
+func (b *byVersion[T]) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.all)
+}
+
+func (b *byVersion[T]) forget(name cache.ObjectName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.all, name)
+}
+
+// writeExpectations are the versions of Secrets that a write was made from. Such a version is
+// stale and causes no second write.
+type writeExpectations struct{ byVersion[struct{}] }
+
+func (e *writeExpectations) wrote(secret *tokensecrets.TokenSecret) {
+	e.set(secret.ObjectName(), version(secret), struct{}{})
+}
+
+// stale reports whether secret is a version that a write was made from.
+func (e *writeExpectations) stale(secret *tokensecrets.TokenSecret) bool {
+	_, wrote := e.get(secret.ObjectName(), version(secret))
+	return wrote
+}
+
+func version(secret *tokensecrets.TokenSecret) string {
+	return string(secret.UID) + "/" + secret.ResourceVersion
+}
+
+// firstSeen is when this process first saw a version of a Secret that waits for its account.
+// One goroutine at a time may ask about a Secret, as with the workers of a loop.
+type firstSeen struct{ byVersion[time.Time] }
+
+// since also reports whether that is now.
+func (f *firstSeen) since(secret *tokensecrets.TokenSecret, now time.Time) (first time.Time, isNew bool) {
+	name, version := secret.ObjectName(), version(secret)
+	if seen, ok := f.get(name, version); ok {
+		return seen, false
+	}
+	f.set(name, version, now)
+	return now, true
+}
+
+// createExpectation is the Secret that was just created for an account. It is kept until the
+// caches show it and the reference to it.
+type createExpectation struct {
+	secret     string
+	referenced bool
+	at         time.Time
+}

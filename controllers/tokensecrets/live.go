@@ -1,0 +1,79 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/meta"
+)
+
+// A cached Secret is deleted, or its token replaced, in three steps: what the decision depends on
+// is read live, the decision is made again, and the write applies to the very version that it
+// was made on.
+
+// Live is a token Secret and its account as kube-apiserver has them.
+type Live struct {
+	// Secret is nil if it is gone or made again under its name. It holds the token.
+	Secret *corev1.Secret
+	// Account is nil without a Secret or if there is none of the name that the cached one says.
+	Account *corev1.ServiceAccount
+}
+
+// ReadLive asks the apiserver itself for what is cached.
+func ReadLive(ctx context.Context, client kubernetes.Interface, cached *TokenSecret) (Live, error) {
+	secret, err := LiveSecret(ctx, client, cached.ObjectName())
+	if err != nil || secret == nil || secret.UID != cached.UID {
+		return Live{}, err
+	}
+	account, err := meta.LiveAccount(ctx, client, cached.Account())
+	return Live{Secret: secret, Account: account}, err
+}
+
+// LiveSecret asks the apiserver itself; nil means that there is no such Secret.
+func LiveSecret(ctx context.Context, client kubernetes.Interface, name cache.ObjectName) (*corev1.Secret, error) {
+	secret, err := client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up secret %s: %w", name, err)
+	}
+	return secret, nil
+}
+
+// Delete deletes this very version of the Secret and reports whether it did: one that has
+// changed stays.
+func Delete(ctx context.Context, client kubernetes.Interface, secret *TokenSecret) (deleted bool, _ error) {
+	err := client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
+	if isStale(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), err)
+	}
+	return true, nil
+}
+
+// Patch applies a JSON merge patch that names the version it is for (meta.PatchOf) and reports
+// whether the Secret still was that one.
+func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, patch []byte) (patched bool, _ error) {
+	_, err := client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
+	if isStale(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// isStale reports whether kube-apiserver has another version of an object, or none.
+func isStale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }

@@ -1,0 +1,222 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// secretOf is a Secret of the account robot, with changes made to it.
+func secretOf(name string, changes ...func(*TokenSecret)) *TokenSecret {
+	secret := &TokenSecret{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
+		AccountName: "robot", AccountUID: accountUID,
+	}
+	for _, change := range changes {
+		change(secret)
+	}
+	return secret
+}
+
+func labelled(label string) func(*TokenSecret) {
+	return func(s *TokenSecret) {
+		s.Labels = maps.Clone(s.Labels)
+		metav1.SetMetaDataLabel(&s.ObjectMeta, label, "true")
+	}
+}
+
+func createdAt(second int64) func(*TokenSecret) {
+	return func(s *TokenSecret) { s.CreationTimestamp = metav1.Unix(second, 0) }
+}
+
+func replacing(name string) func(*TokenSecret) {
+	return func(s *TokenSecret) { s.Predecessor = Predecessor{Name: name, UID: types.UID("uid-" + name)} }
+}
+
+// referencing is the account robot with these references.
+func referencing(names ...string) *corev1.ServiceAccount {
+	robot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: accountUID}}
+	for _, name := range names {
+		robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
+	}
+	return robot
+}
+
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason     string
+		references []string
+		secrets    []*TokenSecret
+		want       string
+	}{
+		"None": {references: []string{"gone"}},
+		"Referenced": {
+			reason:     "whoever made it",
+			references: []string{"a"},
+			secrets:    []*TokenSecret{secretOf("a")},
+			want:       "a",
+		},
+		"NotReferenced": {
+			reason:  "our marker alone does not make it the account's",
+			secrets: []*TokenSecret{secretOf("a", labelled(AutoCreatedLabel))},
+		},
+		"MarkedInvalid": {
+			reason:     "kube-apiserver refuses its token, so the account needs another one",
+			references: []string{"a"},
+			secrets:    []*TokenSecret{secretOf("a", labelled(AutoCreatedLabel), labelled(InvalidSinceLabel))},
+		},
+		"Terminating": {
+			references: []string{"a"},
+			secrets:    []*TokenSecret{secretOf("a", func(s *TokenSecret) { s.DeletionTimestamp = new(metav1.Now()) })},
+		},
+		"OfAnEarlierAccount": {
+			references: []string{"a"},
+			secrets:    []*TokenSecret{secretOf("a", func(s *TokenSecret) { s.AccountUID = "other" })},
+		},
+		"OursFirst": {
+			reason:     "then the older one may go once it is unused",
+			references: []string{"a", "b"},
+			secrets: []*TokenSecret{
+				secretOf("a", createdAt(1)),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel)),
+			},
+			want: "b",
+		},
+		"OldestFirst": {
+			reason:     "the answer does not change when a younger one comes",
+			references: []string{"a", "b", "c"},
+			secrets: []*TokenSecret{
+				secretOf("c", createdAt(2), labelled(AutoCreatedLabel)),
+				secretOf("a", createdAt(3), labelled(AutoCreatedLabel)),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel)),
+			},
+			want: "b",
+		},
+		"Successor": {
+			reason:     "a re-issued Secret gives way, or it would stay for ever",
+			references: []string{"a", "b"},
+			secrets: []*TokenSecret{
+				secretOf("a", createdAt(1), labelled(AutoCreatedLabel)),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel), replacing("a")),
+			},
+			want: "b",
+		},
+		"SuccessorOfASuccessor": {
+			references: []string{"a", "b", "c"},
+			secrets: []*TokenSecret{
+				secretOf("a", createdAt(1), labelled(AutoCreatedLabel)),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel), replacing("a")),
+				secretOf("c", createdAt(3), labelled(AutoCreatedLabel), replacing("b")),
+			},
+			want: "c",
+		},
+		"SuccessorNotReferenced": {
+			reason:     "it is not in service yet",
+			references: []string{"a"},
+			secrets: []*TokenSecret{
+				secretOf("a", createdAt(1), labelled(AutoCreatedLabel)),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel), replacing("a")),
+			},
+			want: "a",
+		},
+		"SuccessorMarkedInvalid": {
+			references: []string{"a", "b"},
+			secrets: []*TokenSecret{
+				secretOf("a", createdAt(1), labelled(AutoCreatedLabel)),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel), replacing("a"), labelled(InvalidSinceLabel)),
+			},
+			want: "a",
+		},
+		"SuccessorOfOneThatIsGone": {
+			references: []string{"b"},
+			secrets:    []*TokenSecret{secretOf("b", labelled(AutoCreatedLabel), replacing("a"))},
+			want:       "b",
+		},
+		"NotToBeReplaced": {
+			reason:     "the annotation counts more than what another Secret says",
+			references: []string{"a", "b"},
+			secrets: []*TokenSecret{
+				secretOf("a", createdAt(1), labelled(AutoCreatedLabel), func(s *TokenSecret) { s.Reissue = string(ReissueNever) }),
+				secretOf("b", createdAt(2), labelled(AutoCreatedLabel), replacing("a")),
+			},
+			want: "a",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 2 { // whatever their order
+				got := ""
+				if own := PairUp(referencing(tc.references...), tc.secrets, nil).Own(); own != nil {
+					got = own.Name
+				}
+				if got != tc.want {
+					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+				}
+				slices.Reverse(tc.secrets)
+			}
+		})
+	}
+}
+
+func TestPairs(t *testing.T) {
+	t.Parallel()
+	old := secretOf("old", labelled(AutoCreatedLabel))
+	cases := map[string]struct {
+		reason     string
+		references []string
+		secrets    []*TokenSecret
+		successor  string
+		inService  bool
+	}{
+		"None":      {secrets: []*TokenSecret{secretOf("a")}},
+		"Made":      {secrets: []*TokenSecret{secretOf("a", replacing("old"))}, successor: "a"},
+		"InService": {references: []string{"a"}, secrets: []*TokenSecret{secretOf("a", replacing("old"))}, successor: "a", inService: true},
+		"OldestFirst": {
+			reason:  "two leaders have made one each",
+			secrets: []*TokenSecret{secretOf("a", replacing("old"), createdAt(2)), secretOf("b", replacing("old"), createdAt(1))}, successor: "b",
+		},
+		"ReferencedFirst": {
+			references: []string{"a"},
+			secrets:    []*TokenSecret{secretOf("a", replacing("old"), createdAt(2), labelled(InvalidSinceLabel)), secretOf("b", replacing("old"), createdAt(1))},
+			successor:  "a",
+		},
+		"InServiceFirst": {
+			reason: "the other one gives nobody a token", references: []string{"a", "b"}, successor: "b", inService: true,
+			secrets: []*TokenSecret{secretOf("a", replacing("old"), createdAt(1), labelled(InvalidSinceLabel)), secretOf("b", replacing("old"), createdAt(2))},
+		},
+		"Spoiled":     {secrets: []*TokenSecret{secretOf("spoiled", replacing("old"))}},
+		"Terminating": {secrets: []*TokenSecret{secretOf("a", replacing("old"), func(s *TokenSecret) { s.DeletionTimestamp = new(metav1.Now()) })}},
+		"OfAnother": {
+			reason:  "anybody may write the annotation",
+			secrets: []*TokenSecret{secretOf("a", replacing("old"), func(s *TokenSecret) { s.AccountName = "admin" })},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 2 { // whatever their order
+				pairs := PairUp(referencing(tc.references...), append(tc.secrets, old), func(s *TokenSecret) bool { return s.Name == "spoiled" })
+				successor, got := pairs.Successor(old), ""
+				if successor != nil {
+					got = successor.Name
+					if pairs.Predecessor(successor) != old || pairs.Replaceable(successor) != old {
+						t.Errorf("%s: its predecessor is not found", tc.reason)
+					}
+				}
+				if inService := pairs.Replacement(old) != nil; got != tc.successor || inService != tc.inService {
+					t.Errorf("%s: got %q, in service: %v", tc.reason, got, inService)
+				}
+				slices.Reverse(tc.secrets)
+			}
+		})
+	}
+}

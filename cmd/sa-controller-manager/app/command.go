@@ -27,6 +27,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 )
 
@@ -101,7 +102,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 
 	cmd.AddCommand(
 		version.NewCommand(), newWebhookCommand(cli.Connect), doctor.NewCommand(cli.Connect),
-		preflight.NewCommand(cli.Connect), newKeysCommand(cli.Connect), newTokensCommand(cli.Connect),
+		preflight.NewCommand(cli.Connect), newKeysCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		newKubeadmCommand(), docs.NewCommand(),
 	)
 	setHelp(cmd, sets)

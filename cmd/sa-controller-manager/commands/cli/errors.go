@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
 
 // ExitFindings is the exit code of a command that was able to do its work and has found
@@ -56,29 +54,4 @@ func InvalidFlags(command string, problems []error) error {
 		fmt.Fprintf(&b, "\n  %v", p)
 	}
 	return &UsageError{Err: errors.New(b.String()), Command: command}
-}
-
-// NoArguments refuses positional arguments in KCM's words. Empty ones pass, as
-// there: they are what an unset variable in a manifest becomes.
-func NoArguments(cmd *cobra.Command, args []string) error {
-	for _, arg := range args {
-		if arg == "" {
-			continue
-		}
-		err := fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
-		if similar := cmd.SuggestionsFor(arg); len(similar) > 0 {
-			err = fmt.Errorf("%w; did you mean '%s %s'?", err, cmd.CommandPath(), strings.Join(similar, "' or '"))
-		}
-		return &UsageError{Err: err, Command: cmd.CommandPath()}
-	}
-	return nil
-}
-
-// Parent makes a command the parent of others. By itself it prints its help.
-func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	parent.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	// Cobra's own default, which it sets only where it words the error.
-	parent.SuggestionsMinimumDistance = 2
-	parent.AddCommand(children...)
-	return parent
 }

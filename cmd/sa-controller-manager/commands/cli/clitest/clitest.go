@@ -14,6 +14,9 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 // Outcome is what a user sees of a run.
@@ -42,4 +45,36 @@ func WriteFile(t *testing.T, name string, content []byte) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// LegacyToken is signed with the P-256 key of tests.
+func LegacyToken(t *testing.T) string {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(testkeys.P256())
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// JWKS is that of private keys.
+func JWKS(t *testing.T, keys ...[]byte) []byte {
+	t.Helper()
+	var public []signing.PublicKey
+	for _, data := range keys {
+		key, err := signing.ParsePrivateKey(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public = append(public, key.Public())
+	}
+	document, err := signing.MarshalJWKS(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
 }

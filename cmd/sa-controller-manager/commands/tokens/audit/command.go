@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package audit
 
 import (
 	"context"
@@ -19,14 +19,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/audit"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/signing"
 )
 
-const auditDescription = `List the long-lived tokens of a cluster, those in token Secrets, with their account, age,
+const description = `List the long-lived tokens of a cluster, those in token Secrets, with their account, age,
 key and last use, the Pods that use them, and what speaks against each:
 
 %s
@@ -46,7 +45,7 @@ kube-system/` + legacytokencleaner.TrackingConfigMap + `.
 
 Exit code: 2 if a token has a finding of --fail-on, 1 if the list could not be made, else 0.`
 
-const auditExamples = `  # All of them, with kubeadm's key, on the node.
+const examples = `  # All of them, with kubeadm's key, on the node.
   sa-controller-manager tokens audit --kubeconfig=/etc/kubernetes/admin.conf \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key
 
@@ -65,11 +64,11 @@ const auditExamples = `  # All of them, with kubeadm's key, on the node.
 // defaultUnused is the period of the legacy token cleaner.
 const defaultUnused = 365 * 24 * time.Hour
 
-// auditOptions are the flags of the command.
-type auditOptions struct {
+// commandOptions are the flags of the command.
+type commandOptions struct {
 	connection options.Connection
 	keys       options.Keys
-	filter     audit.Filter
+	filter     Filter
 	states     []string
 	findings   []string
 	failOn     []string
@@ -78,14 +77,14 @@ type auditOptions struct {
 	output     cli.Output
 }
 
-func newAuditCommand(client cli.ClientFunc) *cobra.Command {
-	o := &auditOptions{sortBy: "namespace", reach: true}
+func NewCommand(client cli.ClientFunc) *cobra.Command {
+	o := &commandOptions{sortBy: "namespace", reach: true}
 	cmd := &cobra.Command{
 		Use:     "audit",
 		Short:   "List the long-lived tokens of a cluster, and what speaks against each",
-		Long:    fmt.Sprintf(auditDescription, auditFindings()),
-		Example: auditExamples,
-		Args:    noTokens,
+		Long:    fmt.Sprintf(description, findingsText()),
+		Example: examples,
+		Args:    cli.NoTokens,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err
@@ -95,17 +94,17 @@ func newAuditCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for name, choices := range map[string][]string{
-		"sort-by": audit.Orders(), "state": audit.States(), "finding": audit.Names(), "fail-on": append(audit.Names(), anyFinding),
+		"sort-by": Orders(), "state": States(), "finding": Names(), "fail-on": append(Names(), anyFinding),
 	} {
 		cli.AddCompletion(cmd, name, choices...)
 	}
 	return cmd
 }
 
-// auditFindings is the list in the help.
-func auditFindings() string {
+// findingsText is the list in the help.
+func findingsText() string {
 	var b strings.Builder
-	for _, finding := range audit.Findings() {
+	for _, finding := range Findings() {
 		fmt.Fprintf(&b, "  %-16s%s\n", finding.Name, finding.About)
 	}
 	return b.String()
@@ -114,7 +113,7 @@ func auditFindings() string {
 // anyFinding stands for all of them.
 const anyFinding = "any"
 
-func (o *auditOptions) addFlags(cmd *cobra.Command) {
+func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	jwks.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
@@ -123,25 +122,25 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only what was created at least that long ago.")
 	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0, "Show only what nobody has used for that long. It is also what counts as unused.")
 	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of this key, or of those whose `ID` begins so.")
-	flags.StringSliceVar(&o.states, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(audit.States(), ", ")+".")
+	flags.StringSliceVar(&o.states, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
 	flags.StringSliceVar(&o.findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
-	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(audit.Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
+	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Have kube-apiserver say how far each account reaches.")
 	o.output.AddFlag(cmd, "table", "wide", "json", "yaml")
 }
 
-func (o *auditOptions) validate() []error {
+func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
-	p.OneOf("sort-by", o.sortBy, audit.Orders()...)
+	p.OneOf("sort-by", o.sortBy, Orders()...)
 	for _, state := range o.states {
-		p.OneOf("state", state, audit.States()...)
+		p.OneOf("state", state, States()...)
 	}
 	for _, finding := range o.findings {
-		p.OneOf("finding", finding, audit.Names()...)
+		p.OneOf("finding", finding, Names()...)
 	}
 	for _, finding := range o.failOn {
-		p.OneOf("fail-on", finding, append(audit.Names(), anyFinding)...)
+		p.OneOf("fail-on", finding, append(Names(), anyFinding)...)
 	}
 	if !o.reach {
 		reachless(&p, "finding", o.findings)
@@ -157,21 +156,21 @@ func (o *auditOptions) validate() []error {
 
 // reachless refuses findings that need --reach.
 func reachless(p *options.Problems, flag string, findings []string) {
-	if slices.Contains(findings, string(audit.ClusterAdmin)) || slices.Contains(findings, string(audit.SecretsReader)) {
+	if slices.Contains(findings, string(ClusterAdmin)) || slices.Contains(findings, string(SecretsReader)) {
 		p.Add(flag, strings.Join(findings, ","), "cannot be told with --reach=false")
 	}
 }
 
-func (o *auditOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
 	auditor, err := o.auditor(ctx, client, stderr)
 	if err != nil {
 		return err
 	}
-	printer := audit.NewPrinter(stdout, o.output.Format, auditor.Rules.Now)
-	var kept []audit.Row
+	printer := NewPrinter(stdout, o.output.Format, auditor.Rules.Now)
+	var kept []Row
 	emit := printer.Rows
 	if o.sortBy != "namespace" {
-		emit = func(rows []audit.Row) error {
+		emit = func(rows []Row) error {
 			kept = append(kept, rows...)
 			return nil
 		}
@@ -181,7 +180,7 @@ func (o *auditOptions) run(ctx context.Context, client cli.ClientFunc, stdout, s
 		return err
 	}
 	if len(kept) > 0 {
-		audit.Sort(kept, o.sortBy)
+		Sort(kept, o.sortBy)
 		if err := printer.Rows(kept); err != nil {
 			return err
 		}
@@ -193,20 +192,20 @@ func (o *auditOptions) run(ctx context.Context, client cli.ClientFunc, stdout, s
 }
 
 // auditor reads what every row is judged by.
-func (o *auditOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*audit.Auditor, error) {
+func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*Auditor, error) {
 	ring, err := jwks.ReadKeys(&o.keys)
 	if err != nil {
 		return nil, err
 	}
-	auditor := &audit.Auditor{Filter: o.filter, Reach: o.reach, Rules: audit.Rules{Now: time.Now(), UnusedFor: o.filter.UnusedFor}}
+	auditor := &Auditor{Filter: o.filter, Reach: o.reach, Rules: Rules{Now: time.Now(), UnusedFor: o.filter.UnusedFor}}
 	if auditor.Rules.UnusedFor == 0 {
 		auditor.Rules.UnusedFor = defaultUnused
 	}
 	for _, state := range o.states {
-		auditor.Filter.States = append(auditor.Filter.States, audit.State(state))
+		auditor.Filter.States = append(auditor.Filter.States, State(state))
 	}
 	for _, finding := range o.findings {
-		auditor.Filter.Findings = append(auditor.Filter.Findings, audit.Finding(finding))
+		auditor.Filter.Findings = append(auditor.Filter.Findings, Finding(finding))
 	}
 	if auditor.Client, err = client(&o.connection); err != nil {
 		return nil, err
@@ -221,16 +220,16 @@ func (o *auditOptions) auditor(ctx context.Context, client cli.ClientFunc, stder
 }
 
 // judgingKeys are those of the flags or else kube-apiserver's. It need not publish them.
-func (o *auditOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (*audit.Keys, error) {
+func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (*Keys, error) {
 	if len(ring) > 0 {
-		return audit.NewKeys(ring), nil
+		return NewKeys(ring), nil
 	}
 	published, err := jwks.OfCluster(ctx, cli.Getter(client))
 	if err == nil {
-		return audit.NewKeys(jwks.Usable(published, signing.JWKSPath)), nil
+		return NewKeys(jwks.Usable(published, signing.JWKSPath)), nil
 	}
 	asked := append(slices.Clone(o.failOn), o.findings...)
-	if slices.Contains(asked, string(audit.UnknownKey)) || slices.Contains(asked, string(audit.RetiredKey)) || !answered(err) {
+	if slices.Contains(asked, string(UnknownKey)) || slices.Contains(asked, string(RetiredKey)) || !answered(err) {
 		return nil, fmt.Errorf("%w; %w", err, jwks.ErrNoKeys)
 	}
 	fmt.Fprintf(stderr, "The keys of tokens are not judged: %v; %v.\n", err, jwks.ErrNoKeys)
@@ -244,7 +243,7 @@ func answered(err error) bool {
 }
 
 // readTracking finds out since when kube-apiserver notes who uses tokens.
-func readTracking(ctx context.Context, client kubernetes.Interface, rules *audit.Rules, stderr io.Writer) error {
+func readTracking(ctx context.Context, client kubernetes.Interface, rules *Rules, stderr io.Writer) error {
 	tracking, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, legacytokencleaner.TrackingConfigMap, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -255,7 +254,7 @@ func readTracking(ctx context.Context, client kubernetes.Interface, rules *audit
 	case err != nil:
 		return fmt.Errorf("look up since when the use of tokens is noted: %w", err)
 	default:
-		since, ok := audit.ParseTracking(tracking)
+		since, ok := ParseTracking(tracking)
 		rules.TrackedSince, rules.Untracked = since, !ok
 	}
 	if rules.Untracked {
@@ -265,11 +264,11 @@ func readTracking(ctx context.Context, client kubernetes.Interface, rules *audit
 }
 
 // outcome sums up in one line and decides the exit code.
-func (o *auditOptions) outcome(summary audit.Summary, stderr io.Writer) error {
+func (o *commandOptions) outcome(summary Summary, stderr io.Writer) error {
 	var counts []string
 	failed := false
-	for _, name := range audit.Names() {
-		count := summary.Findings[audit.Finding(name)]
+	for _, name := range Names() {
+		count := summary.Findings[Finding(name)]
 		if count == 0 {
 			continue
 		}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package inspect
 
 import (
 	"context"
@@ -18,11 +18,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokeninspect"
 	"sa-controller-manager/signing"
 )
 
-const inspectDescription = `Say what a ServiceAccount token is: whose, of which form, for how long and for whom, which
+const description = `Say what a ServiceAccount token is: whose, of which form, for how long and for whom, which
 key signed it, and whether it is valid or why not. The token comes from a file or from
 standard input, with or without "Bearer " in front; never from an argument, because
 arguments are in the list of processes and in the shell's history.
@@ -40,7 +39,7 @@ Permissions, for --cluster only: create tokenreviews, get ` + signing.JWKSPath +
 
 Exit code: 0 if it is valid, 2 if it is not, and 1 if that could not be found out.`
 
-const inspectExamples = `  # The token of a Secret, against kubeadm's key.
+const examples = `  # The token of a Secret, against kubeadm's key.
   kubectl -n shop get secret robot -o jsonpath='{.data.token}' | base64 -d |
     sa-controller-manager tokens inspect --service-account-key-file=/etc/kubernetes/pki/sa.pub
 
@@ -51,8 +50,8 @@ const inspectExamples = `  # The token of a Secret, against kubeadm's key.
   # What does the cluster itself say?
   kubectl create token default | sa-controller-manager tokens inspect --cluster --kubeconfig=admin.conf -o json`
 
-// inspectOptions are the flags of the command.
-type inspectOptions struct {
+// commandOptions are the flags of the command.
+type commandOptions struct {
 	connection    options.Connection
 	keys          options.Keys
 	issuers       []string
@@ -64,13 +63,13 @@ type inspectOptions struct {
 	output        cli.Output
 }
 
-func newInspectCommand(client cli.ClientFunc) *cobra.Command {
-	o := &inspectOptions{timeout: 10 * time.Second}
+func NewCommand(client cli.ClientFunc) *cobra.Command {
+	o := &commandOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "inspect [FILE|-]",
 		Short:   "Say what a token is, which key signed it, and whether it is valid or why not",
-		Long:    inspectDescription,
-		Example: inspectExamples,
+		Long:    description,
+		Example: examples,
 		Args:    oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
@@ -97,7 +96,7 @@ func newInspectCommand(client cli.ClientFunc) *cobra.Command {
 
 // oneFile takes the name of a file or none, and repeats no argument.
 func oneFile(cmd *cobra.Command, args []string) error {
-	if err := refuseTokens(cmd, args); err != nil {
+	if err := cli.RefuseTokens(cmd, args); err != nil {
 		return err
 	}
 	if len(args) > 1 {
@@ -106,7 +105,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (o *inspectOptions) validate() []error {
+func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	for _, issuer := range o.issuers {
 		if issuer == "" {
@@ -117,14 +116,14 @@ func (o *inspectOptions) validate() []error {
 	return append(p, o.keys.Validate()...)
 }
 
-func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token string, stdout io.Writer) error {
+func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token string, stdout io.Writer) error {
 	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
 	known, err := o.known(ctx, client, token)
 	if err != nil {
 		return err
 	}
-	report := tokeninspect.Judge(token, known)
+	report := Judge(token, known)
 	if o.showSignature {
 		report.ShowSignature()
 	}
@@ -132,9 +131,9 @@ func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token s
 		return err
 	}
 	switch report.Verdict {
-	case tokeninspect.Valid:
+	case Valid:
 		return nil
-	case tokeninspect.Invalid:
+	case Invalid:
 		return cli.ErrFindings
 	default:
 		return cli.ErrReported
@@ -142,8 +141,8 @@ func (o *inspectOptions) run(ctx context.Context, client cli.ClientFunc, token s
 }
 
 // known gathers what the flags know of.
-func (o *inspectOptions) known(ctx context.Context, client cli.ClientFunc, token string) (tokeninspect.Known, error) {
-	known := tokeninspect.Known{Now: time.Now(), Issuers: o.issuers}
+func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token string) (Known, error) {
+	known := Known{Now: time.Now(), Issuers: o.issuers}
 	var err error
 	if known.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
 		return known, err
@@ -172,9 +171,9 @@ func withoutQuery(place string) string {
 }
 
 // askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as it reviews the token.
-func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *tokeninspect.Known) error {
+func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *Known) error {
 	var err error
-	if known.Review, err = tokeninspect.Ask(ctx, client, token); err != nil {
+	if known.Review, err = Ask(ctx, client, token); err != nil {
 		return err
 	}
 	if published, err := jwks.OfCluster(ctx, cli.Getter(client)); err == nil {
@@ -187,7 +186,7 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if err != nil {
 		return nil //nolint:nilerr // then the issuer is not compared
 	}
-	if issuer, err := tokeninspect.ParseIssuer(document); err == nil {
+	if issuer, err := ParseIssuer(document); err == nil {
 		known.Issuers = []string{issuer}
 	}
 	return nil

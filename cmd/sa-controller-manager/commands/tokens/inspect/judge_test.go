@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tokeninspect_test
+package inspect_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokeninspect"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -70,49 +70,49 @@ func TestJudge(t *testing.T) {
 	tampered := good[:strings.LastIndex(good, ".")+1] + segment(strings.Repeat("x", 64))
 	_, unheaded, _ := strings.Cut(good, ".")
 	noKeyID := segment(`{"alg":"ES256"}`) + "." + unheaded
-	accepted := &tokeninspect.Review{Authenticated: true, User: "system:serviceaccount:shop:robot"}
+	accepted := &inspect.Review{Authenticated: true, User: "system:serviceaccount:shop:robot"}
 	respelled := good[:len(good)-1] + string(good[len(good)-1]+1) // of 86 digits the last one is A, Q, g or w
 	payloadAt := strings.Index(old, ".") + 1
 	cases := map[string]struct {
 		reason, token string
-		known         tokeninspect.Known
-		want          tokeninspect.Verdict
+		known         inspect.Known
+		want          inspect.Verdict
 		because       []string
 		notes         int
 	}{
-		"good":              {"", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 1},
-		"legacy":            {"no issuer of bound tokens counts", old, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 1},
-		"one of several":    {"the former issuers are accepted too", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://new", "https://issuer"}}, tokeninspect.Valid, nil, 1},
-		"expired":           {"", bound(t, now.Add(-3*time.Hour)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it has expired 120m ago"}, 2},
-		"just expired":      {"", bound(t, now.Add(-time.Hour-time.Second)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it has expired 1s ago"}, 2},
-		"expires now":       {"", bound(t, now.Add(-time.Hour)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Valid, nil, 2},
-		"not yet":           {"", bound(t, now.Add(2*time.Hour)), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2},
-		"other issuer":      {"", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://other"}}, tokeninspect.Invalid, []string{"the issuer is another one than https://other"}, 1},
-		"none of them":      {"", good, tokeninspect.Known{Keys: keys(t), Issuers: []string{"a", "b"}}, tokeninspect.Invalid, []string{"the issuer is none of a, b"}, 1},
-		"unknown key":       {"", good, tokeninspect.Known{Keys: keys(t)[:1]}, tokeninspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
-		"tampered":          {"", tampered, tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
-		"no key ID":         {"the header is signed too", noKeyID, tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
-		"everything":        {"each reason is told", bound(t, now.Add(-3*time.Hour)), tokeninspect.Known{Keys: keys(t)[:1], Issuers: []string{"x"}}, tokeninspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
-		"no keys":           {"exit code 1", good, tokeninspect.Known{}, tokeninspect.Untold, []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2},
-		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), tokeninspect.Known{}, tokeninspect.Invalid, []string{"it has expired 120m ago"}, 2},
-		"malformed":         {"and where", "e30.e30", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"malformed token: not three segments"}, 0},
-		"malformed payload": {"and where", "e30.!.e30", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
-		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, tokeninspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 2},
-		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Valid, nil, 2},
-		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), tokeninspect.Known{Keys: keys(t)}, tokeninspect.Valid, nil, 2},
-		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
-		"tampered, spaced":  {"", tampered + "\n", tokeninspect.Known{Keys: keys(t)}, tokeninspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
-		"accepted":          {"kube-apiserver's word counts", good, tokeninspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, tokeninspect.Valid, nil, 0},
-		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, tokeninspect.Known{Review: accepted, Keys: keys(t)[:1], Issuers: []string{"x"}}, tokeninspect.Valid, nil, 2},
-		"refused":           {"its account is gone", good, tokeninspect.Known{Review: &tokeninspect.Review{Error: "gone"}, Keys: keys(t), Issuers: []string{"https://issuer"}}, tokeninspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},
-		"refused silently":  {"", old, tokeninspect.Known{Review: &tokeninspect.Review{}, Keys: keys(t)}, tokeninspect.Invalid, []string{"kube-apiserver refuses it: it gives no reason"}, 0},
-		"stranger":          {"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA", tokeninspect.Known{}, tokeninspect.Invalid, []string{"it has expired 56y ago"}, 1},
+		"good":              {"", good, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
+		"legacy":            {"no issuer of bound tokens counts", old, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
+		"one of several":    {"the former issuers are accepted too", good, inspect.Known{Keys: keys(t), Issuers: []string{"https://new", "https://issuer"}}, inspect.Valid, nil, 1},
+		"expired":           {"", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
+		"just expired":      {"", bound(t, now.Add(-time.Hour-time.Second)), inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has expired 1s ago"}, 2},
+		"expires now":       {"", bound(t, now.Add(-time.Hour)), inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
+		"not yet":           {"", bound(t, now.Add(2*time.Hour)), inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2},
+		"other issuer":      {"", good, inspect.Known{Keys: keys(t), Issuers: []string{"https://other"}}, inspect.Invalid, []string{"the issuer is another one than https://other"}, 1},
+		"none of them":      {"", good, inspect.Known{Keys: keys(t), Issuers: []string{"a", "b"}}, inspect.Invalid, []string{"the issuer is none of a, b"}, 1},
+		"unknown key":       {"", good, inspect.Known{Keys: keys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
+		"tampered":          {"", tampered, inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
+		"no key ID":         {"the header is signed too", noKeyID, inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
+		"everything":        {"each reason is told", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
+		"no keys":           {"exit code 1", good, inspect.Known{}, inspect.Untold, []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2},
+		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
+		"malformed":         {"and where", "e30.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0},
+		"malformed payload": {"and where", "e30.!.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 2},
+		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
+		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
+		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"tampered, spaced":  {"", tampered + "\n", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
+		"accepted":          {"kube-apiserver's word counts", good, inspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 0},
+		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, inspect.Known{Review: accepted, Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2},
+		"refused":           {"its account is gone", good, inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},
+		"refused silently":  {"", old, inspect.Known{Review: &inspect.Review{}, Keys: keys(t)}, inspect.Invalid, []string{"kube-apiserver refuses it: it gives no reason"}, 0},
+		"stranger":          {"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA", inspect.Known{}, inspect.Invalid, []string{"it has expired 56y ago"}, 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.known.Now = now
-			got := tokeninspect.Judge(tc.token, tc.known)
+			got := inspect.Judge(tc.token, tc.known)
 			if got.Verdict != tc.want || len(got.Notes) != tc.notes {
 				t.Errorf("%s: verdict %s, want %s; notes %q, want %d", tc.reason, got.Verdict, tc.want, got.Notes, tc.notes)
 			}
@@ -125,8 +125,8 @@ func TestJudge(t *testing.T) {
 
 func TestSigningKeyIsNamed(t *testing.T) {
 	t.Parallel()
-	got := tokeninspect.Judge(legacy(t), tokeninspect.Known{Now: now, Keys: keys(t)})
-	want := &tokeninspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: jwks.Retired, Origin: "two"}
+	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: keys(t)})
+	want := &inspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: jwks.Retired, Origin: "two"}
 	if diff := cmp.Diff(want, got.Key); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -163,7 +163,7 @@ func TestPrint(t *testing.T) {
 	token := bound(t, now.Add(-time.Minute))
 	signature := token[strings.LastIndex(token, ".")+1:]
 	for _, output := range []string{"text", "json", "yaml"} {
-		report := tokeninspect.Judge(token, tokeninspect.Known{Now: now, Keys: keys(t)})
+		report := inspect.Judge(token, inspect.Known{Now: now, Keys: keys(t)})
 		var got bytes.Buffer
 		if err := report.Print(&got, output); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestPrint(t *testing.T) {
 func TestPrintIsSafe(t *testing.T) {
 	t.Parallel()
 	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e\x7f"+`"}`) + ".AA"
-	report := tokeninspect.Judge(token, tokeninspect.Known{Now: now})
+	report := inspect.Judge(token, inspect.Known{Now: now})
 	for _, output := range []string{"text", "json", "yaml"} {
 		var got bytes.Buffer
 		if err := report.Print(&got, output); err != nil {
@@ -205,10 +205,10 @@ func FuzzJudge(f *testing.F) {
 	f.Add(legacy(f))
 	f.Add("..")
 	f.Add(segment(`{"kid":"\u0000"}`) + "." + segment(`{"exp":1e3,"aud":["\u202e"],"kubernetes.io":{"pod":{},"serviceaccount":{}}}`) + ".AAAA")
-	known := tokeninspect.Known{Now: now, Keys: keys(f), Issuers: []string{"https://issuer"}}
+	known := inspect.Known{Now: now, Keys: keys(f), Issuers: []string{"https://issuer"}}
 	f.Fuzz(func(t *testing.T, token string) {
-		report := tokeninspect.Judge(token, known)
-		if (report.Verdict == tokeninspect.Valid) != (report.Key != nil && len(report.Reasons) == 0) {
+		report := inspect.Judge(token, known)
+		if (report.Verdict == inspect.Valid) != (report.Key != nil && len(report.Reasons) == 0) {
 			t.Fatalf("verdict %s with key %v and reasons %q", report.Verdict, report.Key, report.Reasons)
 		}
 		for _, output := range []string{"text", "json", "yaml"} {

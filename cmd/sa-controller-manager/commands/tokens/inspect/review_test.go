@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tokeninspect_test
+package inspect_test
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/tokeninspect"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 )
 
 // TestAskSendsWhatWasGiven: kube-apiserver compares strings, and what it does not take for a token may be another secret.
@@ -39,7 +39,7 @@ func TestAskSendsWhatWasGiven(t *testing.T) {
 			if tc.sent {
 				want = []string{tc.token}
 			}
-			review, err := tokeninspect.Ask(t.Context(), client, tc.token)
+			review, err := inspect.Ask(t.Context(), client, tc.token)
 			if err != nil || (review != nil) != tc.sent {
 				t.Errorf("%v, %v", review, err)
 			}

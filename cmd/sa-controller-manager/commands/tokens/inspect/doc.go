@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokeninspect says what a ServiceAccount token is, who signed it, and whether it is valid or why not.
+// Package inspect says what a ServiceAccount token is, who signed it, and whether it is valid or why not.
 //
 // Judge is pure: it takes the token, the keys and issuers that are known, and what kube-apiserver said if it was asked. Ask has
 // it say that. A Report prints itself for people and for programs.
@@ -12,4 +12,4 @@
 // What must never happen: the signature, or a whole token, in what is printed, unless the person asks for it. Without it a token
 // opens nothing. Claims are printed: they are what the person wants to see. They may be anybody's, so no character of them may
 // reach a terminal that is not to be seen.
-package tokeninspect
+package inspect

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package audit
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -41,7 +42,7 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 	pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: "robot-token"},
 	}}}}}
-	client := fake.NewClientset(secret("robot-token", "robot", legacyToken(t)), secret("zeus-token", "zeus", "CANARY"), account("robot"), account("zeus"), pod,
+	client := fake.NewClientset(secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"), account("robot"), account("zeus"), pod,
 		&corev1.Secret{ObjectMeta: meta("other"), Type: corev1.SecretTypeOpaque})
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review, _ := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
@@ -54,7 +55,7 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	key := "--service-account-private-key-file=" + writeFile(t, "sa.key", testkeys.P256())
+	key := "--service-account-private-key-file=" + clitest.WriteFile(t, "sa.key", testkeys.P256())
 	const untracked = "kube-apiserver does not note who uses tokens: which are unused cannot be told.\n"
 	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
 	cases := map[string]struct {
@@ -76,11 +77,11 @@ func TestAudit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stdout, stderr bytes.Buffer
-			cmd := newTokensCommand(auditCluster(t))
+			cmd := NewCommand(auditCluster(t))
 			cmd.SetOut(&stdout)
 			cmd.SetErr(&stderr)
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(append([]string{"audit", key}, tc.args...))
+			cmd.SetArgs(append([]string{key}, tc.args...))
 			err := cmd.ExecuteContext(t.Context())
 			if !errors.Is(err, tc.err) || stderr.String() != tc.stderr {
 				t.Errorf("error %v and %q, want %v and %q", err, stderr.String(), tc.err, tc.stderr)
@@ -121,19 +122,19 @@ func TestAuditCommandLine(t *testing.T) {
 		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
 		"use":         {[]string{"--unused-for=-1s"}, "Error: --unused-for -1s must not be negative\n"},
 		"key":         {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
-		"argument":    {[]string{"shop"}, "Error: \"sa-controller-manager tokens audit\" does not take any arguments, got [\"shop\"]\n"},
+		"argument":    {[]string{"shop"}, "Error: \"sa-controller-manager audit\" does not take any arguments, got [\"shop\"]\n"},
 		"nobody":      {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := command(t, append([]string{"tokens", "audit"}, tc.args...)...)
-			if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) {
+			got := clitest.Run(t, NewCommand(cli.Connect), tc.args...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) {
 				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
 			}
 		})
 	}
-	if got := command(t, "tokens", "audit", legacyToken(t)); got.code != 1 || strings.Contains(got.stderr, "eyJ") {
+	if got := clitest.Run(t, NewCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {
 		t.Errorf("a token as an argument: %+v", got)
 	}
 }

@@ -1,0 +1,63 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// NoArguments refuses positional arguments in KCM's words. Empty ones pass, as
+// there: they are what an unset variable in a manifest becomes.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg == "" {
+			continue
+		}
+		err := fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
+		if similar := cmd.SuggestionsFor(arg); len(similar) > 0 {
+			err = fmt.Errorf("%w; did you mean '%s %s'?", err, cmd.CommandPath(), strings.Join(similar, "' or '"))
+		}
+		return &UsageError{Err: err, Command: cmd.CommandPath()}
+	}
+	return nil
+}
+
+// NoTokens is NoArguments where a token is what people may try.
+func NoTokens(cmd *cobra.Command, args []string) error {
+	if err := RefuseTokens(cmd, args); err != nil {
+		return err
+	}
+	return NoArguments(cmd, args)
+}
+
+// RefuseTokens keeps people from a habit, and never repeats what was given: it is in the
+// list of processes and in the shell's history already, and must not get into a log too.
+func RefuseTokens(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if !resemblesToken(arg) {
+			continue
+		}
+		return &UsageError{Command: cmd.CommandPath(), Err: errors.New(
+			"this looks like a token as an argument, where everybody on the machine can read it and the shell remembers it; " +
+				"give it on standard input or in a file, and think of it as known to others now")}
+	}
+	return nil
+}
+
+// longestPath is more than a path may have on Linux (PATH_MAX), whatever it names.
+const longestPath = 4096
+
+func resemblesToken(arg string) bool {
+	if _, err := os.Lstat(arg); err == nil {
+		return false
+	}
+	// eyJ is how every JSON object begins in base64.
+	return len(arg) >= longestPath || strings.HasPrefix(arg, "eyJ") || strings.HasPrefix(strings.ToLower(arg), "bearer") ||
+		len(arg) > 60 && strings.Count(arg, ".") == 2 && !strings.Contains(arg, "/")
+}

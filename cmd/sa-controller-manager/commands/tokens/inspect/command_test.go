@@ -1,0 +1,96 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func noCluster(*options.Connection) (kubernetes.Interface, error) { return fake.NewClientset(), nil }
+
+// inspectInput runs the command on standard input.
+func inspectInput(t *testing.T, input string, args ...string) (stdout string, err error) {
+	t.Helper()
+	cmd := NewCommand(noCluster)
+	var out bytes.Buffer
+	cmd.SetIn(strings.NewReader(input))
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestInspectReads(t *testing.T) {
+	t.Parallel()
+	token, key := clitest.LegacyToken(t), "--service-account-key-file="+clitest.WriteFile(t, "key", testkeys.P256())
+	cases := map[string]struct {
+		input string
+		args  []string
+		want  error
+		say   string
+	}{
+		"standard input":    {token, []string{key}, nil, "Verdict:       valid"},
+		"dash":              {token, []string{key, "-"}, nil, "Verdict:       valid"},
+		"file":              {"", []string{key, clitest.WriteFile(t, "token", []byte(token+"\n"))}, nil, "Verdict:       valid"},
+		"line feeds":        {"\r\n " + token + " \n", []string{key}, nil, "Verdict:       valid"},
+		"of a header":       {"Bearer " + token, []string{key}, nil, "Verdict:       valid"},
+		"in small letters":  {"bearer  " + token, []string{key}, nil, "Verdict:       valid"},
+		"two tokens":        {token + "\n" + token, []string{key}, cli.ErrFindings, "malformed token"},
+		"nothing":           {" \n", []string{key}, nil, "read the token from standard input: there is nothing"},
+		"too much":          {strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes"},
+		"other key":         {token, []string{"--service-account-key-file=" + clitest.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys"},
+		"no key":            {token, nil, cli.ErrReported, "Verdict:     unknown"},
+		"JWKS":              {token, []string{"--jwks=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256()))}, nil, "published, of --jwks="},
+		"active key":        {token, []string{"--service-account-private-key-file=" + clitest.WriteFile(t, "key", testkeys.P256())}, nil, "(ES256), active, of --service-account-private-key-file"},
+		"missing file":      {"", []string{"testdata/none"}, nil, "read the token: open testdata/none: no such file or directory"},
+		"plain HTTP":        {token, []string{"--jwks=http://example.com"}, nil, "get keys: want an https URL"},
+		"two files":         {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
+		"format":            {token, []string{"-o=table"}, nil, `--output "table" must be one of "text", "json", "yaml"`},
+		"empty issuer":      {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
+		"unreadable CA":     {token, []string{"--jwks=https://localhost", "--ca-file=" + clitest.WriteFile(t, "ca", nil)}, nil, "want PEM with at least one certificate"},
+		"no time":           {token, []string{"--timeout=0"}, nil, "--timeout 0s must be greater than 0"},
+		"machine readable":  {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
+		"machine readable2": {token, []string{key, "-o=yaml"}, nil, "verdict: valid\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := inspectInput(t, tc.input, tc.args...)
+			if tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("error %v, want %v", err, tc.want)
+			}
+			if err != nil {
+				out += err.Error()
+			}
+			if !strings.Contains(out, tc.say) {
+				t.Errorf("%q is not in\n%s", tc.say, out)
+			}
+			if signature := token[strings.LastIndex(token, ".")+1:]; strings.Contains(out, signature) {
+				t.Errorf("the signature is in\n%s", out)
+			}
+		})
+	}
+}
+
+func TestInspectShowsTheSignatureIfAsked(t *testing.T) {
+	t.Parallel()
+	token := clitest.LegacyToken(t)
+	out, _ := inspectInput(t, token, "--show-signature")
+	if !strings.Contains(out, token[strings.LastIndex(token, ".")+1:]) {
+		t.Errorf("no signature in\n%s", out)
+	}
+}

@@ -28,7 +28,7 @@ const unusedTokens = `---
 `
 
 // TestRBAC has the manager do all that needs a permission, with no others than those
-// of manifests/permissions.
+// of manifests/permissions and, for what no manifest turns on, of its component options.
 func TestRBAC(t *testing.T) {
 	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
 		// Else kube-apiserver's own plugin is asked before ours.
@@ -43,7 +43,7 @@ func TestRBAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	shell := newShell(t, cluster, binary)
-	shell.must(t, "kubectl apply -k "+page)
+	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options")
 	// One unused legacy token to mark and one to delete.
 	shell.must(t, "kubectl -n kube-system get configmap kube-apiserver-legacy-service-account-token-tracking",
 		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge -p '{"data":{"since":"2020-01-01"}}'`,

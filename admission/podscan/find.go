@@ -5,22 +5,17 @@ package podscan
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/paging"
 )
 
-const (
-	// pageSize bounds what is in memory at a time.
-	pageSize = 500
-
-	// stillRunning leaves out the Pods that have ended.
-	stillRunning = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
-)
+// stillRunning leaves out the Pods that have ended.
+const stillRunning = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 
 // Finder finds the Pods that were missed. It may be used by several goroutines.
 type Finder struct {
@@ -45,21 +40,32 @@ func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	if err != nil {
 		return found, err
 	}
-	err = f.eachPod(ctx, namespace, func(pod *corev1.Pod) error {
-		found.Looked++
-		missing, uncertain, err := f.examine(ctx, lookups, pod)
-		switch {
-		case err != nil:
-			return err
-		case len(missing) == 0:
-		case uncertain:
-			found.Uncertain = append(found.Uncertain, describe(pod, missing, true))
-		default:
-			found.Missed = append(found.Missed, describe(pod, missing, false))
+	options := metav1.ListOptions{FieldSelector: stillRunning}
+	err = paging.Each(ctx, "Pods", f.Client.CoreV1().Pods(namespace).List, options, func(page *corev1.PodList) error {
+		for i := range page.Items {
+			if err := f.add(ctx, &found, lookups, &page.Items[i]); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 	return found, err
+}
+
+// add classifies a Pod and notes it if it is a miss.
+func (f Finder) add(ctx context.Context, found *Found, lookups *lookupCache, pod *corev1.Pod) error {
+	found.Looked++
+	missing, uncertain, err := f.examine(ctx, lookups, pod)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) == 0:
+	case uncertain:
+		found.Uncertain = append(found.Uncertain, describe(pod, missing, true))
+	default:
+		found.Missed = append(found.Missed, describe(pod, missing, false))
+	}
+	return nil
 }
 
 // examine classifies a Pod, and reads no more than that takes.
@@ -77,24 +83,4 @@ func (f Finder) examine(ctx context.Context, lookups *lookupCache, pod *corev1.P
 	}
 	missing, uncertain = classify(f.Config, pod, account)
 	return missing, uncertain, nil
-}
-
-// eachPod calls visit with every Pod that has not ended. Visit keeps none of it.
-func (f Finder) eachPod(ctx context.Context, namespace string, visit func(*corev1.Pod) error) error {
-	options := metav1.ListOptions{Limit: pageSize, FieldSelector: stillRunning}
-	for {
-		page, err := f.Client.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("list Pods: %w", err)
-		}
-		for i := range page.Items {
-			if err := visit(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		if page.Continue == "" {
-			return nil
-		}
-		options.Continue = page.Continue
-	}
 }

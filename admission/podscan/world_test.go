@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/paging"
 )
 
 // world is an apiserver that pages lists of Pods and writes requests down.
@@ -35,7 +36,7 @@ type world struct {
 }
 
 func newWorld(objects ...runtime.Object) *world {
-	w := &world{Clientset: fake.NewClientset(objects...), pageSize: pageSize}
+	w := &world{Clientset: fake.NewClientset(objects...), pageSize: paging.Size}
 	w.PrependReactor("list", "pods", w.page)
 	w.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()

@@ -9,10 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// pageSize bounds how many Pods are in memory at the same time.
-const pageSize = 500
+	"sa-controller-manager/internal/paging"
+)
 
 // names is a set. The nil one is empty.
 type names map[string]struct{}
@@ -34,20 +33,17 @@ func (n names) add(name string) {
 // that, the list fails and is begun again.
 func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (names, error) {
 	mounted := names{}
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := c.Client.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list pods of namespace %q: %w", namespace, err)
-		}
+	what := fmt.Sprintf("pods of namespace %q", namespace)
+	err := paging.Each(ctx, what, c.Client.CoreV1().Pods(namespace).List, metav1.ListOptions{}, func(page *corev1.PodList) error {
 		for i := range page.Items {
 			VisitSecrets(&page.Items[i].Spec, mounted.add)
 		}
-		if page.Continue == "" {
-			return mounted, nil
-		}
-		options.Continue = page.Continue
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return mounted, nil
 }
 
 // VisitSecrets calls found with the name of every Secret that a Pod refers to; some

@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/paging"
 )
 
 const (
@@ -63,17 +63,14 @@ func checkNamespaces(ctx context.Context, c *Cluster) (Answer, error) {
 // activeNamespaces are those that are old enough to have everything.
 func (c *Cluster) activeNamespaces(ctx context.Context) ([]string, error) {
 	var names []string
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Namespaces().List(ctx, options)
-	}
 	now := c.Clock.Now()
-	err := each(ctx, list, metav1.ListOptions{}, func(namespace *corev1.Namespace) {
-		if namespace.DeletionTimestamp == nil && now.Sub(namespace.CreationTimestamp.Time) > c.Grace {
-			names = append(names, namespace.Name)
+	err := paging.Each(ctx, "namespaces", c.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(page *corev1.NamespaceList) error {
+		for i := range page.Items {
+			if namespace := &page.Items[i]; namespace.DeletionTimestamp == nil && now.Sub(namespace.CreationTimestamp.Time) > c.Grace {
+				names = append(names, namespace.Name)
+			}
 		}
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", err)
-	}
-	return names, nil
+	return names, err
 }

@@ -5,23 +5,18 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/pager"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/paging"
 )
-
-// pageSize bounds what is in memory at a time.
-const pageSize = 500
 
 // reads remembers what several checks need. What failed is tried again by the next one.
 type reads struct {
@@ -37,18 +32,19 @@ func (c *Cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 		return c.read.secrets, nil
 	}
 	secrets := []tokenSecret{}
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
-	}
+	list := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List
 	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
-	err := each(ctx, list, options, func(secret *corev1.Secret) {
-		// A fake apiserver may ignore field selectors, and a real one the type of old Secrets.
-		if secret.Type == corev1.SecretTypeServiceAccountToken {
-			secrets = append(secrets, observe(secret))
+	err := paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
+		for i := range page.Items {
+			// A fake apiserver may ignore field selectors, and a real one the type of old Secrets.
+			if secret := &page.Items[i]; secret.Type == corev1.SecretTypeServiceAccountToken {
+				secrets = append(secrets, observe(secret))
+			}
 		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list token Secrets: %w", err)
+		return nil, err
 	}
 	c.read.secrets = secrets
 	return secrets, nil
@@ -60,14 +56,15 @@ func (c *Cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.U
 		return c.read.accounts, nil
 	}
 	uids := map[cache.ObjectName]types.UID{}
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List(ctx, options)
-	}
-	err := each(ctx, list, metav1.ListOptions{}, func(account *corev1.ServiceAccount) {
-		uids[cache.NewObjectName(account.Namespace, account.Name)] = account.UID
+	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
+	err := paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+		for i := range page.Items {
+			uids[cache.MetaObjectToName(&page.Items[i])] = page.Items[i].UID
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list ServiceAccounts: %w", err)
+		return nil, err
 	}
 	c.read.accounts = uids
 	return uids, nil
@@ -88,16 +85,6 @@ func (c *Cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 	}
 	c.read.keyIDs = ids
 	return ids, nil
-}
-
-// each calls visit with every object of a list, page by page. Visit keeps none of it.
-func each[T any](ctx context.Context, list pager.ListPageFunc, options metav1.ListOptions, visit func(*T)) error {
-	pages := pager.New(list)
-	pages.PageSize, pages.PageBufferSize = pageSize, 0
-	return pages.EachListItem(ctx, options, func(object runtime.Object) error {
-		visit(any(object).(*T))
-		return nil
-	})
 }
 
 // tokenSecret is what is kept of a token Secret. Neither the token nor anything that it

@@ -13,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/paging"
 )
 
 // wantedRootCA is what is compared with. Whatever has all of least and nothing beyond
@@ -52,19 +52,17 @@ func (c *Cluster) rootCAs(ctx context.Context) (*rootCAs, error) {
 
 func (c *Cluster) publishedRootCAs(ctx context.Context) (map[string]bundle, error) {
 	published := map[string]bundle{}
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, options)
-	}
+	list := c.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + informers.RootCAName}
-	err := each(ctx, list, options, func(configMap *corev1.ConfigMap) {
-		if configMap.Name == informers.RootCAName {
-			published[configMap.Namespace] = parseBundle(configMap.Data[informers.RootCAKey])
+	err := paging.Each(ctx, "ConfigMaps "+informers.RootCAName, list, options, func(page *corev1.ConfigMapList) error {
+		for i := range page.Items {
+			if configMap := &page.Items[i]; configMap.Name == informers.RootCAName {
+				published[configMap.Namespace] = parseBundle(configMap.Data[informers.RootCAKey])
+			}
 		}
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list ConfigMaps %s: %w", informers.RootCAName, err)
-	}
-	return published, nil
+	return published, err
 }
 
 func (c *Cluster) wantedRootCA(ctx context.Context, published map[string]bundle) (wantedRootCA, error) {

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
@@ -27,8 +28,6 @@ import (
 )
 
 const (
-	// pageSize bounds what is in memory at a time, whatever the number of Secrets.
-	pageSize = 500
 	// probeSeconds is the least that kube-apiserver issues a token for.
 	probeSeconds = 600
 	// maxNames is how many Secrets of a key are remembered by name; all are counted.
@@ -138,21 +137,18 @@ func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error
 	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
-		Limit:         pageSize,
 	}
-	for {
-		page, err := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list token secrets, to see which keys they need: %w", err)
-		}
+	const what = "token secrets, to see which keys they need"
+	err := paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {
 			uses.add(&page.Items[i], keys, roles)
 		}
-		if page.Continue == "" {
-			return uses, nil
-		}
-		options.Continue = page.Continue
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return uses, nil
 }
 
 func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles *signing.Ring) {
@@ -192,22 +188,20 @@ func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenS
 	for _, secret := range secrets {
 		accounts[secret.Account()] = nil
 	}
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list service accounts, to see whose token secrets hold a retired key: %w", err)
-		}
+	const what = "service accounts, to see whose token secrets hold a retired key"
+	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
+	err := paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
 			if name := cache.MetaObjectToName(&page.Items[i]); has(accounts, name) {
-				accounts[name] = &page.Items[i]
+				accounts[name] = page.Items[i].DeepCopy()
 			}
 		}
-		if page.Continue == "" {
-			return accounts, nil
-		}
-		options.Continue = page.Continue
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return accounts, nil
 }
 
 func has[K comparable, V any](m map[K]V, key K) bool {

@@ -12,14 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/internal/paging"
 )
 
-const (
-	// pageSize bounds what is in memory at a time.
-	pageSize = 500
-	// maxExpired is how often in a row a list may expire before it has brought anything.
-	maxExpired = 5
-)
+// maxExpired is how often in a row a list may expire before it has brought anything.
+const maxExpired = 5
 
 // secretPages walks a list of Secrets in the order of their keys in etcd.
 //
@@ -28,30 +26,36 @@ const (
 type secretPages struct {
 	client    kubernetes.Interface
 	namespace string
-	options   metav1.ListOptions
+	selector  string // of labels
 
-	last    string // the key of the last Secret that was handed out
-	again   bool   // whether the list has been begun again
-	expired int
-	done    bool
+	last  string // the key of the last Secret that was handed out
+	again bool   // whether the list has been begun again
 }
 
-func newSecretPages(client kubernetes.Interface, namespace, selector string) *secretPages {
-	return &secretPages{client: client, namespace: namespace, options: metav1.ListOptions{
-		FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken), LabelSelector: selector, Limit: pageSize,
-	}}
+// each calls visit with the Secrets of every page. There may be none on it.
+func (p *secretPages) each(ctx context.Context, visit func([]corev1.Secret) error) error {
+	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken), LabelSelector: p.selector}
+	return paging.Each(ctx, "token Secrets", p.list, options, func(page *corev1.SecretList) error { return visit(p.unseen(page)) })
 }
 
-// next returns the Secrets of the next page. There may be none on it; done tells whether it was the last one.
-func (p *secretPages) next(ctx context.Context) ([]corev1.Secret, error) {
-	page, err := p.client.CoreV1().Secrets(p.namespace).List(ctx, p.options)
-	if apierrors.IsResourceExpired(err) {
-		return nil, p.resume(err)
+func (p *secretPages) list(ctx context.Context, options metav1.ListOptions) (*corev1.SecretList, error) {
+	for expired := 0; ; expired++ {
+		page, err := p.client.CoreV1().Secrets(p.namespace).List(ctx, options)
+		if !apierrors.IsResourceExpired(err) {
+			return page, err
+		}
+		if expired == maxExpired {
+			return nil, fmt.Errorf("the list expires again and again: %w", err)
+		}
+		var status apierrors.APIStatus
+		errors.As(err, &status) // it is one: IsResourceExpired has looked into it
+		options.Continue = status.Status().Continue
+		p.again = p.again || options.Continue == ""
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list token Secrets: %w", err)
-	}
-	p.expired, p.options.Continue, p.done = 0, page.Continue, page.Continue == ""
+}
+
+// unseen takes out of a page what was on one before.
+func (p *secretPages) unseen(page *corev1.SecretList) []corev1.Secret {
 	secrets := page.Items[:0]
 	for i := range page.Items {
 		secret := &page.Items[i]
@@ -64,18 +68,7 @@ func (p *secretPages) next(ctx context.Context) ([]corev1.Secret, error) {
 	if len(secrets) > 0 {
 		p.last = etcdKey(&secrets[len(secrets)-1])
 	}
-	return secrets, nil
-}
-
-func (p *secretPages) resume(err error) error {
-	if p.expired++; p.expired > maxExpired {
-		return fmt.Errorf("list token Secrets: the list expires again and again: %w", err)
-	}
-	var status apierrors.APIStatus
-	errors.As(err, &status) // it is one: IsResourceExpired has looked into it
-	p.options.Continue = status.Status().Continue
-	p.again = p.again || p.options.Continue == ""
-	return nil
+	return secrets
 }
 
 // etcdKey orders Secrets as lists do.

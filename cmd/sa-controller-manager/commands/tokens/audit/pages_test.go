@@ -56,16 +56,13 @@ func TestPages(t *testing.T) {
 			t.Parallel()
 			world := &server{namespaces: 13, perSpace: 100, token: "x", expire: tc.expire}
 			client := world.start(t)
-			pages := newSecretPages(client, "", "")
 			var got []string
-			var err error
-			for !pages.done && err == nil {
-				var page []corev1.Secret
-				page, err = pages.next(t.Context())
+			err := (&secretPages{client: client}).each(t.Context(), func(page []corev1.Secret) error {
 				for i := range page {
 					got = append(got, etcdKey(&page[i]))
 				}
-			}
+				return nil
+			})
 			text := ""
 			if err != nil {
 				text = err.Error()

@@ -43,33 +43,34 @@ type Summary struct {
 func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, error) {
 	summary := Summary{Findings: map[Finding]int{}}
 	a.scenes = map[string]*scene{}
-	pages := newSecretPages(a.Client, a.Filter.Namespace, a.Filter.Selector)
-	for !pages.done {
-		page, err := pages.next(ctx)
-		if err != nil {
-			return summary, err
-		}
+	pages := &secretPages{client: a.Client, namespace: a.Filter.Namespace, selector: a.Filter.Selector}
+	err := pages.each(ctx, func(page []corev1.Secret) error {
 		summary.Looked += len(page)
 		rows, err := a.rows(ctx, a.reduce(page))
 		if err != nil {
-			return summary, err
+			return err
 		}
-		for i := range rows {
-			for _, finding := range rows[i].Findings {
-				summary.Findings[finding]++
-			}
-		}
-		summary.Shown += len(rows)
+		summary.add(rows)
 		if len(rows) > 0 {
 			if err := emit(rows); err != nil {
-				return summary, err
+				return err
 			}
 		}
 		if a.Progress != nil {
 			a.Progress(summary.Looked)
 		}
+		return nil
+	})
+	return summary, err
+}
+
+func (s *Summary) add(rows []Row) {
+	s.Shown += len(rows)
+	for i := range rows {
+		for _, finding := range rows[i].Findings {
+			s.Findings[finding]++
+		}
 	}
-	return summary, nil
 }
 
 // reduce drops the Secrets themselves, and those that the filter does not want whatever else there is to know of them.

@@ -5,16 +5,14 @@ package audit
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	"sa-controller-manager/controllers/legacytokencleaner"
+	"sa-controller-manager/internal/paging"
 )
 
 // shownPods is how many Pods that use a Secret are named.
@@ -38,17 +36,24 @@ type scene struct {
 // readScene reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or there twice.
 func readScene(ctx context.Context, client kubernetes.Interface, namespace string) (*scene, error) {
 	s := &scene{accounts: map[string]*account{}, users: map[string]users{}, reaches: map[string]reach{}}
-	err := eachObject(ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.CoreV1().ServiceAccounts(namespace).List(ctx, options)
-	}, s.addAccount)
+	list := client.CoreV1().ServiceAccounts(namespace).List
+	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+		for i := range page.Items {
+			s.addAccount(&page.Items[i])
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list ServiceAccounts of namespace %s: %w", namespace, err)
+		return nil, err
 	}
-	err = eachObject(ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.CoreV1().Pods(namespace).List(ctx, options)
-	}, s.addPod)
+	err = paging.Each(ctx, "Pods of namespace "+namespace, client.CoreV1().Pods(namespace).List, metav1.ListOptions{}, func(page *corev1.PodList) error {
+		for i := range page.Items {
+			s.addPod(&page.Items[i])
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list Pods of namespace %s: %w", namespace, err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -88,14 +93,4 @@ func (s *scene) setReach(name string, found reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reaches[name] = found
-}
-
-// eachObject calls visit with every object of a list, page by page. Visit keeps none of it.
-func eachObject[T any](ctx context.Context, list pager.ListPageFunc, visit func(*T)) error {
-	pages := pager.New(list)
-	pages.PageSize, pages.PageBufferSize = pageSize, 0
-	return pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		visit(any(object).(*T))
-		return nil
-	})
 }

@@ -1,0 +1,40 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package paging reads long lists of the API page by page, so that memory depends on the size
+// of a page and not of the cluster.
+//
+// It is a loop of its own and not client-go's pager, which hands out single objects and asks
+// for the next page while one is still in use.
+package paging
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Size is how many objects a page has.
+const Size = 500
+
+// Each calls visit with every page of a list, which errors call what. All pages are of one resourceVersion: if one is
+// asked for too late for that, Each ends with the error that kube-apiserver answers
+// (apierrors.IsResourceExpired). Visit keeps none of a page.
+func Each[L metav1.ListInterface](
+	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, visit func(L) error,
+) error {
+	options.Limit = Size
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", what, err)
+		}
+		if err := visit(page); err != nil {
+			return err
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}

@@ -46,9 +46,9 @@ const (
 
 // Config is what an Activator needs. Clock may be nil.
 type Config struct {
-	Client kubernetes.Interface
-	View   *informers.View
-	Ring   *signing.Keyring
+	Client    kubernetes.Interface
+	Informers *informers.Informers
+	Ring      *signing.Keyring
 	// Issuer is the apiserver's --service-account-issuer; "" has it looked up in
 	// the apiserver's OIDC discovery document.
 	Issuer string
@@ -64,7 +64,7 @@ type Config struct {
 	Clock   clock.WithTicker
 }
 
-// Activator proves keys. Build it with New before the view is started. RingChanged
+// Activator proves keys. Build it with New before the informers are started. RingChanged
 // and Status may be called from any goroutine.
 type Activator struct {
 	Config
@@ -81,7 +81,7 @@ func New(config Config) *Activator {
 	}
 	a := &Activator{Config: config, changed: make(chan struct{}, 1)}
 	a.proven.Store(new(""))
-	a.accounts, _ = config.View.Accounts()
+	a.accounts, _ = config.Informers.Accounts()
 	a.show("")
 	return a
 }
@@ -117,7 +117,7 @@ func (a *Activator) Status() string { return *a.status.Load() }
 // Confirmed tells whether that key ID is of the key that kube-apiserver has accepted last.
 func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
 
-// Run proves the signing key and, if proof activates it, every next one until ctx ends. The view must be
+// Run proves the signing key and, if proof activates it, every next one until ctx ends. The informers must be
 // synced.
 func (a *Activator) Run(ctx context.Context) {
 	failing, told, backoff := "", "", firstBackoff

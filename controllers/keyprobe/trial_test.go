@@ -73,7 +73,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &notebook{}}
 	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	config := Config{
-		Client: server, View: informers.New(server, 0), Ring: signing.NewKeyring(trial.old), Issuer: testIssuer,
+		Client: server, Informers: informers.New(server, 0), Ring: signing.NewKeyring(trial.old), Issuer: testIssuer,
 		Recorder: events.NewRecorderTo(trial.events, clock.RealClock{}),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
 		Metrics:  NewMetrics(trial.registry.MustRegister),
@@ -85,11 +85,11 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), trial.logger))
 	trial.ctx = ctx
-	config.View.Start(ctx)
-	config.View.Await(ctx)
+	config.Informers.Start(ctx)
+	config.Informers.Await(ctx)
 	ended := make(chan struct{})
 	go func() { defer close(ended); trial.Run(ctx) }()
-	trial.stop = func() { cancel(); <-ended; config.View.Stop() }
+	trial.stop = func() { cancel(); <-ended; config.Informers.Stop() }
 	synctest.Wait()
 	return trial
 }

@@ -57,11 +57,11 @@ const (
 
 // Config is what a Controller needs. Clock may be nil.
 type Config struct {
-	Client   kubernetes.Interface
-	View     *informers.View
-	Recorder *events.Recorder
-	Metrics  *Metrics
-	Loops    *reconcile.Metrics
+	Client    kubernetes.Interface
+	Informers *informers.Informers
+	Recorder  *events.Recorder
+	Metrics   *Metrics
+	Loops     *reconcile.Metrics
 
 	// Period is how long a token must be unused before it is marked, and how long
 	// it must have been marked before it is deleted. It is greater than zero.
@@ -76,7 +76,7 @@ type Config struct {
 	Clock clock.WithTicker
 }
 
-// Controller is the cleaner. Build it with New before the view is started.
+// Controller is the cleaner. Build it with New before the informers are started.
 type Controller struct {
 	Config
 
@@ -97,8 +97,8 @@ func New(config Config) *Controller {
 		config.ReplacedPeriod = config.Period
 	}
 	c := &Controller{Config: config}
-	c.accounts, _ = config.View.Accounts()
-	c.secrets, _ = config.View.TokenSecrets()
+	c.accounts, _ = config.Informers.Accounts()
+	c.secrets, _ = config.Informers.TokenSecrets()
 	c.loop = reconcile.New(reconcile.Config[string]{
 		Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
@@ -106,7 +106,7 @@ func New(config Config) *Controller {
 }
 
 // Run works until ctx ends and returns when no sync is under way any more. The
-// view must be synced.
+// informers must be synced.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
 	c.loop.Add(wholeCluster)

@@ -63,12 +63,12 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 		recorded: clientevents.NewFakeRecorder(100),
 	}
 	config := Config{
-		Client:   w.client,
-		View:     informers.New(w.client, 0),
-		Recorder: events.NewRecorderTo(w.recorded, w.clock),
-		Metrics:  NewMetrics(w.registry.MustRegister),
-		Period:   testPeriod,
-		Clock:    w.clock,
+		Client:    w.client,
+		Informers: informers.New(w.client, 0),
+		Recorder:  events.NewRecorderTo(w.recorded, w.clock),
+		Metrics:   NewMetrics(w.registry.MustRegister),
+		Period:    testPeriod,
+		Clock:     w.clock,
 	}
 	if change != nil {
 		change(&config)
@@ -88,8 +88,8 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 // cacheObjects puts objects into the caches as the informers would.
 func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
-	_, accounts := w.View.Accounts()
-	_, secrets := w.View.TokenSecrets()
+	_, accounts := w.Informers.Accounts()
+	_, secrets := w.Informers.TokenSecrets()
 	for _, object := range objects {
 		var err error
 		switch object := object.(type) {

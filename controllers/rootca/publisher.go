@@ -36,17 +36,17 @@ const (
 
 // PublisherConfig is what a Publisher needs. Clock may be nil.
 type PublisherConfig struct {
-	Client   kubernetes.Interface
-	View     *informers.View
-	Source   *Source
-	Recorder *events.Recorder
-	Metrics  *Metrics
-	Loops    *reconcile.Metrics
-	Clock    clock.WithTicker
+	Client    kubernetes.Interface
+	Informers *informers.Informers
+	Source    *Source
+	Recorder  *events.Recorder
+	Metrics   *Metrics
+	Loops     *reconcile.Metrics
+	Clock     clock.WithTicker
 }
 
 // Publisher keeps ConfigMap kube-root-ca.crt in every Active namespace. Build it with
-// NewPublisher before the view is started.
+// NewPublisher before the informers are started.
 type Publisher struct {
 	PublisherConfig
 
@@ -64,15 +64,15 @@ func NewPublisher(config PublisherConfig) *Publisher {
 		config.Clock = clock.RealClock{}
 	}
 	p := &Publisher{PublisherConfig: config}
-	p.namespaces, p.namespaceInformer = config.View.Namespaces()
-	p.configMaps, p.configMapInformer = config.View.RootCAs()
+	p.namespaces, p.namespaceInformer = config.Informers.Namespaces()
+	p.configMaps, p.configMapInformer = config.Informers.RootCAs()
 	p.loop = reconcile.New(reconcile.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
 	p.pacing.reset()
 	config.Source.OnChange(p.queueAll)
 	return p
 }
 
-// Run works until ctx ends and returns when no sync is under way any more. The view
+// Run works until ctx ends and returns when no sync is under way any more. The informers
 // must be synced. Registering the handlers replays the whole cache, so that every
 // namespace is looked at once at the start. It may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {

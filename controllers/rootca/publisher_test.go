@@ -73,7 +73,7 @@ func (w *world) run(bundle *Bundle, client *fake.Clientset) *world {
 	w.client = client
 	seen := informers.New(w.client, 0)
 	w.Publisher = NewPublisher(PublisherConfig{
-		Client: w.client, View: seen, Source: NewSource(bundle), Metrics: NewMetrics(w.registry.MustRegister),
+		Client: w.client, Informers: seen, Source: NewSource(bundle), Metrics: NewMetrics(w.registry.MustRegister),
 		Recorder: events.NewRecorderTo(w.sink, clock.RealClock{}),
 	})
 	watching, unwatch := context.WithCancel(w.t.Context())

@@ -20,7 +20,7 @@ func TestANewBundleIsForWhoPublishes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, client := newAuthorities(t, "AB"), fake.NewClientset()
-		p := NewPublisher(PublisherConfig{Client: client, View: informers.New(client, 0), Source: NewSource(a.bundle(t, "A"))})
+		p := NewPublisher(PublisherConfig{Client: client, Informers: informers.New(client, 0), Source: NewSource(a.bundle(t, "A"))})
 		for _, name := range []string{"one", "two"} {
 			if err := p.namespaceInformer.GetIndexer().Add(active(name)); err != nil {
 				t.Fatal(err)

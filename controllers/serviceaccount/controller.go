@@ -40,7 +40,7 @@ const (
 	lookAgain = 10 * time.Second
 )
 
-// Controller ensures accounts. Build it with New before the view is started.
+// Controller ensures accounts. Build it with New before the informers are started.
 type Controller struct {
 	client kubernetes.Interface
 	names  []string
@@ -53,7 +53,7 @@ type Controller struct {
 }
 
 // New builds a controller that ensures the accounts called names.
-func New(client kubernetes.Interface, from *informers.View, names []string, metrics *reconcile.Metrics) *Controller {
+func New(client kubernetes.Interface, from *informers.Informers, names []string, metrics *reconcile.Metrics) *Controller {
 	c := &Controller{client: client, names: names}
 	c.namespaces, c.namespaceInformer = from.Namespaces()
 	c.accounts, c.accountInformer = from.Accounts()
@@ -62,7 +62,7 @@ func New(client kubernetes.Interface, from *informers.View, names []string, metr
 }
 
 // Run works until ctx ends and returns when no sync is under way any more. The
-// view must be synced. Registering the handlers replays the whole cache, so that
+// informers must be synced. Registering the handlers replays the whole cache, so that
 // every namespace is looked at once at the start.
 func (c *Controller) Run(ctx context.Context) error {
 	namespaces, err := c.namespaceInformer.AddEventHandler(c.namespaceHandler())

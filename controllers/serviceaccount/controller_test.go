@@ -60,9 +60,9 @@ func namespaceTerminating() error {
 type world struct {
 	client *fake.Clientset
 	*Controller
-	view  *informers.View
-	ended chan error
-	stop  func()
+	informers *informers.Informers
+	ended     chan error
+	stop      func()
 }
 
 // newWorld makes a world of objects in which each creation of an account fails with the next of failures, while there are any.
@@ -76,13 +76,13 @@ func newWorld(ctx context.Context, names []string, failures []error, objects ...
 		failures = failures[1:]
 		return err != nil, nil, err
 	})
-	w := &world{client: client, view: informers.New(client, 0), ended: make(chan error, 1)}
-	w.Controller = New(client, w.view, names, nil)
+	w := &world{client: client, informers: informers.New(client, 0), ended: make(chan error, 1)}
+	w.Controller = New(client, w.informers, names, nil)
 
 	watching, unwatch := context.WithCancel(ctx)
 	working, cancel := context.WithCancel(ctx)
-	w.view.Start(watching)
-	w.view.Await(watching)
+	w.informers.Start(watching)
+	w.informers.Await(watching)
 	go func() { w.ended <- w.Run(working) }()
 	// Between a list and the watch after it the fake API loses what changes.
 	synctest.Wait()
@@ -90,7 +90,7 @@ func newWorld(ctx context.Context, names []string, failures []error, objects ...
 		cancel()
 		w.ended <- <-w.ended // wait for it and leave it there
 		unwatch()
-		w.view.Stop()
+		w.informers.Stop()
 	}
 	return w
 }
@@ -294,7 +294,7 @@ func TestRunNeedsALivingView(t *testing.T) {
 		w := newWorld(t.Context(), []string{"default"}, nil)
 		w.stop()
 		if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "watch namespaces: ") {
-			t.Errorf("Run on a view that has ended returned %v, want an error that says what could not be watched", err)
+			t.Errorf("Run on informers that have ended returned %v, want an error that says what could not be watched", err)
 		}
 	})
 }

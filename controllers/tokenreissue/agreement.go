@@ -28,7 +28,7 @@ const reasonMismatch = "KeyRingMismatch"
 
 // AgreementConfig is what an Agreement needs. Clock may be nil.
 type AgreementConfig struct {
-	View *informers.View
+	Informers *informers.Informers
 	// Ring is that of this process.
 	Ring     *signing.Keyring
 	Recorder *events.Recorder
@@ -40,7 +40,7 @@ type AgreementConfig struct {
 
 // Agreement watches, on every replica, whether the ring of this process is the one that
 // the leader has published, and tells if not. It changes nothing. Build it with
-// NewAgreement before the view is started.
+// NewAgreement before the informers are started.
 type Agreement struct {
 	AgreementConfig
 
@@ -56,7 +56,7 @@ func NewAgreement(config AgreementConfig) *Agreement {
 		config.Clock = clock.RealClock{}
 	}
 	a := &Agreement{AgreementConfig: config, changed: make(chan struct{}, 1)}
-	a.published, a.informer = config.View.KeyRing()
+	a.published, a.informer = config.Informers.KeyRing()
 	a.show("not compared yet")
 	return a
 }
@@ -72,7 +72,7 @@ func (a *Agreement) RingChanged() {
 // Status says in a few words whether the rings agree. It does not block.
 func (a *Agreement) Status() string { return *a.status.Load() }
 
-// Run compares until ctx ends. The view must be synced.
+// Run compares until ctx ends. The informers must be synced.
 func (a *Agreement) Run(ctx context.Context) error {
 	look := func(any) { a.RingChanged() }
 	handler, err := a.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

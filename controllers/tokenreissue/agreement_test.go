@@ -35,7 +35,7 @@ func TestAgreement(t *testing.T) {
 		generation := func(n int64) { keyring.Set(ringOf(t, n, newPEM(), oldPEM())) }
 		v := informers.New(client, 0)
 		a := NewAgreement(AgreementConfig{
-			View: v, Ring: keyring, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
+			Informers: v, Ring: keyring, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
 			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(registry.MustRegister),
 		})
 		ctx, cancel := context.WithCancel(t.Context())

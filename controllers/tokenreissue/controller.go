@@ -66,8 +66,8 @@ const (
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
 type Config struct {
-	Client kubernetes.Interface
-	View   *informers.View
+	Client    kubernetes.Interface
+	Informers *informers.Informers
 	// Ring is that of this process. Issuer signs with it.
 	Ring   *signing.Keyring
 	Issuer *tokens.Issuer
@@ -87,7 +87,7 @@ type Config struct {
 	NewSuffix func() string
 }
 
-// Controller is the re-issuer. Build it with New before the view is started.
+// Controller is the re-issuer. Build it with New before the informers are started.
 type Controller struct {
 	Config
 
@@ -138,9 +138,9 @@ func New(config Config) *Controller {
 		config.NewSuffix = tokensecrets.NewSuffix
 	}
 	c := &Controller{Config: config, limiter: rate.NewLimiter(perSecond, perSecond)}
-	c.accounts, c.accountInformer = config.View.Accounts()
-	c.secrets, c.secretInformer = config.View.TokenSecrets()
-	_, c.ringInformer = config.View.KeyRing()
+	c.accounts, c.accountInformer = config.Informers.Accounts()
+	c.secrets, c.secretInformer = config.Informers.TokenSecrets()
+	_, c.ringInformer = config.Informers.KeyRing()
 	c.loop = reconcile.New(reconcile.Config[key]{Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
 	return c
 }
@@ -149,7 +149,7 @@ func New(config Config) *Controller {
 // leads. It does not block.
 func (c *Controller) RingChanged() { c.loop.Add(key{Work: publishing}) }
 
-// Run works until ctx ends and returns when no sync is under way any more. The view
+// Run works until ctx ends and returns when no sync is under way any more. The informers
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()

@@ -187,7 +187,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	}
 	ring := signing.KeyringOf(rotated(t))
 	w.Controller = New(Config{
-		Client: w.client, View: informers.New(w.client, 0),
+		Client: w.client, Informers: informers.New(w.client, 0),
 		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),
 		Confirmed: func(string) bool { return !w.unconfirmed },
 		Recorder:  events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,

@@ -52,13 +52,13 @@ const (
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
 type Config struct {
-	Client   kubernetes.Interface
-	View     *informers.View
-	Issuer   *tokens.Issuer
-	Keys     *signing.Keyring
-	RootCA   *rootca.Source
-	Recorder *events.Recorder
-	Metrics  *Metrics
+	Client    kubernetes.Interface
+	Informers *informers.Informers
+	Issuer    *tokens.Issuer
+	Keys      *signing.Keyring
+	RootCA    *rootca.Source
+	Recorder  *events.Recorder
+	Metrics   *Metrics
 	// RootCAMetrics are those of the root CA publisher.
 	RootCAMetrics *rootca.Metrics
 	Loops         *reconcile.Metrics
@@ -76,7 +76,7 @@ type Config struct {
 	NewSuffix func() string
 }
 
-// Controller is the Token controller. Build it with New before the view is started.
+// Controller is the Token controller. Build it with New before the informers are started.
 type Controller struct {
 	Config
 
@@ -103,8 +103,8 @@ func New(config Config) *Controller {
 		config.NewSuffix = tokensecrets.NewSuffix
 	}
 	c := &Controller{Config: config}
-	c.accounts, c.accountInformer = config.View.Accounts()
-	c.secrets, c.secretInformer = config.View.TokenSecrets()
+	c.accounts, c.accountInformer = config.Informers.Accounts()
+	c.secrets, c.secretInformer = config.Informers.TokenSecrets()
 	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
@@ -117,7 +117,7 @@ func newLoop[K comparable](config Config, name string, sync func(context.Context
 }
 
 // Run works until ctx ends and returns when no sync is under way any more. The
-// view must be synced. Registering the handlers replays the whole cache, so that
+// informers must be synced. Registering the handlers replays the whole cache, so that
 // every account and every Secret is looked at once at the start. It may be called
 // again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {

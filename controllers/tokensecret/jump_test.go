@@ -18,7 +18,7 @@ import (
 // jumping makes the world go by a clock whose time of day can jump.
 func (w *world) jumping() *testclock.Jumping {
 	clock, config := testclock.New(), w.Config
-	config.Clock, config.View = clock, informers.New(w.client, 0)
+	config.Clock, config.Informers = clock, informers.New(w.client, 0)
 	w.Controller = New(config)
 	return clock
 }

@@ -75,7 +75,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 	}
 	w.Controller = New(Config{
 		Client:      w.client,
-		View:        informers.New(w.client, 0),
+		Informers:   informers.New(w.client, 0),
 		Issuer:      tokens.NewIssuer(w.ring, tokens.CompatClaims),
 		Keys:        w.ring,
 		RootCA:      rootca.NewSource(testBundle(t)),

@@ -51,7 +51,7 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 		return nil, err
 	}
 	m.rootCA = rootca.NewSource(bundle)
-	m.view = informers.New(m.clients.main, resync(&o.Generic))
+	m.informers = informers.New(m.clients.main, resync(&o.Generic))
 	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
 	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
 	m.files.recorder, m.files.process = m.recorder, process(&o.LeaderElection)
@@ -91,7 +91,7 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	}
 	loops := m.loops
 	if set.Enabled(options.ServiceAccountController) {
-		m.accounts = serviceaccount.New(m.clients.of(options.ServiceAccountController), m.view, m.options.Tokens.ServiceAccounts, loops)
+		m.accounts = serviceaccount.New(m.clients.of(options.ServiceAccountController), m.informers, m.options.Tokens.ServiceAccounts, loops)
 		m.controllers = append(m.controllers, controller{options.ServiceAccountController, m.accounts.Run})
 	}
 	if set.Enabled(options.LegacyServiceAccountTokenCleaner) {
@@ -120,7 +120,7 @@ func (m *manager) buildRing() {
 	m.ring = m.files.newRing()
 	m.activator = keyprobe.New(keyprobe.Config{
 		Client:    m.clients.main,
-		View:      m.view,
+		Informers: m.informers,
 		Ring:      m.ring,
 		Issuer:    o.Keys.Issuer(),
 		Immediate: o.Keys.Activation == options.KeyActivationImmediate,
@@ -142,7 +142,7 @@ func (m *manager) buildTokenController(logger klog.Logger, loops *reconcile.Metr
 	}
 	legacy := tokensecret.New(tokensecret.Config{
 		Client:        m.clients.main,
-		View:          m.view,
+		Informers:     m.informers,
 		Issuer:        tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
 		Keys:          m.ring,
 		RootCA:        m.rootCA,

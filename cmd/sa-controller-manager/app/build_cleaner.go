@@ -20,14 +20,14 @@ func (m *manager) buildTokenCleaner(logger klog.Logger, loops *reconcile.Metrics
 		logger.Info("The legacy token cleaner only tells what it would do, because of --legacy-token-clean-up-dry-run")
 	}
 	cleaner := legacytokencleaner.New(legacytokencleaner.Config{
-		Client:   m.clients.main,
-		View:     m.view,
-		Recorder: m.recorder,
-		Metrics:  legacytokencleaner.NewMetrics(legacyregistry.MustRegister),
-		Loops:    loops,
-		Period:   o.Cleaner.Period,
-		DryRun:   o.Cleaner.DryRun,
-		Auto:     o.Tokens.TokenSecrets == options.TokenSecretsAuto,
+		Client:    m.clients.main,
+		Informers: m.informers,
+		Recorder:  m.recorder,
+		Metrics:   legacytokencleaner.NewMetrics(legacyregistry.MustRegister),
+		Loops:     loops,
+		Period:    o.Cleaner.Period,
+		DryRun:    o.Cleaner.DryRun,
+		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 
 		ReplacedPeriod: o.Reissue.IdlePeriod,
 	})

@@ -29,15 +29,15 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 	}
 	metrics := tokenreissue.NewMetrics(legacyregistry.MustRegister)
 	m.agreement = tokenreissue.NewAgreement(tokenreissue.AgreementConfig{
-		View:     m.view,
-		Ring:     m.ring,
-		Recorder: m.recorder,
-		Process:  process(&o.LeaderElection),
-		Metrics:  metrics,
+		Informers: m.informers,
+		Ring:      m.ring,
+		Recorder:  m.recorder,
+		Process:   process(&o.LeaderElection),
+		Metrics:   metrics,
 	})
 	m.reissuer = tokenreissue.New(tokenreissue.Config{
 		Client:    m.clients.main,
-		View:      m.view,
+		Informers: m.informers,
 		Ring:      m.ring,
 		Confirmed: m.activator.Confirmed,
 		Issuer:    tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),

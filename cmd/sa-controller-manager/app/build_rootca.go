@@ -45,12 +45,12 @@ func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loo
 		return
 	}
 	publisher := rootca.NewPublisher(rootca.PublisherConfig{
-		Client:   m.clients.of(options.RootCACertificatePublisher),
-		View:     m.view,
-		Source:   m.rootCA,
-		Recorder: m.recorder,
-		Metrics:  m.caMetrics,
-		Loops:    loops,
+		Client:    m.clients.of(options.RootCACertificatePublisher),
+		Informers: m.informers,
+		Source:    m.rootCA,
+		Recorder:  m.recorder,
+		Metrics:   m.caMetrics,
+		Loops:     loops,
 	})
 	m.controllers = append(m.controllers, controller{options.RootCACertificatePublisher, publisher.Run})
 }

@@ -70,7 +70,7 @@ func registrationProbe(status registration.Status) (string, error) {
 }
 
 func (m *manager) cachesReady() error {
-	if missing := m.view.Missing(); len(missing) > 0 {
+	if missing := m.informers.Missing(); len(missing) > 0 {
 		return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
 	}
 	return nil

@@ -70,7 +70,7 @@ func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 	m.podConfig = &config
 	metrics := serviceaccount.NewMetrics(legacyregistry.MustRegister)
 	waiters := serviceaccount.NewWaiters(max(1, m.options.Webhook.MaxInFlight/2), metrics)
-	accounts, informer := m.view.Accounts()
+	accounts, informer := m.informers.Accounts()
 	if _, err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 	}
 	synced := []<-chan struct{}{informer.HasSyncedChecker().Done()}
 	if config.Mode == serviceaccount.Secret {
-		secrets, informer := m.view.TokenSecrets()
+		secrets, informer := m.informers.TokenSecrets()
 		if _, err := waiters.Follow(informer, accountOfToken); err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, strin
 }
 
 func (m *manager) newNamespaceLifecycle(configuration io.Reader) (admission.Plugin, error) {
-	namespaces, informer := m.view.Namespaces()
+	namespaces, informer := m.informers.Namespaces()
 	factory := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
 		Lister: namespaces,
 		Synced: informer.HasSyncedChecker().Done(),

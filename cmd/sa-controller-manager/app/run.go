@@ -46,7 +46,7 @@ func Run(ctx context.Context, o *options.Options) error {
 type manager struct {
 	options      *options.Options
 	clients      clients
-	view         *informers.View
+	informers    *informers.Informers
 	recorder     *events.Recorder
 	loops        *reconcile.Metrics
 	files        *files
@@ -105,7 +105,7 @@ func (m *manager) run(ctx context.Context) error {
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(support, cancel)()
-	// The webhook drains while the controllers do, and needs the view until then.
+	// The webhook drains while the controllers do, and needs the informers until then.
 	var serving sync.WaitGroup
 	if m.webhook != nil {
 		serving.Go(func() {
@@ -119,7 +119,7 @@ func (m *manager) run(ctx context.Context) error {
 	serving.Wait()
 	stop(err)
 	running.Wait()
-	m.view.Stop()
+	m.informers.Stop()
 	if cause := context.Cause(support); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -134,7 +134,7 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 	start(func(support context.Context) error { m.preflight.Run(support); return nil })
 	start(m.server.Lookup)
 	start(func(support context.Context) error {
-		m.view.Start(support)
+		m.informers.Start(support)
 		<-support.Done()
 		return nil
 	})
@@ -143,7 +143,7 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 			start(follower)
 		}
 	}
-	if !m.view.Await(ctx) {
+	if !m.informers.Await(ctx) {
 		return nil
 	}
 	if m.activator != nil {

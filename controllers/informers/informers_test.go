@@ -34,8 +34,8 @@ const (
 	resync      = time.Hour
 )
 
-// started is a view that watches what ask asked it for, and how to stop it.
-func started(ctx context.Context, client kubernetes.Interface, ask func(*View)) (*View, func()) {
+// started is a set of informers that watches what ask asked it for, and how to stop it.
+func started(ctx context.Context, client kubernetes.Interface, ask func(*Informers)) (*Informers, func()) {
 	v := New(client, resync)
 	ask(v)
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,36 +64,36 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 	t.Parallel()
 	const onlyTokens = "[type=kubernetes.io/service-account-token]"
 	cases := map[string]struct {
-		ask      func(*View)
+		ask      func(*Informers)
 		missing  []string
 		requests []string
 	}{
-		"Nothing": {ask: func(*View) {}, requests: []string{}},
+		"Nothing": {ask: func(*Informers) {}, requests: []string{}},
 		"Namespaces": {
-			ask: func(v *View) { v.Namespaces() }, missing: []string{"namespaces"},
+			ask: func(v *Informers) { v.Namespaces() }, missing: []string{"namespaces"},
 			requests: []string{"list namespaces in []", "watch namespaces in []"},
 		},
 		"Accounts": {
-			ask: func(v *View) { v.Accounts() }, missing: []string{"serviceaccounts"},
+			ask: func(v *Informers) { v.Accounts() }, missing: []string{"serviceaccounts"},
 			requests: []string{"list serviceaccounts in []", "watch serviceaccounts in []"},
 		},
 		"TokenSecrets": {
-			ask: func(v *View) { v.TokenSecrets() }, missing: []string{secretsName},
+			ask: func(v *Informers) { v.TokenSecrets() }, missing: []string{secretsName},
 			requests: []string{"list secrets in " + onlyTokens, "watch secrets in " + onlyTokens},
 		},
 		"RootCAs": {
-			ask: func(v *View) { v.RootCAs(); v.RootCAs() }, missing: []string{"configmaps (name kube-root-ca.crt)"},
+			ask: func(v *Informers) { v.RootCAs(); v.RootCAs() }, missing: []string{"configmaps (name kube-root-ca.crt)"},
 			requests: []string{"list configmaps in [metadata.name=kube-root-ca.crt]", "watch configmaps in [metadata.name=kube-root-ca.crt]"},
 		},
 		"KeyRing": {
-			ask: func(v *View) { v.KeyRing() }, missing: []string{"configmaps (name sa-controller-manager-key-ring)"},
+			ask: func(v *Informers) { v.KeyRing() }, missing: []string{"configmaps (name sa-controller-manager-key-ring)"},
 			requests: []string{
 				"list configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
 				"watch configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
 			},
 		},
 		"AllTwice": {
-			ask: func(v *View) {
+			ask: func(v *Informers) {
 				v.Accounts()
 				v.TokenSecrets()
 				v.Namespaces()
@@ -121,7 +121,7 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				v.Start(ctx)
 				if !v.Await(ctx) {
-					t.Error("the view has not synced")
+					t.Error("the informers have not synced")
 				}
 				if missing := v.Missing(); len(missing) > 0 {
 					t.Errorf("missing after Await: %v", missing)
@@ -159,7 +159,7 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 		client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !allowed.Load(), nil, errors.New("boom")
 		})
-		v, stop := started(t.Context(), client, func(v *View) { v.Accounts(); v.TokenSecrets() })
+		v, stop := started(t.Context(), client, func(v *Informers) { v.Accounts(); v.TokenSecrets() })
 		defer stop()
 
 		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -198,7 +198,7 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 		client := fake.NewClientset(tokenSecret(withToken(legacyToken(t, robot(), "robot-token"))))
 		var secrets tokensecrets.Lister
 		handler := &told{}
-		v, stop := started(t.Context(), client, func(v *View) {
+		v, stop := started(t.Context(), client, func(v *Informers) {
 			var informer cache.SharedIndexInformer
 			secrets, informer = v.TokenSecrets()
 			if _, err := informer.AddEventHandler(handler); err != nil {
@@ -244,7 +244,7 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entries := []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields), wrote(meta.FieldManager, oneReference)}
 		client := fake.NewClientset(account(entries...), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}}})
-		v, stop := started(t.Context(), client, func(v *View) { v.Accounts(); v.Namespaces() })
+		v, stop := started(t.Context(), client, func(v *Informers) { v.Accounts(); v.Namespaces() })
 		defer stop()
 		v.Await(t.Context())
 

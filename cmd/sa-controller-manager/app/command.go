@@ -29,6 +29,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
+	webhookcommand "sa-controller-manager/cmd/sa-controller-manager/commands/webhook"
 )
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
@@ -101,7 +102,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cli.AddChoiceCompletions(cmd)
 
 	cmd.AddCommand(
-		version.NewCommand(), newWebhookCommand(cli.Connect), doctor.NewCommand(cli.Connect),
+		version.NewCommand(), webhookcommand.NewCommand(cli.Connect), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.Connect), newKeysCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		newKubeadmCommand(), docs.NewCommand(),
 	)

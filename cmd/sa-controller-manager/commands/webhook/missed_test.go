@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package webhook
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // missedWorld has a Pod without anything, one without a token, one about which that is
@@ -153,8 +154,8 @@ func TestMissedCommandLine(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := command(t, append([]string{"webhook", "missed"}, tc.args...)...)
-			if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) {
+			got := clitest.Run(t, NewCommand(cli.Connect), append([]string{"missed"}, tc.args...)...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) {
 				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
 			}
 		})
@@ -164,7 +165,7 @@ func TestMissedCommandLine(t *testing.T) {
 func runMissed(t *testing.T, client kubernetes.Interface, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	cmd := newWebhookCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
+	cmd := NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
 	cmd.SetArgs(append([]string{"missed"}, args...))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errOut)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package webhook
 
 import (
 	"bytes"
@@ -20,6 +20,8 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // registered is what one configuration holds.
@@ -109,26 +111,26 @@ func TestWebhookCommandLine(t *testing.T) {
 		wantStdout string // the beginning
 		wantStderr string // the beginning
 	}{
-		"Alone": {args: []string{"webhook"}, wantStdout: "Take the admission webhook out of a cluster"},
-		"Help":  {args: []string{"webhook", "unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
+		"Alone": {wantStdout: "Take the admission webhook out of a cluster"},
+		"Help":  {args: []string{"unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
 		"Mistyped": {
-			args: []string{"webhook", "unregster"}, wantCode: 1,
+			args: []string{"unregster"}, wantCode: 1,
 			wantStderr: "Error: \"sa-controller-manager webhook\" does not take any arguments, got [\"unregster\"]; did you mean 'sa-controller-manager webhook unregister'",
 		},
 		"NoConnection": {
-			args: []string{"webhook", "register", "--kubeconfig=testdata/none"}, wantCode: 1,
+			args: []string{"register", "--kubeconfig=testdata/none"}, wantCode: 1,
 			wantStderr: "Error: --kubeconfig \"testdata/none\": ",
 		},
 		"FlagOfTheManager": {
-			args: []string{"webhook", "register", "--webhook-port=1"}, wantCode: 1,
+			args: []string{"register", "--webhook-port=1"}, wantCode: 1,
 			wantStderr: "Error: unknown flag: --webhook-port\nSee 'sa-controller-manager webhook register --help' for usage.\n",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := command(t, tc.args...)
-			if got.code != tc.wantCode || !strings.HasPrefix(got.stdout, tc.wantStdout) || !strings.HasPrefix(got.stderr, tc.wantStderr) {
+			got := clitest.Run(t, NewCommand(cli.Connect), tc.args...)
+			if got.Code != tc.wantCode || !strings.HasPrefix(got.Stdout, tc.wantStdout) || !strings.HasPrefix(got.Stderr, tc.wantStderr) {
 				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)
 			}
 		})
@@ -138,7 +140,7 @@ func TestWebhookCommandLine(t *testing.T) {
 // Whoever needs break-glass reads the help, with kubectl at hand or not.
 func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
 	t.Parallel()
-	help := command(t, "webhook", "--help").stdout
+	help := clitest.Run(t, NewCommand(cli.Connect), "--help").Stdout
 	for _, want := range []string{"kubectl patch", "kubectl annotate", registration.Annotation, registration.Name, "webhook unregister"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help lacks %q:\n%s", want, help)
@@ -150,7 +152,7 @@ func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
 func TestWebhookHelpCanBePasted(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for line := range strings.Lines(webhookDescription) {
+	for line := range strings.Lines(description) {
 		if !strings.HasPrefix(line, "  "+options.ProgramName+" ") {
 			continue
 		}
@@ -167,7 +169,7 @@ func TestWebhookHelpCanBePasted(t *testing.T) {
 func runWebhook(t *testing.T, client kubernetes.Interface, args ...string) (string, error) {
 	t.Helper()
 	var stdout bytes.Buffer
-	cmd := newWebhookCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
+	cmd := NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
 	cmd.SetArgs(args)
 	cmd.SetOut(&stdout)
 	cmd.SetErr(os.Stderr)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package webhook
 
 import (
 	"context"
@@ -45,8 +45,7 @@ type missedOptions struct {
 	output     cli.Output
 }
 
-// newMissedCommand finds Pods that the webhook was not called for. It needs no running
-// manager.
+// newMissedCommand finds Pods that the webhook was not called for.
 func newMissedCommand(client cli.ClientFunc) *cobra.Command {
 	o := &missedOptions{admission: options.NewAdmission()}
 	cmd := &cobra.Command{

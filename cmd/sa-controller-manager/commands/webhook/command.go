@@ -1,7 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package webhook has the commands that take the admission webhook out of a cluster, let it in
+// again, and find the Pods that it missed. They need no running manager.
+package webhook
 
 import (
 	"context"
@@ -20,7 +22,7 @@ import (
 // out is in a hurry, and wants to know soon that it has not worked.
 const switchTimeout = 30 * time.Second
 
-const webhookDescription = `Take the admission webhook out of a cluster, or let it in again. It is registered in
+const description = `Take the admission webhook out of a cluster, or let it in again. It is registered in
 a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration, both called
 ` + registration.Name + `.
 
@@ -46,15 +48,15 @@ them once it is in again, and to have them created anew:
 
   sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
 
-// webhookSwitch is one of the two commands.
-type webhookSwitch struct {
+// onOff is one of the two commands.
+type onOff struct {
 	name, short, long string
 	act               func(context.Context, kubernetes.Interface) error
 	done              string // what has been done, printed after it
 }
 
-func webhookSwitches() []webhookSwitch {
-	return []webhookSwitch{
+func switches() []onOff {
+	return []onOff{
 		{
 			name:  "unregister",
 			short: "Take the webhook out, and keep it out",
@@ -82,21 +84,21 @@ func webhookSwitches() []webhookSwitch {
 	}
 }
 
-// newWebhookCommand is the break-glass of the webhook. It needs no running manager.
-func newWebhookCommand(client cli.ClientFunc) *cobra.Command {
+// NewCommand is the break-glass of the webhook.
+func NewCommand(client cli.ClientFunc) *cobra.Command {
 	var children []*cobra.Command
-	for _, s := range webhookSwitches() {
+	for _, s := range switches() {
 		children = append(children, s.command(client))
 	}
 	return cli.Parent(&cobra.Command{
 		Use:   "webhook",
 		Short: "Take the admission webhook out, let it in again, find what it missed",
-		Long:  webhookDescription,
+		Long:  description,
 		Args:  cli.NoArguments,
 	}, append(children, newMissedCommand(client))...)
 }
 
-func (s webhookSwitch) command(client cli.ClientFunc) *cobra.Command {
+func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	var o options.Connection
 	cmd := &cobra.Command{
 		Use:   s.name,
@@ -111,7 +113,7 @@ func (s webhookSwitch) command(client cli.ClientFunc) *cobra.Command {
 	return cmd
 }
 
-func (s webhookSwitch) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection) error {
+func (s onOff) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection) error {
 	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
 	connected, err := client(o)

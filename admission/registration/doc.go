@@ -10,13 +10,13 @@
 // every Pod of a cluster. So what is registered first matches one probe Pod only,
 // which is then created with dryRun=All; the real rules are written once that call has
 // come back with our answer. That of another replica will do where no other cluster can
-// have given it (Config.Arrived). Entries that are bound already stay as they are meanwhile
+// have given it (Config.Responder). Entries that are bound already stay as they are meanwhile
 // and let the probe pass. The proof holds while the caBundle has a certificate in
 // common with the one that was proved.
 //
 // Where each kube-apiserver calls the replica on its own host (Spec.PerHost), what nobody
 // calls yet binds only once there is a replica beside each of them. They are known by
-// their identity Leases, and replicas by their answers to a roll call: see Attendance.
+// their identity Leases, and replicas by their heartbeats: see HostReporter and hostCheck.
 // What is bound stays bound, also when a host joins that has none.
 //
 // Break-glass wins. The annotation sa-controller-manager/registration=off on either
@@ -30,7 +30,8 @@
 // Somebody who undoes each write does not get a race: after a few repairs at once,
 // there is one in ten seconds.
 //
-// An Attendance runs on every replica, a Registrar on the leader. It watches the two
-// objects by name, decides in plan without a client and writes with the resourceVersion
-// that it has decided on. Status, Check and Published may be called from any goroutine.
+// A HostReporter runs on every replica, a Registrar on the leader. The Registrar watches the
+// two objects by name, decides in plan without a client and writes with the resourceVersion
+// that it has decided on. It takes the caBundle from the serving CA and tells it what is
+// registered (ServingCA). Status and Check may be called from any goroutine.
 package registration

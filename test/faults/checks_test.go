@@ -55,7 +55,7 @@ func TestJudgeWrites(t *testing.T) {
 		"RootCA":           {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", rootCAConfigMap))}, want: 1},
 		"StateOfRootCA":    {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", "sa-controller-manager-root-ca"))}, want: 1},
 		"PublishedRing":    {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
-		"AnswerOfAHost":    {reason: "every replica does", journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", hostsConfigMap))}},
+		"Heartbeat":        {reason: "every replica has one", journal: []faultproxy.Request{at(0, leaders("patch", "configmaps", "kube-system", hostsConfigMap))}},
 		"ServingCA":        {reason: "every replica keeps it", journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", caSecretName)), at(1, leaders("create", "secrets", "kube-system", ""))}},
 		"TokenOfTheSystem": {journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1},
 		"Event":            {journal: []faultproxy.Request{at(0, leaders("create", "events", "kube-system", ""))}},

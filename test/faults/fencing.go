@@ -84,7 +84,7 @@ func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool 
 	case "secrets":
 		return r.Namespace != metav1.NamespaceSystem || r.Verb != "create" && r.Name != caSecretName
 	case "configmaps":
-		// Replicas answer in one that a leader has created.
+		// Every replica renews its heartbeat in one, which none creates where there is one host.
 		return r.Namespace != metav1.NamespaceSystem || r.Name != hostsConfigMap
 	case "serviceaccounts":
 		// Any replica may create the account that a Pod waits for, and nothing in such a

@@ -24,7 +24,7 @@ import (
 // backdate is how far the clock of a caller or of another replica may be behind.
 const backdate = time.Hour
 
-// authority is a serving CA with the key that signs leaves.
+// authority is a certificate with its key, mostly a serving CA, whose key signs leaves.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -32,41 +32,30 @@ type authority struct {
 
 // newAuthority makes a CA that signs itself and may sign leaves only.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("generate the key of a serving CA: %w", err)
-	}
-	template := &x509.Certificate{
+	ca, err := issue(nil, &x509.Certificate{
 		// The time tells two CAs of one cluster apart, for people and in chains.
-		Subject:               pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(lifetime),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		MaxPathLenZero:        true,
-	}
-	certificate, err := sign(template, &authority{cert: template, key: key}, key)
+		Subject:        pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
+		NotBefore:      now.Add(-backdate),
+		NotAfter:       now.Add(lifetime),
+		KeyUsage:       x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		IsCA:           true,
+		MaxPathLenZero: true,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("sign a serving CA: %w", err)
+		return nil, fmt.Errorf("issue a serving CA: %w", err)
 	}
-	return &authority{cert: certificate, key: key}, nil
+	return ca, nil
 }
 
 // leaf issues a serving certificate for hosts, which are IP addresses or DNS names. It
 // does not outlive the CA.
 func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("generate the key of a serving certificate: %w", err)
-	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "sa-controller-manager-webhook"},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              earlier(now.Add(lifetime), a.cert.NotAfter),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
+		Subject:     pkix.Name{CommonName: "sa-controller-manager-webhook"},
+		NotBefore:   now.Add(-backdate),
+		NotAfter:    earlier(now.Add(lifetime), a.cert.NotAfter),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -75,20 +64,30 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) 
 		}
 		template.DNSNames = append(template.DNSNames, host)
 	}
-	certificate, err := sign(template, a, key)
+	leaf, err := issue(a, template)
 	if err != nil {
-		return nil, fmt.Errorf("sign a serving certificate: %w", err)
+		return nil, fmt.Errorf("issue a serving certificate: %w", err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}, nil
+	return &tls.Certificate{Certificate: [][]byte{leaf.cert.Raw}, PrivateKey: leaf.key, Leaf: leaf.cert}, nil
 }
 
-// sign leaves the serial number to CreateCertificate, which takes a random one.
-func sign(template *x509.Certificate, issuer *authority, key crypto.Signer) (*x509.Certificate, error) {
+// issue makes a key and has the issuer certify it; without an issuer the key does so itself.
+// CreateCertificate takes a random serial number.
+func issue(issuer *authority, template *x509.Certificate) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template.BasicConstraintsValid = true
+	if issuer == nil {
+		issuer = &authority{cert: template, key: key}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, issuer.cert, key.Public(), issuer.key)
 	if err != nil {
 		return nil, err
 	}
-	return x509.ParseCertificate(der)
+	certificate, err := x509.ParseCertificate(der)
+	return &authority{cert: certificate, key: key}, err
 }
 
 // readAuthority accepts one CA certificate and its private key, both PEM. Errors quote

@@ -191,7 +191,8 @@ func TestFilesOfOwnSigning(t *testing.T) {
 		t.Fatal(err)
 	}
 	self.cert.DNSNames, self.cert.IsCA, self.cert.MaxPathLenZero, self.cert.MaxPathLen = []string{"localhost"}, false, false, 0
-	certificate, err := sign(self.cert, self, self.key)
+	self.cert.PublicKey = nil // it gets another one
+	self, err = issue(nil, self.cert)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +201,11 @@ func TestFilesOfOwnSigning(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	f, err := NewFiles(FilesConfig{CertFile: writeFile(t, dir, "c", certPEM(certificate)), KeyFile: writeFile(t, dir, "k", key), Clock: clocktesting.NewFakePassiveClock(start)})
+	f, err := NewFiles(FilesConfig{CertFile: writeFile(t, dir, "c", certPEM(self.cert)), KeyFile: writeFile(t, dir, "k", key), Clock: clocktesting.NewFakePassiveClock(start)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(f.CABundle(), certPEM(certificate)) {
+	if !bytes.Equal(f.CABundle(), certPEM(self.cert)) {
 		t.Error("what has signed itself is not its own CA")
 	}
 }
@@ -269,12 +270,11 @@ func clientCert(t *testing.T, ca *authority, now time.Time) tls.Certificate {
 		t.Fatal(err)
 	}
 	leaf.Leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	signer := leaf.PrivateKey.(crypto.Signer)
-	certificate, err := sign(leaf.Leaf, ca, signer)
+	client, err := issue(ca, leaf.Leaf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: signer}
+	return tls.Certificate{Certificate: [][]byte{client.cert.Raw}, PrivateKey: client.key}
 }
 
 // handshake is what the server makes of a client.

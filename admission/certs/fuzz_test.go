@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sa-controller-manager/internal/stateobject"
 )
 
 // FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA that signs, drops no CA whose
@@ -20,7 +22,7 @@ func FuzzPlan(f *testing.F) {
 		f.Add(version, cert, key, nextCert, nextKey, previous, 0)
 		f.Add(version, cert, key, nextCert, nextKey, previous, 300)
 	}
-	one := []byte(schemaVersion)
+	one := []byte("1")
 	seed(one, whole[keyActiveCert], whole[keyActiveKey], whole[keyNextCert], whole[keyNextKey], whole[keyPreviousCert])
 	seed(one, whole[keyNextCert], whole[keyActiveKey], whole[keyActiveKey], whole[keyNextCert], whole[keyActiveKey])
 	other := c.secret(f, names{Active: "b"}).Data // somebody has put another one in place
@@ -39,7 +41,7 @@ func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version, cert, key, nextCert, nextKey, previous []byte, days int) {
 		secret := emptySecret("kube-system", DefaultSecretName)
 		secret.Data = map[string][]byte{
-			keySchema: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey, keyPreviousCert: previous,
+			stateobject.VersionKey: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey, keyPreviousCert: previous,
 		}
 		o := observation{
 			secret: secret, held: c.state(names{Active: "a"}), inUse: c.cert("a"), now: start.Add(time.Duration(days%400) * day),

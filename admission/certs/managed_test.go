@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/stateobject"
 )
 
 // configurations stand for the webhook configurations: what a registration writes into them a
@@ -164,7 +165,7 @@ func TestManagedFirstStart(t *testing.T) {
 		if leaf.SerialNumber.BitLen() < 64 {
 			t.Errorf("the serial number %d is not random", leaf.SerialNumber)
 		}
-		for _, key := range []string{keySchema, keyActiveCert, keyActiveKey} {
+		for _, key := range []string{stateobject.VersionKey, keyActiveCert, keyActiveKey} {
 			if len(secretOf(t, client).Data[key]) == 0 {
 				t.Errorf("the Secret lacks %s", key)
 			}
@@ -228,7 +229,7 @@ func TestManagedRepairs(t *testing.T) {
 			}
 		}},
 		"version damaged": {func(t *testing.T, client *fake.Clientset) {
-			secret := with(secretOf(t, client), keySchema, "nonsense")
+			secret := with(secretOf(t, client), stateobject.VersionKey, "nonsense")
 			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}

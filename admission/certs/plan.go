@@ -5,7 +5,6 @@ package certs
 
 import (
 	"crypto/x509"
-	"fmt"
 	"strings"
 	"time"
 
@@ -57,10 +56,13 @@ func plan(o observation) (decision, error) {
 	found := reading{}
 	if o.secret != nil {
 		found = read(o.secret)
-		if found.foreign != "" {
-			return decision{action: refuse, reason: fmt.Sprintf("its %s is %q, this program knows %q only", keySchema, found.foreign, schemaVersion)}, nil
+		if found.foreign != nil {
+			return decision{action: refuse, reason: found.foreign.Error()}, nil
 		}
-		d.state, d.reasons = found.state, found.damage
+		d.state = found.state
+		if found.damage != "" {
+			d.because(found.damage)
+		}
 	}
 	for _, step := range []func(reading) error{d.restore, d.recall, d.expire, d.ensureActive, d.keepInUse, d.rollOver} {
 		if err := step(found); err != nil {
@@ -100,7 +102,7 @@ func (d *draft) restore(reading) error {
 // recall fills what damage has left empty from memory, because callers have that
 // already.
 func (d *draft) recall(found reading) error {
-	if len(found.damage) == 0 || d.held == nil {
+	if found.damage == "" || d.held == nil {
 		return nil
 	}
 	if d.active == nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/stateobject"
 )
 
 const day = 24 * time.Hour
@@ -118,9 +120,9 @@ func TestReadVersion(t *testing.T) {
 		"zwei":  {damaged: true},
 		"\xff2": {damaged: true},
 	} {
-		found := read(with(whole, keySchema, version))
-		if got := len(found.damage) > 0; got != want.damaged || (found.foreign != "") != want.foreign {
-			t.Errorf("version %q: damage %q, foreign %q; want damaged %t, foreign %t", version, found.damage, found.foreign, want.damaged, want.foreign)
+		found := read(with(whole, stateobject.VersionKey, version))
+		if got := found.damage != ""; got != want.damaged || (found.foreign != nil) != want.foreign {
+			t.Errorf("version %q: damage %q, foreign %v; want damaged %t, foreign %t", version, found.damage, found.foreign, want.damaged, want.foreign)
 		}
 		if !want.foreign && found.active == nil {
 			t.Errorf("version %q: the CA beside it was not read", version)
@@ -217,28 +219,28 @@ func TestPlan(t *testing.T) {
 		},
 		"version missing": {
 			reason: "somebody rebuilt the Secret by hand",
-			secret: with(a, keySchema, ""),
+			secret: with(a, stateobject.VersionKey, ""),
 			want:   outcome{update, names{Active: "a"}},
 		},
 		"version of the future": {
 			reason: "an older program must not destroy what a newer one wrote",
-			secret: with(a, keySchema, "2"),
+			secret: with(a, stateobject.VersionKey, "2"),
 			held:   held(names{Active: "a"}),
 			want:   outcome{refuse, names{}},
 		},
 		"version of the far future": {
 			reason: "it need not fit into any type of ours",
-			secret: with(a, keySchema, "99999999999999999999999"),
+			secret: with(a, stateobject.VersionKey, "99999999999999999999999"),
 			want:   outcome{refuse, names{}},
 		},
 		"version damaged": {
 			reason: "no program writes that; the rest is whole",
-			secret: with(a, keySchema, "nonsense"),
+			secret: with(a, stateobject.VersionKey, "nonsense"),
 			want:   outcome{update, names{Active: "a"}},
 		},
 		"all damaged, the version too": {
 			reason: "memory has it all",
-			secret: &corev1.Secret{Data: map[string][]byte{keySchema: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")}},
+			secret: &corev1.Secret{Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")}},
 			held:   held(names{Active: "a", Previous: "b"}),
 			want:   outcome{update, names{Active: "a", Previous: "b"}},
 		},

@@ -6,28 +6,21 @@ package certs
 import (
 	"bytes"
 	"crypto/x509"
-	"fmt"
-	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/stateobject"
 )
 
 // The content of the Secret. All is PEM but the version.
 const (
-	keySchema       = "schema-version"
 	keyActiveCert   = "ca.crt"
 	keyActiveKey    = "ca.key"
 	keyNextCert     = "next.crt"
 	keyNextKey      = "next.key"
 	keyPreviousCert = "previous.crt"
-
-	schemaVersion = "1"
 )
-
-// versionForm is how every program writes its version. What looks otherwise was not
-// written by one.
-var versionForm = regexp.MustCompile(`^[1-9][0-9]*$`)
 
 // state is what the Secret holds. It is immutable; plan copies it.
 type state struct {
@@ -40,46 +33,47 @@ type state struct {
 type reading struct {
 	state
 
-	// damage says what could not be read.
-	damage []string
-	// foreign is a schema version of the future, which this program does not know.
-	foreign string
+	// damage says what could not be read, "" if all could.
+	damage string
+	// foreign says that the Secret is of another version, of which nothing is read.
+	foreign error
 	// outgoing is the certificate of a CA whose key could not be read.
 	outgoing *x509.Certificate
 }
 
 // read takes everything from secret that is whole.
 func read(secret *corev1.Secret) reading {
+	fields, err := stateobject.Read(secret.Data)
+	if err != nil {
+		return reading{foreign: err}
+	}
 	var r reading
-	switch version := string(secret.Data[keySchema]); {
-	case version == schemaVersion:
-	case versionForm.MatchString(version):
-		return reading{foreign: version}
-	case version == "":
-		r.damage = append(r.damage, keySchema+" is missing")
-	default:
-		r.damage = append(r.damage, keySchema+" is no version")
+	if r.active, err = readAuthority(fields.Get(keyActiveCert), fields.Get(keyActiveKey)); err != nil {
+		fields.Damaged(keyActiveCert+" and "+keyActiveKey, err)
+		r.outgoing, _ = readCA(fields.Get(keyActiveCert))
 	}
-	var err error
-	if r.active, err = readAuthority(secret.Data[keyActiveCert], secret.Data[keyActiveKey]); err != nil {
-		r.damage = append(r.damage, fmt.Sprintf("%s and %s: %v", keyActiveCert, keyActiveKey, err))
-		r.outgoing, _ = readCA(secret.Data[keyActiveCert])
-	}
-	if len(secret.Data[keyNextCert])+len(secret.Data[keyNextKey]) > 0 {
-		if r.next, err = readAuthority(secret.Data[keyNextCert], secret.Data[keyNextKey]); err != nil {
-			r.damage = append(r.damage, fmt.Sprintf("%s and %s: %v", keyNextCert, keyNextKey, err))
+	if len(fields.Get(keyNextCert))+len(fields.Get(keyNextKey)) > 0 {
+		if r.next, err = readAuthority(fields.Get(keyNextCert), fields.Get(keyNextKey)); err != nil {
+			fields.Damaged(keyNextCert+" and "+keyNextKey, err)
 		}
 	}
-	if content := secret.Data[keyPreviousCert]; len(content) > 0 {
+	if content := fields.Get(keyPreviousCert); len(content) > 0 {
 		if r.previous, err = readCA(content); err != nil {
-			r.damage = append(r.damage, fmt.Sprintf("%s: %v", keyPreviousCert, err))
+			fields.Damaged(keyPreviousCert, err)
 		}
 	}
+	r.damage = fields.Damage()
 	return r
 }
 
-// whole tells whether leaves can be issued from what was read.
-func (r reading) whole() bool { return r.foreign == "" && len(r.damage) == 0 }
+// Active is the CA certificate that leaves are signed with now, for commands that only look
+// at the Secret. It reads no key.
+func Active(secret *corev1.Secret) (*x509.Certificate, error) {
+	return readCA(secret.Data[keyActiveCert])
+}
+
+// whole reports whether leaves can be issued from what was read.
+func (r reading) whole() bool { return r.foreign == nil && r.damage == "" }
 
 // certificates are those of the caBundle, the active one first.
 func (s state) certificates() []*x509.Certificate {
@@ -128,7 +122,7 @@ func (s state) writeInto(secret *corev1.Secret) (*corev1.Secret, error) {
 	for _, key := range []string{keyNextCert, keyNextKey, keyPreviousCert} {
 		delete(secret.Data, key)
 	}
-	secret.Data[keySchema] = []byte(schemaVersion)
+	stateobject.Stamp(secret.Data)
 	var err error
 	secret.Data[keyActiveCert] = certPEM(s.active.cert)
 	if secret.Data[keyActiveKey], err = s.active.keyPEM(); err != nil {

@@ -79,7 +79,7 @@ func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided dec
 	if err != nil {
 		return fmt.Errorf("update secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
 	}
-	m.written(ctx, decided.reason, len(read(secret).damage) > 0)
+	m.written(ctx, decided.reason, read(secret).damage != "")
 	return nil
 }
 

@@ -27,8 +27,8 @@
 // Either happens after a second in which both watches catch up, and at most once in
 // five minutes.
 //
-// Somebody who undoes each write does not get a race: after a few repairs at once,
-// there is one in ten seconds.
+// A client that undoes each write does not get a race: after a few repairs at once, there is
+// one per second.
 //
 // A HostReporter runs on every replica, a Registrar on the leader. The Registrar watches the
 // two objects by name, decides in plan without a client and writes with the resourceVersion

@@ -22,6 +22,29 @@ const (
 	auditStrict = "strict-mountable-secrets"
 )
 
+// usage is a kind of field that names a Secret.
+type usage int
+
+const (
+	secretVolume usage = iota
+	otherVolume
+	environment
+	environmentFrom
+	pullSecret
+)
+
+const roleEphemeral = "ephemeral container"
+
+// secretReference is one field of a Pod that names a Secret of its namespace.
+type secretReference struct {
+	usage  usage
+	secret string // may be empty
+	role   string // of the container: what messages call it
+	owner  string // the name of the container or volume
+	field  string // the name of the variable, or the path below the volume
+	index  int    // of the pull secret
+}
+
 // limitSecrets refuses a Pod that refers to a Secret its account does not list, if
 // that is to be enforced.
 func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec, response *admission.Response) error {
@@ -100,29 +123,6 @@ func (r secretReference) refusal(account string) string {
 		what = r.role + " " + r.owner + " with envFrom referencing secret.secretName"
 	}
 	return what + "=\"" + r.secret + "\" is not allowed because service account " + account + " does not reference that secret"
-}
-
-// usage is a kind of field that names a Secret.
-type usage int
-
-const (
-	secretVolume usage = iota
-	otherVolume
-	environment
-	environmentFrom
-	pullSecret
-)
-
-const roleEphemeral = "ephemeral container"
-
-// secretReference is one field of a Pod that names a Secret of its namespace.
-type secretReference struct {
-	usage  usage
-	secret string // may be empty
-	role   string // of the container: what messages call it
-	owner  string // the name of the container or volume
-	field  string // the name of the variable, or the path below the volume
-	index  int    // of the pull secret
 }
 
 // secretReferences visits every field of the spec that names a Secret: volumes first,

@@ -95,7 +95,7 @@ func TestEviction(t *testing.T) {
 			t.Parallel()
 			s := listen(t, Limits{Open: open})
 			var others []pair
-			for other := silent; other < states; other++ {
+			for other := range states {
 				if other != flood {
 					others = append(others, s.comeTo(t, other), s.comeTo(t, other))
 				}

@@ -14,7 +14,7 @@
 //  3. Then no new call is taken, those under way are finished, and the socket file is removed. kube-apiserver waits meanwhile,
 //     with the keys it has: calls with tokens go on, only TokenRequests are held up.
 //
-// v1 and v1alpha1 of the service are two adapters to one implementation, and answer alike.
+// v1 and v1alpha1 of the service are the same on the wire, and one implementation answers both.
 //
 // Concurrency: calls are answered side by side. Keys come from an immutable snapshot, signing is left to the signing.Signer; as
 // many signatures are made at a time as there are processors, the others wait.

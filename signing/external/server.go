@@ -178,12 +178,14 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
 	register(server, &service{
-		signer: s.config.Signer,
-		check:  s.config.Check,
-		keys:   keyCache{source: s.config.Keys, clock: s.config.Clock},
-		rate:   rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
-		turns:  make(chan struct{}, runtime.GOMAXPROCS(0)),
-	}, terms{maxTokenExpiration: s.config.MaxTokenExpiration, refreshHint: s.config.RefreshHint})
+		signer:             s.config.Signer,
+		check:              s.config.Check,
+		keys:               keyCache{source: s.config.Keys, clock: s.config.Clock},
+		rate:               rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
+		turns:              make(chan struct{}, runtime.GOMAXPROCS(0)),
+		maxTokenExpiration: s.config.MaxTokenExpiration,
+		refreshHint:        s.config.RefreshHint,
+	})
 	return server
 }
 

@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/signing"
 )
@@ -16,14 +20,59 @@ import (
 // errTooMany says that a signature would not be made before the caller stops waiting for it.
 var errTooMany = errors.New("more signatures are asked for than may be made")
 
-// service is what both versions of the API are adapters to. Its errors are told to the caller by outcomeOf.
+// service answers both versions of the API. Its errors are told to the caller by outcomeOf.
+//
+// No key is ever excluded from OIDC discovery. The active one must not be, and the others have signed bound tokens before, or
+// are about to: relying parties outside of the cluster need them as long as kube-apiserver does.
 type service struct {
+	externaljwtv1.UnsafeExternalJWTSignerServer
+
 	signer signing.Signer
 	check  func(payload string) error
 	keys   keyCache
 	rate   *rate.Limiter
 	// turns holds one entry for each signature that is being made.
 	turns chan struct{}
+
+	// What kube-apiserver is told, in whole seconds.
+	maxTokenExpiration time.Duration
+	refreshHint        time.Duration
+}
+
+// register offers v1, and v1alpha1, which kube-apiserver of 1.32 and 1.33 asks for. Their messages are the same on the wire.
+func register(server *grpc.Server, s *service) {
+	v1 := externaljwtv1.ExternalJWTSigner_ServiceDesc
+	v1alpha1 := v1
+	v1alpha1.ServiceName = "v1alpha1.ExternalJWTSigner"
+	server.RegisterService(&v1, s)
+	server.RegisterService(&v1alpha1, s)
+}
+
+// Sign implements the service.
+func (s *service) Sign(ctx context.Context, request *externaljwtv1.SignJWTRequest) (*externaljwtv1.SignJWTResponse, error) {
+	header, signature, err := s.sign(ctx, request.GetClaims())
+	return &externaljwtv1.SignJWTResponse{Header: header, Signature: signature}, err
+}
+
+// FetchKeys implements the service.
+func (s *service) FetchKeys(context.Context, *externaljwtv1.FetchKeysRequest) (*externaljwtv1.FetchKeysResponse, error) {
+	found, err := s.keys.get()
+	if err != nil {
+		return nil, err
+	}
+	response := &externaljwtv1.FetchKeysResponse{
+		DataTimestamp:      timestamppb.New(found.taken),
+		RefreshHintSeconds: int64(s.refreshHint.Seconds()),
+	}
+	for _, key := range found.keys {
+		response.Keys = append(response.Keys, &externaljwtv1.Key{KeyId: key.id, Key: key.der})
+	}
+	return response, nil
+}
+
+// Metadata implements the service.
+func (s *service) Metadata(context.Context, *externaljwtv1.MetadataRequest) (*externaljwtv1.MetadataResponse, error) {
+	return &externaljwtv1.MetadataResponse{MaxTokenExpirationSeconds: int64(s.maxTokenExpiration.Seconds())}, nil
 }
 
 // sign answers Sign. The order is that of cost: what is refused has cost neither a turn among the signatures nor a signature.

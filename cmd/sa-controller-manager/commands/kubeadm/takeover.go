@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package kubeadm
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 )
 
 // requestTimeout bounds one request, because kube-apiserver goes away in between.
@@ -76,7 +75,7 @@ const handbackExamples = `  # What would be done
 
 // nodeFlags are what both directions have.
 type nodeFlags struct {
-	kubeadm.Config
+	Config
 
 	kubeconfig string
 }
@@ -86,7 +85,7 @@ func newNodeFlags() nodeFlags {
 	if err != nil {
 		hostname = ""
 	}
-	return nodeFlags{Config: kubeadm.Config{
+	return nodeFlags{Config: Config{
 		// kubeadm's default too.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
@@ -104,7 +103,7 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pods' manifests.")
 	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the manifests as they were.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Do these steps only, of "+strings.Join(kubeadm.Steps(), ", ")+". For several control-plane nodes, see docs/takeover.md.")
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Do these steps only, of "+strings.Join(Steps(), ", ")+". For several control-plane nodes, see docs/takeover.md.")
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and what would become of every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long each step may take to come true.")
 	fs.Lookup("node-name").DefValue = "" // of the machine that prints the help
@@ -117,8 +116,8 @@ func (f *nodeFlags) validate() []error {
 		p.Add("node-name", f.Node, "must be the name of this node")
 	}
 	for _, name := range f.Steps {
-		if !slices.Contains(kubeadm.Steps(), name) {
-			p.Add("steps", name, "must be of "+strings.Join(kubeadm.Steps(), ", "))
+		if !slices.Contains(Steps(), name) {
+			p.Add("steps", name, "must be of "+strings.Join(Steps(), ", "))
 		}
 	}
 	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
@@ -130,7 +129,7 @@ func (f *nodeFlags) validate() []error {
 }
 
 // run connects and hands over. A dry run needs no API server.
-func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, kubeadm.Config) error) error {
+func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
 	}
@@ -183,7 +182,7 @@ func newTakeoverCommand() *cobra.Command {
 			}
 			f.Render = p.render
 			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner
-			return f.run(cmd, kubeadm.Takeover)
+			return f.run(cmd, Takeover)
 		},
 	}
 	f.addTo(cmd)
@@ -201,7 +200,7 @@ func newHandbackCommand() *cobra.Command {
 		Long:    handbackDescription,
 		Example: handbackExamples,
 		Args:    cli.NoArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, kubeadm.Handback) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, Handback) },
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package kubeadm
 
 import (
 	"fmt"
@@ -15,7 +15,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 	"sa-controller-manager/manifests"
 )
 
@@ -66,7 +65,7 @@ func (p *podFlags) validate() []error {
 }
 
 // render makes our manifest. image is the one that kube-controller-manager runs in.
-func (p *podFlags) render(image string, signer *kubeadm.Signer) ([]byte, error) {
+func (p *podFlags) render(image string, signer *Signer) ([]byte, error) {
 	o := manifests.StaticPodOptions{Image: image, HostBinary: p.binary, TokenSecrets: p.tokenSecrets}
 	if signer != nil {
 		o.Signer, o.Args = true, signer.Args()

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package kubeadm
 
 import (
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 func TestKubeadmCommandLine(t *testing.T) {
@@ -22,48 +23,48 @@ func TestKubeadmCommandLine(t *testing.T) {
 		wantStdout string // the beginning
 		wantStderr string // the beginning
 	}{
-		"Alone":          {args: []string{"kubeadm"}, wantStdout: "Put this program into a control plane"},
-		"KubeconfigHelp": {args: []string{"kubeadm", "kubeconfig", "--help"}, wantStdout: "Issue a client certificate for system:sa-controller-manager"},
+		"Alone":          {args: nil, wantStdout: "Put this program into a control plane"},
+		"KubeconfigHelp": {args: []string{"kubeconfig", "--help"}, wantStdout: "Issue a client certificate for system:sa-controller-manager"},
 		"Mistyped": {
-			args: []string{"kubeadm", "kubconfig"}, wantCode: 1,
+			args: []string{"kubconfig"}, wantCode: 1,
 			wantStderr: "Error: \"sa-controller-manager kubeadm\" does not take any arguments, got [\"kubconfig\"]; did you mean 'sa-controller-manager kubeadm kubeconfig'",
 		},
 		"NoCA": {
-			args: []string{"kubeadm", "kubeconfig", "--cert-dir=testdata/none"}, wantCode: 1,
+			args: []string{"kubeconfig", "--cert-dir=testdata/none"}, wantCode: 1,
 			wantStderr: "Error: read the cluster's CA: open testdata/none/ca.crt: no such file or directory\n",
 		},
-		"TakeoverHelp": {args: []string{"kubeadm", "takeover", "--help"}, wantStdout: "Put this program in the place of the ServiceAccount controllers"},
-		"HandbackHelp": {args: []string{"kubeadm", "handback", "--help"}, wantStdout: "Undo a takeover on this control-plane node"},
+		"TakeoverHelp": {args: []string{"takeover", "--help"}, wantStdout: "Put this program in the place of the ServiceAccount controllers"},
+		"HandbackHelp": {args: []string{"handback", "--help"}, wantStdout: "Undo a takeover on this control-plane node"},
 		"NotANode": {
-			args: []string{"kubeadm", "takeover", "--dry-run", "--node-name=n", "--manifests-dir=testdata/none"}, wantCode: 1,
+			args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=testdata/none"}, wantCode: 1,
 			wantStderr: "Error: read the manifest of kube-controller-manager: open testdata/none/kube-controller-manager.yaml: no such file or directory; is this a control-plane node of kubeadm?\n",
 		},
 		"BackupsAmongManifests": {
-			args: []string{"kubeadm", "handback", "--node-name=n", "--backup-dir=/etc/kubernetes/manifests/"}, wantCode: 1,
+			args: []string{"handback", "--node-name=n", "--backup-dir=/etc/kubernetes/manifests/"}, wantCode: 1,
 			wantStderr: "Error: --backup-dir \"/etc/kubernetes/manifests/\" must not be --manifests-dir",
 		},
 		"NoSuchStep": {
-			args: []string{"kubeadm", "takeover", "--node-name=n", "--steps=manager,apiserver"}, wantCode: 1,
+			args: []string{"takeover", "--node-name=n", "--steps=manager,apiserver"}, wantCode: 1,
 			wantStderr: "Error: --steps \"apiserver\" must be of manager, kube-controller-manager, kube-apiserver, webhook\n",
 		},
 		"ExtraArgIsNoFlag": {
-			args: []string{"kubeadm", "takeover", "--node-name=n", "--extra-arg=v=4"}, wantCode: 1,
+			args: []string{"takeover", "--node-name=n", "--extra-arg=v=4"}, wantCode: 1,
 			wantStderr: "Error: --extra-arg \"v=4\" must be a flag, --name=value\n",
 		},
 		"NoAdministrator": {
-			args: []string{"kubeadm", "handback", "--node-name=n", "--kubeconfig=testdata/none"}, wantCode: 1,
+			args: []string{"handback", "--node-name=n", "--kubeconfig=testdata/none"}, wantCode: 1,
 			wantStderr: "Error: --kubeconfig \"testdata/none\": ",
 		},
 		"NoTime": {
-			args: []string{"kubeadm", "kubeconfig", "--timeout=0s", "--validity=-1s"}, wantCode: 1,
+			args: []string{"kubeconfig", "--timeout=0s", "--validity=-1s"}, wantCode: 1,
 			wantStderr: "Error: 2 problems with the flags:\n  --validity -1s must be greater than 0\n  --timeout 0s",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := command(t, tc.args...)
-			if got.code != tc.wantCode || !strings.HasPrefix(got.stdout, tc.wantStdout) || !strings.HasPrefix(got.stderr, tc.wantStderr) {
+			got := clitest.Run(t, NewCommand(), tc.args...)
+			if got.Code != tc.wantCode || !strings.HasPrefix(got.Stdout, tc.wantStdout) || !strings.HasPrefix(got.Stderr, tc.wantStderr) {
 				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)
 			}
 		})

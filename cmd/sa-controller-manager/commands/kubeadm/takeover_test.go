@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package kubeadm
 
 import (
 	"os"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // deadKubeconfig leads to an address where nobody listens.
@@ -31,17 +33,17 @@ type takeoverNode struct{ dir string }
 func newTakeoverNode(t *testing.T) takeoverNode {
 	t.Helper()
 	n := takeoverNode{t.TempDir()}
-	if err := os.CopyFS(n.dir, os.DirFS("../commands/kubeadm/testdata/manifests/v1.36")); err != nil {
+	if err := os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.36")); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func (n takeoverNode) takeover(t *testing.T, args ...string) outcome {
+func (n takeoverNode) takeover(t *testing.T, args ...string) clitest.Outcome {
 	t.Helper()
-	return command(t, slices.Concat([]string{
-		"kubeadm", "takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
-		"--step-timeout=10ms", "--kubeconfig=" + writeFile(t, "kubeconfig", []byte(deadKubeconfig)),
+	return clitest.Run(t, NewCommand(), slices.Concat([]string{
+		"takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
+		"--step-timeout=10ms", "--kubeconfig=" + clitest.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
 	}, args)...)
 }
 
@@ -94,8 +96,8 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 				n := newTakeoverNode(t)
 				before := n.files(t)
 				got := n.takeover(t, append(tc.args, flag)...)
-				if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, tc.want) ||
-					!strings.HasSuffix(got.stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
+				if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) ||
+					!strings.HasSuffix(got.Stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
 					t.Errorf("%s: %+v, want code 1 and %q at first", tc.reason, got, tc.want)
 				}
 				if diff := cmp.Diff(before, n.files(t)); diff != "" {
@@ -123,7 +125,7 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
-			if got.code != 0 || !strings.HasPrefix(got.stdout, "1. manager: ") {
+			if got.Code != 0 || !strings.HasPrefix(got.Stdout, "1. manager: ") {
 				t.Errorf("%s: %+v, want the plan", tc.reason, got)
 			}
 		})
@@ -149,11 +151,11 @@ func TestTakeoverKeepsTheKeysDir(t *testing.T) {
 	}
 	const open = "--extra-arg=--bind-address=0.0.0.0"
 	got := n.takeover(t, "--dry-run", open)
-	if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, strings.Join(keep, " ")+";") || !strings.HasSuffix(got.stderr, " "+giveUp+"\n") {
+	if got.Code != 1 || got.Stdout != "" || !strings.Contains(got.Stderr, strings.Join(keep, " ")+";") || !strings.HasSuffix(got.Stderr, " "+giveUp+"\n") {
 		t.Errorf("%+v, want code 1 with %q and %s", got, keep, giveUp)
 	}
 	for way, more := range map[string][]string{"kept": keep, "given up": {giveUp}} {
-		if got := n.takeover(t, append([]string{"--dry-run", open}, more...)...); got.code != 0 || !strings.Contains(got.stdout, "\n+    - --bind-address=0.0.0.0\n") {
+		if got := n.takeover(t, append([]string{"--dry-run", open}, more...)...); got.Code != 0 || !strings.Contains(got.Stdout, "\n+    - --bind-address=0.0.0.0\n") {
 			t.Errorf("%s: %+v, want the plan", way, got)
 		}
 	}

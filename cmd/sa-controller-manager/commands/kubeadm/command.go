@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package kubeadm
 
 import (
 	"time"
@@ -14,7 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
-const kubeadmDescription = `Put this program into a control plane of kubeadm or kind, on the node itself, and take it
+const description = `Put this program into a control plane of kubeadm or kind, on the node itself, and take it
 out again. docs/takeover.md walks both ways.`
 
 const kubeconfigDescription = `Issue a client certificate for system:sa-controller-manager from the cluster's CA and
@@ -32,11 +32,12 @@ const kubeconfigExamples = `  # On a control-plane node
   # For another address than the one in controller-manager.conf
   sa-controller-manager kubeadm kubeconfig --server=https://127.0.0.1:6443`
 
-func newKubeadmCommand() *cobra.Command {
+// NewCommand is the parent with the commands below it.
+func NewCommand() *cobra.Command {
 	return cli.Parent(&cobra.Command{
 		Use:   "kubeadm",
 		Short: "Put this program into a control plane of kubeadm, or take it out",
-		Long:  kubeadmDescription,
+		Long:  description,
 		Args:  cli.NoArguments,
 	}, newKubeconfigCommand(), newTakeoverCommand(), newHandbackCommand())
 }

@@ -48,7 +48,7 @@ func ParseBundle(data []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("want PEM with at least one certificate: %v", err)
 	}
-	if err := examineBlocks(data); err != nil {
+	if err := checkBlocks(data); err != nil {
 		return nil, err
 	}
 	return newBundle(bytes.Clone(data), certificates), nil
@@ -58,8 +58,8 @@ func newBundle(text []byte, certificates []*x509.Certificate) *Bundle {
 	return &Bundle{pem: text, hash: sha256.Sum256(text), certificates: certificates}
 }
 
-// examineBlocks looks at what the certificates' parser passes over.
-func examineBlocks(data []byte) error {
+// checkBlocks looks at what the parser of certificates skips.
+func checkBlocks(data []byte) error {
 	whole := 0
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		whole++
@@ -79,33 +79,31 @@ func (b *Bundle) PEM() []byte { return b.pem }
 // Hash is the SHA-256 of PEM.
 func (b *Bundle) Hash() [sha256.Size]byte { return b.hash }
 
-// Provisional is the same bundle for the time in which it is not known whether
-// another root CA has to be published beside it. It fills what is empty and
-// replaces nothing.
+// Provisional is the same bundle while it is not known whether another root CA must be
+// published beside it. It fills what is empty and replaces nothing.
 func (b *Bundle) Provisional() *Bundle {
 	provisional := *b
 	provisional.provisional = true
 	return &provisional
 }
 
-// Owed tells whether an object must get this bundle: one that has none (has is
-// false), or one whose bundle hashes to something else. Nothing is owed of a nil
-// Bundle.
-func (b *Bundle) Owed(has bool, hash [sha256.Size]byte) bool {
+// NeedsUpdate reports whether an object must get this bundle: one that has none (has is
+// false), or one whose bundle has another hash. Without a Bundle (nil) none must.
+func (b *Bundle) NeedsUpdate(has bool, hash [sha256.Size]byte) bool {
 	if b == nil {
 		return false
 	}
 	return !has || hash != b.hash && !b.provisional
 }
 
-// Replaced reports whether an object that held this bundle holds another one now: somebody
-// else wrote that. The hash of no bundle is zero; an object may be emptied to have it written
-// again, and that is not meant.
+// Replaced reports whether an object that held this bundle holds another one now, which
+// somebody else wrote. The hash of no bundle is zero: a user may empty an object to have it
+// written again, and that does not count.
 func (b *Bundle) Replaced(before, after [sha256.Size]byte) bool {
 	return b != nil && !b.provisional && before == b.hash && after != b.hash && after != [sha256.Size]byte{}
 }
 
-// same tells whether consumers can do without being told of b after other.
+// same reports whether consumers of other need not be notified of b.
 func (b *Bundle) same(other *Bundle) bool {
 	return b.hash == other.hash && b.provisional == other.provisional
 }

@@ -12,7 +12,7 @@ import (
 	"sa-controller-manager/controllers/informers"
 )
 
-// action is what a namespace is owed.
+// action is what a namespace needs.
 type action int
 
 const (
@@ -23,16 +23,16 @@ const (
 )
 
 // planConfigMap decides for one namespace. A ConfigMap is created only where the
-// namespace is Active, and kept right for as long as it lives: the Pods of a namespace
-// that is going still verify kube-apiserver with it. Upstream leaves another text in
-// the annotation and keys of binaryData alone.
+// namespace is Active, and repaired for as long as it exists: the Pods of a terminating
+// namespace still verify kube-apiserver with it. Upstream leaves another text in the
+// annotation and keys of binaryData alone.
 func planConfigMap(active bool, found *informers.RootCA, bundle *Bundle) action {
 	switch {
 	case bundle == nil:
 		return none
 	case found == nil && active:
 		return create
-	case found == nil, found.DeletionTimestamp != nil, !owes(found, bundle):
+	case found == nil, found.DeletionTimestamp != nil, !needsUpdate(found, bundle):
 		return none
 	case found.Immutable:
 		return refuse
@@ -40,16 +40,16 @@ func planConfigMap(active bool, found *informers.RootCA, bundle *Bundle) action 
 	return update
 }
 
-// owes leaves what has a bundle alone as a whole while ours is provisional, because an
-// update replaces the bundle too.
-func owes(found *informers.RootCA, bundle *Bundle) bool {
-	if bundle.Owed(found.Has, found.Hash) {
+// needsUpdate leaves a ConfigMap that has a bundle alone as a whole while ours is
+// provisional, because an update replaces the bundle too.
+func needsUpdate(found *informers.RootCA, bundle *Bundle) bool {
+	if bundle.NeedsUpdate(found.Has, found.Hash) {
 		return true
 	}
 	return !bundle.provisional && (found.Extra || !found.Described)
 }
 
-// render is the ConfigMap as it is to be, with everything that others put into the
+// render is the ConfigMap as it should be, with everything that others put into the
 // metadata.
 func render(meta metav1.ObjectMeta, bundle *Bundle) *corev1.ConfigMap {
 	if meta.Annotations = maps.Clone(meta.Annotations); meta.Annotations == nil {

@@ -34,7 +34,7 @@ func data(key, value string) func(*corev1.ConfigMap) {
 func TestPlanConfigMap(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
-	bundle, former := a.bundle(t, "A"), a.bundle(t, "B")
+	bundle, previous := a.bundle(t, "A"), a.bundle(t, "B")
 	mine := func(changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap { return right("shop", bundle, changes...) }
 	binary := func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"x": {1}} }
 	cases := map[string]struct {
@@ -47,8 +47,8 @@ func TestPlanConfigMap(t *testing.T) {
 		"Missing":            {bundle: bundle, want: create},
 		"MissingAndGoing":    {reason: "kube-apiserver would refuse it", gone: true, bundle: bundle},
 		"Right":              {found: mine(), bundle: bundle},
-		"Former":             {found: right("shop", former), bundle: bundle, want: update},
-		"FormerAndGoing":     {reason: "its Pods still run", gone: true, found: right("shop", former), bundle: bundle, want: update},
+		"Previous":           {found: right("shop", previous), bundle: bundle, want: update},
+		"PreviousAndGoing":   {reason: "its Pods still run", gone: true, found: right("shop", previous), bundle: bundle, want: update},
 		"Edited":             {found: mine(data("ca.crt", "hello")), bundle: bundle, want: update},
 		"Emptied":            {found: mine(emptied), bundle: bundle, want: update},
 		"EmptyBundle":        {found: mine(data("ca.crt", "")), bundle: bundle, want: update},
@@ -64,7 +64,7 @@ func TestPlanConfigMap(t *testing.T) {
 		"NothingToPut":       {reason: "there is no root CA", found: mine()},
 		"ProvisionalMissing": {bundle: bundle.Provisional(), want: create},
 		"ProvisionalEmpty":   {found: mine(emptied), bundle: bundle.Provisional(), want: update},
-		"ProvisionalOther":   {reason: "it may hold what must stay", found: right("shop", former), bundle: bundle.Provisional()},
+		"ProvisionalOther":   {reason: "it may hold what must stay", found: right("shop", previous), bundle: bundle.Provisional()},
 		"ProvisionalExtra":   {reason: "an update would replace the bundle too", found: mine(data("more", ""), undescribed), bundle: bundle.Provisional()},
 	}
 	for name, tc := range cases {

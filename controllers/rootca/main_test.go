@@ -87,7 +87,7 @@ func (a authorities) read(text []byte) string {
 	return a.word(certificates)
 }
 
-// state reads "B A@20m C@30m": the current certificates, and formers with the time from now at which they end.
+// state reads "B A@20m C@30m": the current certificates, and previous with the time from now at which they end.
 func (a authorities) state(t testing.TB, text string, now time.Time) state {
 	t.Helper()
 	var s state
@@ -103,7 +103,7 @@ func (a authorities) state(t testing.TB, text string, now time.Time) state {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.formers = append(s.formers, former{a.certificates(name)[0], now.Add(d)})
+		s.previous = append(s.previous, previousCert{a.certificates(name)[0], now.Add(d)})
 	}
 	return s
 }
@@ -113,7 +113,7 @@ func (a authorities) describe(s state, now time.Time) string {
 	if len(s.current) > 0 {
 		fields[0] = a.word(s.current)
 	}
-	for _, f := range s.formers {
+	for _, f := range s.previous {
 		fields = append(fields, fmt.Sprintf("%s@%v", a.word([]*x509.Certificate{f.certificate}), f.until.Sub(now)))
 	}
 	return strings.Join(fields, " ")

@@ -17,7 +17,7 @@ func TestPlan(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		file    string
-		known   string // "-" or current, then formers with their ends
+		known   string // "-" or current, then previous with their ends
 		overlap time.Duration
 
 		published, state    string
@@ -47,13 +47,13 @@ func TestPlan(t *testing.T) {
 		"RepeatedUnion":   {reason: "a union has each once", file: "BB", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
 		"AlsoCurrent":     {reason: "an edited state", file: "B", known: "A A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
 		"EndedAndCurrent": {reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", overlap: hour, published: "B", state: "B", ended: "A"},
-		"FormerTwice":     {reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"PreviousTwice":   {reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
 		"FarFuture": {
-			reason: "an edited state, or a clock that went back: no former stays for longer than one that begins now",
+			reason: "an edited state, or a clock that went back: no previous CA stays for longer than one that begins now",
 			file:   "B", known: "B A@9000h", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, notTheFilesOwnBytes: true,
 		},
 		"Shortened":       {reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s", next: 10 * time.Minute, notTheFilesOwnBytes: true},
-		"Zero":            {reason: "the former one is compromised", file: "B", known: "A", published: "B", state: "B", ended: "A"},
+		"Zero":            {reason: "the previous one is compromised", file: "B", known: "A", published: "B", state: "B", ended: "A"},
 		"ZeroInOverlap":   {reason: "restarted with 0 to end it", file: "B", known: "B A@50m", published: "B", state: "B", ended: "A"},
 		"ZeroAtRest":      {file: "A", known: "A", published: "A", state: "A"},
 		"UnreadCurrent":   {reason: "the state's current could not be read", file: "B", known: "- A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
@@ -106,7 +106,7 @@ func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
 	check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
 }
 
-// The same formers in any order are the same bytes.
+// The same previous in any order are the same bytes.
 func TestAUnionIsDeterministic(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -129,27 +129,27 @@ func TestAUnionIsBounded(t *testing.T) {
 	for i := range maxUnion/each + 10 {
 		large := *a['A']
 		large.Raw = append(slices.Clone(a['A'].Raw), byte(i>>8), byte(i)) // another certificate, of the same size
-		known.formers = append(known.formers, former{&large, now.Add(time.Duration(i) * time.Second)})
+		known.previous = append(known.previous, previousCert{&large, now.Add(time.Duration(i) * time.Second)})
 	}
 	got := plan(a.bundle(t, "B"), known, now, 100*time.Hour)
 	if size := len(got.published.PEM()); size > maxUnion || size < maxUnion-2*each {
 		t.Errorf("the union has %d bytes, want nearly %d", size, maxUnion)
 	}
 	size := 0
-	for key, value := range got.state.data() {
+	for key, value := range got.state.encode() {
 		size += len(key) + len(value)
 	}
 	if size > 1<<20 {
 		t.Errorf("the state has %d bytes, which no ConfigMap can hold", size)
 	}
-	if len(got.crowded) == 0 || len(got.crowded)+len(got.ended)+len(got.state.formers) != len(known.formers) {
-		t.Errorf("%d are dropped, %d have ended and %d stay of %d", len(got.crowded), len(got.ended), len(got.state.formers), len(known.formers))
+	if len(got.evicted) == 0 || len(got.evicted)+len(got.ended)+len(got.state.previous) != len(known.previous) {
+		t.Errorf("%d are dropped, %d have ended and %d stay of %d", len(got.evicted), len(got.ended), len(got.state.previous), len(known.previous))
 	}
-	if last := got.state.formers[0].until; !last.Equal(known.formers[len(known.formers)-1].until) {
+	if last := got.state.previous[0].until; !last.Equal(known.previous[len(known.previous)-1].until) {
 		t.Error("the one that ends last is dropped")
 	}
 	check(t, "the first one that is dropped ends before what stays", true,
-		known.formers[len(got.crowded)+len(got.ended)].until.Equal(got.next))
+		known.previous[len(got.evicted)+len(got.ended)].until.Equal(got.next))
 }
 
 func TestMerge(t *testing.T) {
@@ -157,15 +157,15 @@ func TestMerge(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABCD")
 	cases := map[string]struct{ reason, found, held, want string }{
-		"Nothing":         {found: "-", held: "-", want: "-"},
-		"Start":           {found: "A B@5m0s", held: "-", want: "A B@5m0s"},
-		"NoState":         {found: "-", held: "B A@9m0s", want: "B A@9m0s"},
-		"FileOfTheStart":  {reason: "the file had changed while we were down and the state could not be read at once", found: "A", held: "B", want: "BA"},
-		"EndsAreOurs":     {found: "A B@5m0s", held: "C B@9m0s", want: "CA B@9m0s"},
-		"CurrentOfBoth":   {found: "A", held: "A", want: "A"},
-		"FormerIsCurrent": {found: "B A@5m0s", held: "A", want: "AB"},
-		"CurrentIsFormer": {found: "A", held: "B A@5m0s", want: "B A@5m0s"},
-		"More":            {found: "A D@3m0s", held: "B C@5m0s", want: "BA C@5m0s D@3m0s"},
+		"Nothing":           {found: "-", held: "-", want: "-"},
+		"Start":             {found: "A B@5m0s", held: "-", want: "A B@5m0s"},
+		"NoState":           {found: "-", held: "B A@9m0s", want: "B A@9m0s"},
+		"FileOfTheStart":    {reason: "the file had changed while we were down and the state could not be read at once", found: "A", held: "B", want: "BA"},
+		"EndsAreOurs":       {found: "A B@5m0s", held: "C B@9m0s", want: "CA B@9m0s"},
+		"CurrentOfBoth":     {found: "A", held: "A", want: "A"},
+		"PreviousIsCurrent": {found: "B A@5m0s", held: "A", want: "AB"},
+		"CurrentIsPrevious": {found: "A", held: "B A@5m0s", want: "B A@5m0s"},
+		"More":              {found: "A D@3m0s", held: "B C@5m0s", want: "BA C@5m0s D@3m0s"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

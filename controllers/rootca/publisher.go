@@ -54,7 +54,7 @@ type Publisher struct {
 	configMaps        informers.RootCALister
 	namespaceInformer cache.SharedIndexInformer
 	configMapInformer cache.SharedIndexInformer
-	loop              *reconcile.Runner[string]
+	queue             *reconcile.Runner[string]
 	pacing            pacing
 }
 
@@ -66,18 +66,18 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	p := &Publisher{PublisherConfig: config}
 	p.namespaces, p.namespaceInformer = config.Informers.Namespaces()
 	p.configMaps, p.configMapInformer = config.Informers.RootCAs()
-	p.loop = reconcile.New(reconcile.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
+	p.queue = reconcile.New(reconcile.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
 	p.pacing.reset()
 	config.Source.OnChange(p.queueAll)
 	return p
 }
 
 // Run works until ctx ends and returns when no sync is under way any more. The informers
-// must be synced. Registering the handlers replays the whole cache, so that every
-// namespace is looked at once at the start. It may be called again once it has returned.
+// must be synced. Registering the handlers replays the whole cache, so every namespace is synced once
+// at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.pacing.reset()
-	namespaces, err := p.namespaceInformer.AddEventHandler(reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(name.Name) }))
+	namespaces, err := p.namespaceInformer.AddEventHandler(reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }))
 	if err != nil {
 		return fmt.Errorf("watch namespaces: %w", err)
 	}
@@ -85,25 +85,25 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch configmaps: %w", err)
 	}
-	p.loop.Run(ctx)
+	p.queue.Run(ctx)
 	return errors.Join(p.namespaceInformer.RemoveEventHandler(namespaces), p.configMapInformer.RemoveEventHandler(configMaps))
 }
 
 func (p *Publisher) configMapHandler() cache.ResourceEventHandler {
-	handler := reconcile.OnEveryName(func(name cache.ObjectName) { p.loop.Add(name.Namespace) })
-	queue := handler.UpdateFunc
+	handler := reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Namespace) })
+	update := handler.UpdateFunc
 	handler.UpdateFunc = func(old, obj any) {
 		before, after := old.(*informers.RootCA), obj.(*informers.RootCA)
 		if p.Source.Current().Replaced(before.Hash, after.Hash) {
 			p.Metrics.Replaced(corev1.ResourceConfigMaps)
 		}
-		queue(old, obj)
+		update(old, obj)
 	}
 	return handler
 }
 
-// queueAll is for a changed bundle, of which every replica is told. Run looks at all
-// namespaces at its start.
+// queueAll is called when the bundle has changed, on every replica. Run queues all namespaces
+// at its start.
 func (p *Publisher) queueAll() {
 	namespaces, err := p.namespaces.List(labels.Everything())
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Publisher) queueAll() {
 	}
 	p.pacing.reset() // nobody has undone anything
 	for _, namespace := range namespaces {
-		p.loop.AddIfRunning(namespace.Name)
+		p.queue.AddIfRunning(namespace.Name)
 	}
 }
 
@@ -132,7 +132,7 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 		return fmt.Errorf("look up namespace %q: %w", name, err)
 	}
 	if wait := p.pacing.wait(name, p.Clock.Now()); wait > 0 {
-		p.loop.AddAfter(name, wait)
+		p.queue.AddAfter(name, wait)
 		return nil
 	}
 	found, bundle := p.configMaps.Get(name), p.Source.Current()
@@ -191,5 +191,5 @@ func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle 
 // pause puts the next write to the namespace off, and has it looked at then: what is created
 // and deleted while the watch is interrupted is shown by no event.
 func (p *Publisher) pause(namespace string) {
-	p.loop.AddAfter(namespace, p.pacing.wrote(namespace, p.Clock.Now()))
+	p.queue.AddAfter(namespace, p.pacing.wrote(namespace, p.Clock.Now()))
 }

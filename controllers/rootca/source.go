@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Source is the current bundle and who wants to know when it changes.
+// Source is the current bundle, and the functions to call when it changes.
 type Source struct {
 	current atomic.Pointer[Bundle]
 	mu      sync.Mutex
@@ -25,7 +25,7 @@ func NewSource(bundle *Bundle) *Source {
 // Current is the bundle to use now; nil when there is none.
 func (s *Source) Current() *Bundle { return s.current.Load() }
 
-// Set replaces the bundle and then tells everybody who asked.
+// Set replaces the bundle and then calls what OnChange was given.
 func (s *Source) Set(bundle *Bundle) {
 	s.current.Store(bundle)
 	s.mu.Lock()

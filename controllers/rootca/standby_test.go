@@ -14,9 +14,9 @@ import (
 	"sa-controller-manager/controllers/informers"
 )
 
-// TestANewBundleIsForWhoPublishes: every replica is told of a changed file, and must not fill a
-// queue that nobody empties.
-func TestANewBundleIsForWhoPublishes(t *testing.T) {
+// TestStandbyQueuesNothing: every replica gets the changed file, and must not fill a queue that
+// nobody empties.
+func TestStandbyQueuesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, client := newAuthorities(t, "AB"), fake.NewClientset()
@@ -27,8 +27,8 @@ func TestANewBundleIsForWhoPublishes(t *testing.T) {
 			}
 		}
 		var queued []string
-		p.loop.Workers = 1
-		p.loop.Sync = func(_ context.Context, namespace string) error {
+		p.queue.Workers = 1
+		p.queue.Sync = func(_ context.Context, namespace string) error {
 			queued = append(queued, namespace)
 			return nil
 		}

@@ -19,12 +19,12 @@ import (
 type state struct {
 	// current are the certificates of the file, in its order.
 	current []*x509.Certificate
-	// formers are those that the file held before, the last one to end first.
-	formers []former
+	// previous are those that the file held before; the overlap of the first ends last.
+	previous []previousCert
 }
 
-// former is a certificate in overlap.
-type former struct {
+// previousCert is a certificate in overlap.
+type previousCert struct {
 	certificate *x509.Certificate
 	until       time.Time // in whole seconds, UTC
 }
@@ -33,32 +33,32 @@ func contains(certificates []*x509.Certificate, wanted *x509.Certificate) bool {
 	return slices.ContainsFunc(certificates, wanted.Equal)
 }
 
-// holds tells whether the certificate is in overlap.
-func (s state) holds(certificate *x509.Certificate) bool {
-	return slices.ContainsFunc(s.formers, func(f former) bool { return f.certificate.Equal(certificate) })
+// overlaps reports whether the certificate is in overlap.
+func (s state) overlaps(certificate *x509.Certificate) bool {
+	return slices.ContainsFunc(s.previous, func(p previousCert) bool { return p.certificate.Equal(certificate) })
 }
 
 // merge joins what was read with what this process has decided before it could read.
 // The latter knows better when something ends.
 func merge(found, held state) state {
-	merged := state{current: slices.Clone(held.current), formers: slices.Clone(held.formers)}
+	merged := state{current: slices.Clone(held.current), previous: slices.Clone(held.previous)}
 	for _, certificate := range found.current {
-		if !contains(merged.current, certificate) && !merged.holds(certificate) {
+		if !contains(merged.current, certificate) && !merged.overlaps(certificate) {
 			merged.current = append(merged.current, certificate)
 		}
 	}
-	for _, f := range found.formers {
-		if !contains(merged.current, f.certificate) && !merged.holds(f.certificate) {
-			merged.formers = append(merged.formers, f)
+	for _, p := range found.previous {
+		if !contains(merged.current, p.certificate) && !merged.overlaps(p.certificate) {
+			merged.previous = append(merged.previous, p)
 		}
 	}
 	return merged
 }
 
-// sortFormers makes the order, and with it the bytes of a union, depend on the
+// sortPrevious makes the order, and with it the bytes of a union, depend on the
 // content alone.
-func sortFormers(formers []former) {
-	slices.SortFunc(formers, func(a, b former) int {
+func sortPrevious(previous []previousCert) {
+	slices.SortFunc(previous, func(a, b previousCert) int {
 		return cmp.Or(b.until.Compare(a.until), bytes.Compare(a.certificate.Raw, b.certificate.Raw))
 	})
 }
@@ -83,7 +83,7 @@ func encodePEM(certificates ...*x509.Certificate) []byte {
 	return text.Bytes()
 }
 
-// fingerprint names a certificate to a person: the beginning of what
+// fingerprint names a certificate for people: the beginning of what
 // `openssl x509 -fingerprint -sha256` prints.
 func fingerprint(certificate *x509.Certificate) string {
 	sum := sha256.Sum256(certificate.Raw)

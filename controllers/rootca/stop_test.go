@@ -24,7 +24,7 @@ func TestKeeperEndsWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const term = 10 * time.Minute
 		a := newAuthorities(t, "A")
-		k := NewKeeper(KeeperConfig{
+		k := NewBundleController(BundleControllerConfig{
 			Client: testaway.Client(t), Source: NewSource(nil), File: a.bundle(t, "A"), Overlap: time.Hour,
 			Recorder: events.NewRecorderTo(&sink{}, clock.RealClock{}),
 			Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},

@@ -7,32 +7,25 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/reconcile"
 )
 
-// lookAfterChange is when the state is compared with what it should be after the watch
-// has told of a change, be it our own. It bounds what two that undo each other's work
-// cost: a GET and a PUT in this time.
-const lookAfterChange = 5 * time.Second
+// changeDelay is how long after a change of the state, be it our own, it is compared with
+// what it should be. It bounds what two writers that undo each other's work cost: a GET and
+// a PUT in this time.
+const changeDelay = 5 * time.Second
 
-// newInformer watches the state's ConfigMap alone. It says only when to look: what is
-// decided rests on a reading of its own, because the watch may lag behind what a former
-// leader has written.
-func (k *Keeper) newInformer() (cache.SharedIndexInformer, error) {
-	informer := informers.NewFilteredConfigMapInformer(k.Client, StateNamespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, StateName).String()
-	})
+// newInformer watches the state's ConfigMap alone. It says only when to sync, which reads
+// the state live: the watch may not show yet what a previous leader has written.
+func (c *BundleController) newInformer() (cache.SharedIndexInformer, error) {
+	informer := informers.NewFilteredConfigMapInformer(c.Client, StateNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(StateName))
 	if err := informer.SetTransform(onlyMetadata); err != nil {
 		return nil, err
 	}
-	look := func() { k.loop.AddAfter(StateName, lookAfterChange) }
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { look() },
-		UpdateFunc: func(any, any) { look() },
-		DeleteFunc: func(any) { look() },
-	})
+	_, err := informer.AddEventHandler(reconcile.OnEvery(func(any) { c.queue.AddAfter(StateName, changeDelay) }))
 	return informer, err
 }
 

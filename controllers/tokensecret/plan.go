@@ -54,7 +54,7 @@ func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount
 		uid:       secret.AccountUID == "",
 		warning:   examine(secret, account, keys),
 	}
-	if ca.Owed(secret.HasCA, secret.CAHash) {
+	if ca.NeedsUpdate(secret.HasCA, secret.CAHash) {
 		plan.ca = ca
 	}
 	if secret.Immutable && plan.writes() {

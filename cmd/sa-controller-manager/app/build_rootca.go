@@ -31,7 +31,7 @@ func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loo
 		return
 	}
 	m.caMetrics = rootca.NewMetrics(legacyregistry.MustRegister)
-	m.rootCAKeeper = rootca.NewKeeper(rootca.KeeperConfig{
+	m.rootCABundle = rootca.NewBundleController(rootca.BundleControllerConfig{
 		Client:   m.clients.main,
 		Source:   m.rootCA,
 		File:     bundle,
@@ -40,7 +40,7 @@ func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loo
 		Process:  process(&m.options.LeaderElection),
 		Loops:    loops,
 	})
-	m.controllers = append(m.controllers, controller{rootCAOverlap, m.rootCAKeeper.Run})
+	m.controllers = append(m.controllers, controller{rootCAOverlap, m.rootCABundle.Run})
 	if !publishes {
 		return
 	}
@@ -62,7 +62,7 @@ func (m *manager) signs(set options.ControllerSet) bool {
 
 // newRootCA is called with the content of a changed root CA file.
 func (m *manager) newRootCA(bundle *rootca.Bundle) {
-	if m.rootCAKeeper != nil {
-		m.rootCAKeeper.Offer(bundle)
+	if m.rootCABundle != nil {
+		m.rootCABundle.Set(bundle)
 	}
 }

@@ -52,7 +52,7 @@ type manager struct {
 	files        *files
 	ring         *signing.Keyring // nil without a signing key
 	rootCA       *rootca.Source
-	rootCAKeeper *rootca.Keeper             // nil if no root CA is published
+	rootCABundle *rootca.BundleController   // nil if no root CA is published
 	caMetrics    *rootca.Metrics            // likewise
 	activator    *keyprobe.Activator        // nil without a signing key
 	agreement    *tokenreissue.Agreement    // nil without a key directory

@@ -97,7 +97,7 @@ func TestNamespaces(t *testing.T) {
 			}
 			for _, text := range state {
 				adding(object(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName},
-					Data: map[string]string{"former-1.crt": text, "former-1.until": "x"}}))(t, c, client)
+					Data: map[string]string{"previous-1.crt": text, "previous-1.until": "x"}}))(t, c, client)
 			}
 		}
 	}

@@ -87,12 +87,12 @@ func (c *cluster) stored() string {
 	if err != nil {
 		return "none"
 	}
-	got := read(object.(*corev1.ConfigMap), time.Now(), 0)
-	if got.foreign != "" || len(got.damage) > 0 {
+	got, damage, err := decode(object.(*corev1.ConfigMap), time.Now(), 0)
+	if err != nil || damage != "" {
 		return "damaged"
 	}
-	sortFormers(got.formers)
-	return c.describe(got.state, c.began)
+	sortPrevious(got.previous)
+	return c.describe(got, c.began)
 }
 
 // edit changes the stored state by hand.
@@ -143,9 +143,9 @@ func (c *cluster) requests() map[string]int {
 	return counts
 }
 
-// process is a Keeper that runs.
+// process is a BundleController that runs.
 type process struct {
-	*Keeper
+	*BundleController
 	cluster *cluster
 	stop    func()
 	sets    int
@@ -156,7 +156,7 @@ func (c *cluster) start(file string, overlap time.Duration) *process {
 	p := &process{cluster: c}
 	source := NewSource(c.bundle(c.t, file))
 	source.OnChange(func() { p.sets++ })
-	p.Keeper = NewKeeper(KeeperConfig{
+	p.BundleController = NewBundleController(BundleControllerConfig{
 		Client: c.client, Source: source, File: source.Current(), Overlap: overlap,
 		Recorder: events.NewRecorderTo(c.sink, clock.RealClock{}),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},
@@ -185,7 +185,7 @@ func (p *process) published() string {
 	return word
 }
 
-func (p *process) offer(file string) { p.Offer(p.cluster.bundle(p.cluster.t, file)) }
+func (p *process) offer(file string) { p.Set(p.cluster.bundle(p.cluster.t, file)) }
 
 func TestAChangeOfTheRootCA(t *testing.T) {
 	t.Parallel()
@@ -208,10 +208,10 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 		check(t, "published after the end", "B", p.published())
 		check(t, "state after the end", "B", c.stored())
 		check(t, "Events", []string{
-			"process: Normal RootCAOverlapBegan Publish: the root CA has changed; what it was before (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
-			"process: Normal RootCAOverlapEnded Publish: a former root CA (A) is not published any more",
+			"process: Normal RootCAOverlapBegan Publish: the root CA has changed; the previous one (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
+			"process: Normal RootCAOverlapEnded Publish: a previous root CA (A) is not published any more",
 		}, c.told())
-		time.Sleep(lookAfterChange)
+		time.Sleep(changeDelay)
 		c.requests()
 
 		sets := p.sets
@@ -255,7 +255,7 @@ func TestARestart(t *testing.T) {
 		"InOverlap":  {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s"},
 		"ChangedNow": {reason: "the file changed while nobody looked", file: "C", overlap: time.Hour, published: "CBA", stored: "C B@1h10m0s A@1h0m0s"},
 		"OldFile":    {reason: "a replica whose file has not changed yet", file: "A", overlap: time.Hour, published: "AB", stored: "A B@1h10m0s"},
-		"Zero":       {reason: "the former one is compromised", file: "B", published: "B", stored: "B"},
+		"Zero":       {reason: "the previous one is compromised", file: "B", published: "B", stored: "B"},
 		"Shorter":    {file: "B", overlap: 5 * time.Minute, published: "BA", stored: "B A@15m0s"},
 		"Longer":     {reason: "what is promised already stays", file: "B", overlap: 9 * time.Hour, published: "BA", stored: "B A@1h0m0s"},
 		"NoState":    {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "B"},
@@ -297,12 +297,12 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 		told string
 	}{
 		"Deleted": {(*cluster).remove, "wrote it again: it was deleted"},
-		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.ConfigMap) { o.Data = nil }) }, "wrote it again: schema-version is missing; current.crt is empty, want PEM with at least one certificate"},
+		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.ConfigMap) { o.Data = nil }) }, "wrote it again: schema-version is missing; current.crt: is empty, want PEM with at least one certificate"},
 		"Shrunk": {func(c *cluster) {
-			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B", time.Time{}).data() })
+			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B", time.Time{}).encode() })
 		}, ""},
 		"Poisoned": {func(c *cluster) {
-			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B C@500h", time.Now()).data() })
+			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B C@500h", time.Now()).encode() })
 		}, ""},
 	}
 	for name, tc := range cases {
@@ -314,9 +314,9 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 				defer p.stop()
 				synctest.Wait()
 				p.offer("B")
-				time.Sleep(lookAfterChange) // the look that our own write causes is over
+				time.Sleep(changeDelay) // the look that our own write causes is over
 				tc.do(c)
-				time.Sleep(lookAfterChange)
+				time.Sleep(changeDelay)
 				check(t, "published", "BA", p.published())
 				check(t, "state", "B A@1h0m0s", c.stored())
 				var told string
@@ -336,13 +336,13 @@ func TestTheStateIsContested(t *testing.T) {
 		c := newCluster(t, "A")
 		p := c.start("A", time.Hour)
 		defer p.stop()
-		time.Sleep(lookAfterChange)
+		time.Sleep(changeDelay)
 		c.requests()
 		for range 60 {
 			c.edit(func(o *corev1.ConfigMap) { o.Data = nil })
 			time.Sleep(time.Second)
 		}
-		time.Sleep(lookAfterChange)
+		time.Sleep(changeDelay)
 		check(t, "state in the end", "A", c.stored())
 		if n := c.requests()["update"]; n < 5 || n > 13 {
 			t.Errorf("%d repairs in a minute", n)
@@ -372,7 +372,7 @@ func TestANewerState(t *testing.T) {
 		}
 		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: use configmap kube-system/sa-controller-manager-root-ca: its schema-version is "2", `+
 			`this program knows "1" only: run the newer version, or delete the ConfigMap to give up what is in overlap; `+
-			`until that is mended a restart may end the overlap of a former root CA before its time`, c.told()[0])
+			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.told()[0])
 		c.remove()
 		time.Sleep(time.Minute)
 		check(t, "state after the deletion", "A B", strings.Split(c.stored(), "@")[0])
@@ -449,7 +449,7 @@ func TestTheStateIsNotAwaitedForEver(t *testing.T) {
 	}
 }
 
-// An end must not move because the state, which still calls the former one current, could not be written.
+// An end must not move because the state, which still calls the previous one current, could not be written.
 func TestTheStateCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -491,7 +491,7 @@ func TestARaceForTheState(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "AB")
 				if tc.verb == "update" {
-					if err := c.client.Tracker().Add(c.state(t, "A", c.began).writeInto(nil)); err != nil {
+					if err := c.client.Tracker().Add(c.state(t, "A", c.began).encodeInto(nil)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -501,7 +501,7 @@ func TestARaceForTheState(t *testing.T) {
 				synctest.Wait()
 				c.fail(nil, tc.verb)
 				c.requests()
-				time.Sleep(raceDelay)
+				time.Sleep(conflictRequeue)
 				check(t, "requests of the next try", map[string]int{"get": 1, tc.verb: 1}, c.requests())
 				check(t, "Events of it", 0, strings.Count(strings.Join(c.told(), ""), "RootCAState"))
 			})
@@ -531,10 +531,10 @@ func TestOfferOnAReplicaThatDoesNotLead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "AB")
-		k := NewKeeper(KeeperConfig{Client: c.client, Source: NewSource(nil), File: c.bundle(t, "A"), Overlap: time.Hour})
-		k.Offer(c.bundle(t, "B"))
+		k := NewBundleController(BundleControllerConfig{Client: c.client, Source: NewSource(nil), File: c.bundle(t, "A"), Overlap: time.Hour})
+		k.Set(c.bundle(t, "B"))
 		check(t, "requests", map[string]int{}, c.requests())
-		if _, err := c.client.CoreV1().ConfigMaps(StateNamespace).Create(t.Context(), c.state(t, "A", c.began).writeInto(nil), metav1.CreateOptions{}); err != nil {
+		if _, err := c.client.CoreV1().ConfigMaps(StateNamespace).Create(t.Context(), c.state(t, "A", c.began).encodeInto(nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // terms
@@ -557,8 +557,8 @@ func TestNewLeaderBeginsWithTheFileAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "AB")
-		k := NewKeeper(KeeperConfig{Client: c.client, Source: NewSource(c.bundle(t, "A")), File: c.bundle(t, "A")})
-		k.Offer(c.bundle(t, "B")) // and makes no queue, whose goroutines would outlive the bubble
+		k := NewBundleController(BundleControllerConfig{Client: c.client, Source: NewSource(c.bundle(t, "A")), File: c.bundle(t, "A")})
+		k.Set(c.bundle(t, "B")) // and makes no queue, whose goroutines would outlive the bubble
 		check(t, "what other controllers find when they start", "B", c.read(k.Source.Current().PEM()))
 	})
 }

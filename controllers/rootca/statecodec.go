@@ -1,0 +1,91 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+
+	"sa-controller-manager/internal/stateobject"
+)
+
+// Where the state is kept.
+const (
+	StateNamespace = metav1.NamespaceSystem
+	StateName      = "sa-controller-manager-root-ca"
+)
+
+// The keys of the state. Each previous certificate has two, which share what is between
+// prefix and suffix: the certificate in PEM, and when its overlap ends (RFC 3339).
+const (
+	keyCurrent     = "current.crt"
+	previousPrefix = "previous-"
+	suffixCert     = ".crt"
+	suffixUntil    = ".until"
+)
+
+// decode takes everything that is whole from the state's ConfigMap, and says what is
+// damaged. A previous certificate whose end cannot be read is kept as long as one whose
+// overlap begins now.
+func decode(object *corev1.ConfigMap, now time.Time, overlap time.Duration) (s state, damage string, err error) {
+	fields, err := stateobject.Read(object.Data)
+	if err != nil {
+		return state{}, "", fmt.Errorf("use configmap %s/%s: %w: run the newer version, or delete the ConfigMap to give up what is in overlap",
+			StateNamespace, StateName, err)
+	}
+	if current, err := ParseBundle([]byte(fields.Get(keyCurrent))); err != nil {
+		fields.Damaged(keyCurrent, err)
+	} else {
+		s.current = current.certificates
+	}
+	for _, name := range fields.Between(previousPrefix, suffixCert) {
+		keyCert, keyUntil := previousPrefix+name+suffixCert, previousPrefix+name+suffixUntil
+		certificates, err := cert.ParseCertsPEM([]byte(fields.Get(keyCert)))
+		if err != nil {
+			fields.Damaged(keyCert, errors.New("holds no certificate"))
+			continue
+		}
+		until, err := time.Parse(time.RFC3339, fields.Get(keyUntil))
+		if err != nil {
+			fields.Damaged(keyUntil, errors.New("is no time"))
+			until = now.Add(overlap)
+		}
+		for _, certificate := range certificates {
+			s.previous = append(s.previous, previousCert{certificate, ceil(until)})
+		}
+	}
+	return s, fields.Damage(), nil
+}
+
+// encode is what decode reads.
+func (s state) encode() map[string]string {
+	data := map[string]string{keyCurrent: string(encodePEM(s.current...))}
+	for _, p := range s.previous {
+		name := previousPrefix + fingerprint(p.certificate)
+		data[name+suffixCert] = string(encodePEM(p.certificate))
+		data[name+suffixUntil] = p.until.Format(time.RFC3339)
+	}
+	return stateobject.Stamp(data)
+}
+
+// encodeInto is a copy of the ConfigMap that holds the state and nothing else, and nil if
+// the ConfigMap does so already. Without one it is a new one.
+func (s state) encodeInto(object *corev1.ConfigMap) *corev1.ConfigMap {
+	data := s.encode()
+	if object == nil {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: StateNamespace, Name: StateName}, Data: data}
+	}
+	if maps.Equal(object.Data, data) && len(object.BinaryData) == 0 {
+		return nil
+	}
+	object = object.DeepCopy()
+	object.Data, object.BinaryData = data, nil
+	return object
+}

@@ -30,10 +30,10 @@ const lookInterval = 500 * time.Millisecond
 // look is nil once what is awaited is there, and says otherwise what is missing.
 type look func(ctx context.Context) error
 
-// hopeless is what time does not mend.
-type hopeless struct{ error }
+// permanentError is one that waiting does not change.
+type permanentError struct{ error }
 
-// await looks until it is satisfied, hopeless or out of time.
+// await looks until it is satisfied, sees a permanent error, or is out of time.
 func (c *Config) await(ctx context.Context, look look) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.StepTimeout, fmt.Errorf("it did not come within %s", c.StepTimeout))
 	defer cancel()
@@ -44,7 +44,7 @@ func (c *Config) await(ctx context.Context, look look) error {
 		if err == nil {
 			return nil
 		}
-		if given := (hopeless{}); errors.As(err, &given) {
+		if given := (permanentError{}); errors.As(err, &given) {
 			return given.error
 		}
 		if ctx.Err() == nil || last == nil {
@@ -109,10 +109,10 @@ func (c *Config) managerWorks(o *observed) look {
 		if err == nil {
 			err = c.bound(ctx)
 		}
-		if err == nil || errors.As(err, new(hopeless)) {
+		if err == nil || errors.As(err, new(permanentError)) {
 			return err
 		}
-		return c.orAwaitsOthers(ctx, err)
+		return c.orAwaitsPeers(ctx, err)
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
 func (c *Config) bound(ctx context.Context) error {
 	err := registration.Bound(ctx, c.Client)
 	if errors.Is(err, registration.ErrOff) {
-		return hopeless{fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err)}
+		return permanentError{fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err)}
 	}
 	return err
 }

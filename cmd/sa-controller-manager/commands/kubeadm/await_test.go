@@ -51,7 +51,7 @@ func TestAwait(t *testing.T) {
 		},
 		"Hopeless": {
 			reason: "time does not mend it",
-			look:   func(int) error { return fmt.Errorf("wrapped: %w", hopeless{errors.New("off")}) },
+			look:   func(int) error { return fmt.Errorf("wrapped: %w", permanentError{errors.New("off")}) },
 			want:   "off",
 		},
 		"Never": {
@@ -137,7 +137,7 @@ func TestMayRegister(t *testing.T) {
 		c := Config{Node: "n", Client: fake.NewClientset(tc.pods...)}
 		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
 		says(t, name, err, tc.want)
-		if tc.want != "" && !errors.As(err, new(hopeless)) {
+		if tc.want != "" && !errors.As(err, new(permanentError)) {
 			t.Errorf("%s: it would be awaited", name)
 		}
 	}
@@ -168,11 +168,11 @@ func TestManagerWorks(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		status   int
-		objects  []runtime.Object
-		register string
-		want     string
-		hopeless bool
+		status    int
+		objects   []runtime.Object
+		register  string
+		want      string
+		permanent bool
 	}{
 		"Works":          {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false},
 		"NotReady":       {500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false},
@@ -197,8 +197,8 @@ func TestManagerWorks(t *testing.T) {
 			c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
 			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
 			says(t, name, err, tc.want)
-			if errors.As(err, new(hopeless)) != tc.hopeless {
-				t.Errorf("hopeless: %t", !tc.hopeless)
+			if errors.As(err, new(permanentError)) != tc.permanent {
+				t.Errorf("permanent: %t", !tc.permanent)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ type component struct {
 	in func(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error)
 }
 
-func theAPIServer() component {
+func apiServerComponent() component {
 	return component{
 		name:  apiServer,
 		lines: []string{assign(disableFlag, pluginName)},
@@ -49,7 +49,7 @@ func theAPIServer() component {
 	}
 }
 
-func theControllerManager() component {
+func controllerManagerComponent() component {
 	return component{
 		name:  controllerManager,
 		lines: []string{assign(controllersFlag, controllersOff), assign(keyFlag, "")},
@@ -90,7 +90,7 @@ func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	if slices.Contains(staticpod.List(disabled), pluginName) {
 		return staticpod.Edit{}, nil
 	}
-	return staticpod.Edit{Append: theAPIServer().lines}, nil
+	return staticpod.Edit{Append: apiServerComponent().lines}, nil
 }
 
 // pluginIn takes the plugin out of every list that disables it.

@@ -20,7 +20,7 @@ import (
 // person makes of it.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	for _, c := range []component{theAPIServer(), theControllerManager()} {
+	for _, c := range []component{apiServerComponent(), controllerManagerComponent()} {
 		for _, path := range corpus(t, c) {
 			t.Run(path, func(t *testing.T) {
 				t.Parallel()
@@ -47,7 +47,7 @@ func TestThereAndBack(t *testing.T) {
 
 func TestEdits(t *testing.T) {
 	t.Parallel()
-	kcm, api := theControllerManager(), theAPIServer()
+	kcm, api := controllerManagerComponent(), apiServerComponent()
 	off := assign(controllersFlag, controllersOff)
 	cases := map[string]struct {
 		reason    string
@@ -183,7 +183,7 @@ func TestEdits(t *testing.T) {
 
 func TestNoKeyToGiveBack(t *testing.T) {
 	t.Parallel()
-	m := parse(t, theControllerManager(), pod([]string{controllerManager, "--service-account-private-key-file="}))
+	m := parse(t, controllerManagerComponent(), pod([]string{controllerManager, "--service-account-private-key-file="}))
 	if _, err := controllersIn(m, ""); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
 		t.Errorf("error %v, want one that names --signing-key-file", err)
 	}

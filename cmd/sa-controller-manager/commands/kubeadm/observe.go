@@ -50,7 +50,7 @@ func (c *Config) observe() (*observed, error) {
 	return o, nil
 }
 
-func components() []component { return []component{theControllerManager(), theAPIServer()} }
+func components() []component { return []component{controllerManagerComponent(), apiServerComponent()} }
 
 func readIfThere(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)

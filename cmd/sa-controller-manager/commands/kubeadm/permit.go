@@ -30,7 +30,7 @@ func (c *Config) permit(ctx context.Context, d direction, o *observed, s step) e
 		for _, object := range objects {
 			path, err := object.Path()
 			if err != nil {
-				return hopeless{err}
+				return permanentError{err}
 			}
 			err = c.Client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(path).
 				Param("fieldManager", manager).Param("force", "true").Body(object.YAML).Do(ctx).Error()

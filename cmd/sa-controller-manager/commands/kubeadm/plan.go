@@ -90,7 +90,7 @@ func (o *observed) original(one component, now *staticpod.Manifest) *staticpod.M
 	}
 	ways := []component{one}
 	if one.name == apiServer {
-		ways = append(ways, theAPIServer())
+		ways = append(ways, apiServerComponent())
 	}
 	for _, way := range ways {
 		if taken, err := edit(backup, way.out); err == nil && bytes.Equal(taken.Bytes(), now.Bytes()) {

@@ -56,9 +56,9 @@ type signingKeys struct {
 	verify  []string
 }
 
-// theSigningAPIServer is kube-apiserver with neither plugin nor key.
-func theSigningAPIServer(keys signingKeys) component {
-	plain := theAPIServer()
+// signingAPIServerComponent is kube-apiserver with neither plugin nor key.
+func signingAPIServerComponent(keys signingKeys) component {
+	plain := apiServerComponent()
 	return component{
 		name:  apiServer,
 		lines: append(plain.lines, assign(endpointFlag, manifests.SignerSocket)),
@@ -161,7 +161,7 @@ func (c *Config) signs(o *observed) (bool, error) {
 	if c.ExternalSigner {
 		return true, nil
 	}
-	m, err := o.parsed(theAPIServer())
+	m, err := o.parsed(apiServerComponent())
 	if err != nil {
 		return false, nil //nolint:nilerr // who needs the manifest says what is wrong with it
 	}
@@ -175,7 +175,7 @@ func (c *Config) components(o *observed) ([]component, error) {
 	if err != nil || !signs {
 		return components(), err
 	}
-	return []component{theControllerManager(), theSigningAPIServer(o.ownKeys())}, nil
+	return []component{controllerManagerComponent(), signingAPIServerComponent(o.ownKeys())}, nil
 }
 
 // ownKeys are those that our manifest names.
@@ -190,7 +190,7 @@ func (c *Config) signer(o *observed) (*Signer, error) {
 	if err != nil || !signs {
 		return nil, err
 	}
-	m, err := o.parsed(theAPIServer())
+	m, err := o.parsed(apiServerComponent())
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func TestSignerTakeover(t *testing.T) {
 // TestSignerThereAndBack goes both ways with every manifest that kubeadm has written.
 func TestSignerThereAndBack(t *testing.T) {
 	t.Parallel()
-	c := theSigningAPIServer(signingKeys{private: "/etc/kubernetes/pki/sa.key", verify: []string{"/etc/kubernetes/pki/sa.pub"}})
+	c := signingAPIServerComponent(signingKeys{private: "/etc/kubernetes/pki/sa.key", verify: []string{"/etc/kubernetes/pki/sa.pub"}})
 	for _, path := range corpus(t, c) {
 		before := parse(t, c, read(t, path))
 		if strings.Contains(path, "by-hand") || knowsSigner(before.Image()) != nil {
@@ -290,7 +290,7 @@ func TestSignerRefuses(t *testing.T) {
 
 func TestSignerArgs(t *testing.T) {
 	t.Parallel()
-	m := parse(t, theAPIServer(), pod([]string{
+	m := parse(t, apiServerComponent(), pod([]string{
 		apiServer, "--service-account-issuer=https://a", "--service-account-issuer=https://b",
 		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
 		"--service-account-max-token-expiration=17520h",

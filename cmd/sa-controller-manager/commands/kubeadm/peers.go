@@ -57,25 +57,25 @@ func (c *Config) mayRegister(o *observed) look {
 		if err != nil {
 			return err
 		}
-		lonely := lonelyNodes(servers, c.Node, managers)
-		if len(lonely) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
+		alone := nodesWithoutManager(servers, c.Node, managers)
+		if len(alone) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
 			// Only those that have an identity Lease are waited for.
 			hosts, err := registration.LiveHosts(ctx, c.Client, c.clock().Now())
 			if err != nil || len(hosts) >= len(servers) {
 				return err
 			}
 		}
-		if len(lonely) > 0 {
-			return hopeless{fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none",
-				strings.Join(lonely, ", "))}
+		if len(alone) > 0 {
+			return permanentError{fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none",
+				strings.Join(alone, ", "))}
 		}
 		return nil
 	}
 }
 
-// orAwaitsOthers is nil if what is missing is not on this node: our process is well, and
+// orAwaitsPeers is nil if what is missing is not on this node: our process is well, and
 // binds the webhook once its neighbours on other nodes answer. Otherwise it is why.
-func (c *Config) orAwaitsOthers(ctx context.Context, why error) error {
+func (c *Config) orAwaitsPeers(ctx context.Context, why error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return errors.Join(why, err)
@@ -97,8 +97,8 @@ func (c *Config) clock() clock.Clock {
 	return c.Clock
 }
 
-// lonelyNodes are the nodes beside this one that have the first and lack the second, ready.
-func lonelyNodes(have map[string]*corev1.Pod, node string, lack map[string]*corev1.Pod) []string {
+// nodesWithoutManager are the nodes beside this one that have the first and lack the second, ready.
+func nodesWithoutManager(have map[string]*corev1.Pod, node string, lack map[string]*corev1.Pod) []string {
 	var names []string
 	for name := range have {
 		if pod := lack[name]; name != node && (pod == nil || !ready(pod)) {
@@ -125,7 +125,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(off)
-	return hopeless{fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s",
+	return permanentError{fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s",
 		strings.Join(off, ", "), StepAPIServer, StepControllerManager)}
 }
 

@@ -81,7 +81,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 		if w.again {
 			r.recreated[w.kind] = r.config.Clock.Now()
 			r.watched.forget(w.kind, w.off)
-			r.tellRecreated(w)
+			r.recordRecreated(w)
 		}
 	}
 	return decided.after, nil
@@ -112,9 +112,9 @@ func (r *Registrar) isOff(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// tellRecreated tells who has deleted a configuration how to do it so that it lasts, or
+// recordRecreated tells who has deleted a configuration how to do it so that it lasts, or
 // why it is there again, empty.
-func (r *Registrar) tellRecreated(w write) {
+func (r *Registrar) recordRecreated(w write) {
 	note := fmt.Sprintf("it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s first", Annotation, AnnotationOff)
 	if w.off {
 		note = fmt.Sprintf("it said %s=%s when it was deleted, and has been created again without webhooks so that this lasts", Annotation, AnnotationOff)
@@ -129,8 +129,8 @@ func (r *Registrar) fail(ctx context.Context, err error) error {
 	}
 	r.failed++
 	r.status.Store(&Status{r.Status().State, err.Error()})
-	if r.failed >= quietFailures && err.Error() != r.told {
-		r.told = err.Error()
+	if r.failed >= quietFailures && err.Error() != r.reported {
+		r.reported = err.Error()
 		klog.FromContext(ctx).Error(err, "The webhook is not registered as it should be, trying again")
 		r.warn(mutating, "WebhookRegistrationFailed", "Register", err.Error())
 	}

@@ -204,8 +204,8 @@ func (a *apiserver) Eventf(_, _ runtime.Object, _, reason, _, note string, args 
 	a.warnings = append(a.warnings, reason+": "+fmt.Sprintf(note, args...))
 }
 
-// told are the warnings so far.
-func (a *apiserver) told() []string {
+// recorded are the warnings so far.
+func (a *apiserver) recorded() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.warnings)

@@ -23,9 +23,9 @@ const (
 	// heartbeatTimeout is how long a line may stay as it is: a few heartbeats may be lost.
 	heartbeatTimeout = 3 * heartbeatInterval
 
-	// settleDelay is how long a host is missing before that is shown. A leader begins without
+	// shownAfter is how long a host is missing before that is shown. A leader begins without
 	// knowing how old any line is, and hears from each replica within a heartbeatInterval.
-	settleDelay = 2 * heartbeatInterval
+	shownAfter = 2 * heartbeatInterval
 
 	// missingGrace is how long a host may be missing before an Event says so. The static
 	// pods of a node that joins do not start at the same time.
@@ -42,7 +42,7 @@ type hostCheck struct {
 	applies bool
 	unknown error    // why nothing of what follows is known
 	missing []string // hosts without a heartbeat; none where there is one host only
-	shown   []string // those that have been missing for longer than settleDelay
+	shown   []string // those that have been missing for longer than shownAfter
 	stale   []string // lines that no replica keeps any more
 }
 
@@ -66,9 +66,9 @@ func withoutReplica(hosts []string) string {
 
 // hostChecker is what a leader remembers of the hosts.
 type hostChecker struct {
-	lines   map[string]heartbeat // nil before the first look at several hosts
-	missing map[string]time.Time // since when
-	told    []string             // the hosts of the last Event
+	lines    map[string]heartbeat // nil before the first look at several hosts
+	missing  map[string]time.Time // since when
+	reported []string             // the hosts of the last Event
 }
 
 // heartbeat is a line as it has been since a time by our clock: the clocks of hosts differ.
@@ -105,7 +105,7 @@ func (c *hostChecker) look(hosts []string, self, endpoint string, lines map[stri
 		}
 	}
 	c.note(check.missing, now)
-	check.shown = c.longer(settleDelay, now)
+	check.shown = c.longer(shownAfter, now)
 	slices.Sort(check.stale)
 	return check
 }
@@ -158,10 +158,10 @@ func (r *Registrar) checkHosts(now time.Time) hostCheck {
 func (r *Registrar) reportMissing(ctx context.Context, check hostCheck, active bool, now time.Time) {
 	r.config.Metrics.missing(len(check.shown))
 	hosts := r.hosts.longer(missingGrace, now)
-	if slices.Equal(hosts, r.hosts.told) {
+	if slices.Equal(hosts, r.hosts.reported) {
 		return
 	}
-	if r.hosts.told = hosts; len(hosts) == 0 {
+	if r.hosts.reported = hosts; len(hosts) == 0 {
 		return
 	}
 	note := AwaitsHosts + "; no heartbeat from " + strings.Join(hosts, ", ")

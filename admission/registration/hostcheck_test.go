@@ -104,8 +104,8 @@ func TestAwaitsHosts(t *testing.T) {
 			t.Errorf("Check = %v, want that there is no heartbeat from cp-3", err)
 		}
 		a.expect(t, "one host has no replica", "probe", "gone")
-		if len(a.told()) != 1 || !strings.HasPrefix(a.told()[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.told()[0], "cp-3") {
-			t.Errorf("Events: %q, want one about cp-3", a.told())
+		if len(a.recorded()) != 1 || !strings.HasPrefix(a.recorded()[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.recorded()[0], "cp-3") {
+			t.Errorf("Events: %q, want one about cp-3", a.recorded())
 		}
 		report(t, replica(a, "cp-3"))
 		pause(2 * time.Second)
@@ -228,17 +228,17 @@ func TestHostThatJoins(t *testing.T) {
 		wantState(t, r, Registered)
 		a.serve(t, "cp-2")
 		pause(missingGrace / 2)
-		if len(a.told()) > 0 {
-			t.Errorf("Events within the grace: %q", a.told())
+		if len(a.recorded()) > 0 {
+			t.Errorf("Events within the grace: %q", a.recorded())
 		}
 		pause(missingGrace)
 		wantState(t, r, Registered)
 		if detail := r.Status().Detail; !strings.Contains(detail, "refuses Pods on cp-2") {
 			t.Errorf("the status says %q, want cp-2 in it", detail)
 		}
-		if len(a.told()) != 1 || !strings.Contains(a.told()[0], "refuses Pods on cp-2") ||
-			!strings.HasSuffix(a.told()[0], " --kubeconfig=/etc/kubernetes/admin.conf") {
-			t.Errorf("Events: %q, want one about cp-2, whose command also works outside of a Pod", a.told())
+		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "refuses Pods on cp-2") ||
+			!strings.HasSuffix(a.recorded()[0], " --kubeconfig=/etc/kubernetes/admin.conf") {
+			t.Errorf("Events: %q, want one about cp-2, whose command also works outside of a Pod", a.recorded())
 		}
 		a.change(t, validating, func(o *object) *object { return o.with(nil) })
 		pause(time.Second)
@@ -274,8 +274,8 @@ func TestNobodyIsMissedWhileOff(t *testing.T) {
 		if got := value(t, registry); got != 0 {
 			t.Errorf("%v hosts without a replica while the webhook is out, want 0", got)
 		}
-		if len(a.told()) > 0 {
-			t.Errorf("Events while the webhook is out: %q", a.told())
+		if len(a.recorded()) > 0 {
+			t.Errorf("Events while the webhook is out: %q", a.recorded())
 		}
 	})
 }

@@ -5,11 +5,14 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -19,8 +22,8 @@ type Inspected struct {
 	Exists bool
 	// Off: the annotation says so.
 	Off bool
-	// Bound: it holds more than the entry of the probe.
-	Bound bool
+	// Active: it holds more than the entry of the probe.
+	Active bool
 	// CABundles are those of all entries.
 	CABundles [][]byte
 }
@@ -36,7 +39,7 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 		seen := o.found()
 		one := Inspected{
 			Kind: k.String(), Exists: seen.exists, Off: seen.off,
-			Bound: slices.ContainsFunc(seen.entries, func(e entry) bool { return e.Name != probeName }),
+			Active: slices.ContainsFunc(seen.entries, func(e entry) bool { return e.Name != probeName }),
 		}
 		for i := range seen.entries {
 			one.CABundles = append(one.CABundles, seen.entries[i].ClientConfig.CABundle)
@@ -49,14 +52,70 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 // ProbePod is a TrialPod that every replica answers when it is created with dryRun.
 func ProbePod(id string) *corev1.Pod { return probePod(id) }
 
-// Answered tells whether the Pod that came back has passed one of the replicas.
+// Answered reports whether the Pod that came back has passed one of the replicas.
 func Answered(pod *corev1.Pod, id string) bool {
 	return id != "" && pod.Annotations[answerAnnotation] == id
 }
 
-// Concerns tells whether kube-apiserver refused a request because of our webhook: it
+// Concerns reports whether kube-apiserver refused a request because of our webhook: it
 // said no, or could not be called. The names of the entries are in what users are told.
 func Concerns(err error) bool {
 	return err != nil && slices.ContainsFunc([]string{mutateName, validateName, probeName},
 		func(name string) bool { return strings.Contains(err.Error(), name) })
+}
+
+// ErrOff says that a user has switched the webhook off.
+var ErrOff = errors.New("the webhook is switched off by the annotation " + Annotation + "=" + AnnotationOff)
+
+// IsActive asks the API whether kube-apiserver calls the webhook, which is not registered
+// before it is proved. It is nil if so, wraps ErrOff if a user does not want it, and says
+// otherwise what is missing.
+func IsActive(ctx context.Context, client kubernetes.Interface) error {
+	for k := range kinds {
+		o, err := get(ctx, client, k)
+		if err != nil {
+			return fmt.Errorf("read the %s %s: %w", k, Name, err)
+		}
+		if o.found().off {
+			return fmt.Errorf("%s %s: %w", k, Name, ErrOff)
+		}
+		if !slices.ContainsFunc(o.found().entries, func(e entry) bool { return e.Name != probeName }) {
+			return fmt.Errorf("the %s %s binds no webhook yet", k, Name)
+		}
+	}
+	return nil
+}
+
+// IsInactive asks the API whether nothing is called any more, and says otherwise what is.
+func IsInactive(ctx context.Context, client kubernetes.Interface) error {
+	for k := range kinds {
+		o, err := get(ctx, client, k)
+		if err != nil {
+			return fmt.Errorf("read the %s %s: %w", k, Name, err)
+		}
+		if len(o.found().entries) > 0 {
+			return fmt.Errorf("the %s %s still binds a webhook", k, Name)
+		}
+	}
+	return nil
+}
+
+// NamespaceSelector reads from the API in which namespaces objects are mutated by the
+// webhook. That is all of them if it is not registered under Name: nobody has excluded
+// one then.
+func NamespaceSelector(ctx context.Context, client kubernetes.Interface) (labels.Selector, error) {
+	live, err := get(ctx, client, mutating)
+	if err != nil {
+		return nil, fmt.Errorf("read the %s %s: %w", mutating, Name, err)
+	}
+	entries := live.found().entries
+	i := slices.IndexFunc(entries, func(one entry) bool { return one.Name == mutateName })
+	if i < 0 || entries[i].NamespaceSelector == nil {
+		return labels.Everything(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(entries[i].NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("read the namespaceSelector of the %s %s: %w", mutating, Name, err)
+	}
+	return selector, nil
 }

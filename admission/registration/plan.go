@@ -15,9 +15,9 @@ import (
 // away. Somebody wants it to, and may not know the right way.
 const recreateInterval = 5 * time.Minute
 
-// settle is how long a deletion is left alone: what was done just before it, such as
+// settleDelay is how long a deletion is left alone: what was done just before it, such as
 // switching off the other configuration, may be on its way in another watch.
-const settle = time.Second
+const settleDelay = time.Second
 
 // kind is one of the two configurations.
 type kind int
@@ -208,7 +208,7 @@ func (d *decision) add(o observation, k kind, entries []entry) {
 		d.status = Status{Deleted, fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second))}
 		return
 	}
-	if left := o.memory[k].deleted.Add(settle).Sub(o.now); again && left > 0 {
+	if left := o.memory[k].deleted.Add(settleDelay).Sub(o.now); again && left > 0 {
 		d.after = max(d.after, left)
 		return
 	}

@@ -173,8 +173,8 @@ func TestPlan(t *testing.T) {
 		},
 		"off, deleted just now": {
 			reason: "whoever deletes it may be about to delete the other one, or to write it himself",
-			world:  world{deleted: [kinds]memory{{seen: true, off: true, deleted: now.Add(-settle / 4)}, {}}},
-			want:   outcome{State: Off, After: settle * 3 / 4},
+			world:  world{deleted: [kinds]memory{{seen: true, off: true, deleted: now.Add(-settleDelay / 4)}, {}}},
+			want:   outcome{State: Off, After: settleDelay * 3 / 4},
 		},
 		"off, deleted again": {
 			reason: "somebody wants it away, and this process knows why",
@@ -203,8 +203,8 @@ func TestPlan(t *testing.T) {
 		},
 		"deleted just now": {
 			reason: "it may have been switched off before that",
-			world:  world{validating: right, deleted: [kinds]memory{{seen: true, deleted: now.Add(-settle / 4)}, {}}, proven: true},
-			want:   outcome{State: Repairing, After: settle * 3 / 4},
+			world:  world{validating: right, deleted: [kinds]memory{{seen: true, deleted: now.Add(-settleDelay / 4)}, {}}, proven: true},
+			want:   outcome{State: Repairing, After: settleDelay * 3 / 4},
 		},
 		"deleted again": {
 			reason: "not within five minutes; the other one is repaired all the same",

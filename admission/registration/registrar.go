@@ -79,7 +79,7 @@ type Registrar struct {
 	recreated [kinds]time.Time
 	proven    proof  // nil before
 	failed    int    // looks in a row
-	told      string // the last failure that was reported
+	reported  string // the last failure that was reported
 	hosts     hostChecker
 }
 
@@ -133,7 +133,7 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return r.fail(ctx, err)
 	}
-	r.failed, r.told = 0, ""
+	r.failed, r.reported = 0, ""
 	if after > 0 {
 		r.loop.AddAfter(key, after)
 	}

@@ -134,8 +134,8 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 				if writes != 1 || probes < 20 || probes > 30 {
 					t.Errorf("%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
 				}
-				if len(a.told()) != 1 {
-					t.Errorf("Events: %q, want one", a.told())
+				if len(a.recorded()) != 1 {
+					t.Errorf("Events: %q, want one", a.recorded())
 				}
 			})
 		})
@@ -276,16 +276,16 @@ func TestDeletedIsRecreatedOnce(t *testing.T) {
 		pause(time.Second)
 		a.remove(t, mutating)
 		a.remove(t, validating)
-		pause(2 * settle)
+		pause(2 * settleDelay)
 		a.expect(t, "deleted", "mutate", "validate")
-		if len(a.told()) != 2 || !strings.Contains(a.told()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
-			t.Errorf("Events: %q, want two that name the command", a.told())
+		if len(a.recorded()) != 2 || !strings.Contains(a.recorded()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
+			t.Errorf("Events: %q, want two that name the command", a.recorded())
 		}
 		a.remove(t, mutating)
-		pause(recreateInterval - 3*settle)
+		pause(recreateInterval - 3*settleDelay)
 		a.expect(t, "deleted again", "gone", "validate")
 		wantState(t, r, Deleted)
-		pause(3 * settle)
+		pause(3 * settleDelay)
 		a.expect(t, "five minutes later", "mutate", "validate")
 		wantState(t, r, Registered)
 	})
@@ -338,7 +338,7 @@ func TestBreakGlass(t *testing.T) {
 				a.remove(t, validating)
 				a.remove(t, mutating)
 				for range 3 {
-					pause(2 * settle)
+					pause(2 * settleDelay)
 					if a.holds(t, validating) != "gone" {
 						a.remove(t, validating)
 					}
@@ -403,9 +403,9 @@ func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 		a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })
 		a.remove(t, validating)
 		a.remove(t, mutating)
-		pause(2 * settle)
-		if len(a.told()) != 1 || !strings.Contains(a.told()[0], "without webhooks so that this lasts") {
-			t.Errorf("Events: %q, want one that says why it is there again", a.told())
+		pause(2 * settleDelay)
+		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "without webhooks so that this lasts") {
+			t.Errorf("Events: %q, want one that says why it is there again", a.recorded())
 		}
 		cancel()
 		if err := <-ended; err != nil {

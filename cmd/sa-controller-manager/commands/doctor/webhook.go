@@ -44,7 +44,7 @@ func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
 
 func bothBound(registered []registration.Inspected) bool {
 	for _, one := range registered {
-		if !one.Bound {
+		if !one.Active {
 			return false
 		}
 	}
@@ -61,7 +61,7 @@ func badRegistration(registered []registration.Inspected) []Finding {
 			findings = append(findings, found(
 				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s", one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
 				"sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf, once the reason for which somebody has switched it off is gone"))
-		case one.Exists && !one.Bound:
+		case one.Exists && !one.Active:
 			findings = append(findings, found(fmt.Sprintf("the %s %s binds no webhook yet: kube-apiserver has not proved that it reaches it", one.Kind, registration.Name), mendWebhook))
 		case !one.Exists && anyExists(registered):
 			findings = append(findings, found(fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name), mendWebhook))

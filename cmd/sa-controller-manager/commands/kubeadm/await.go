@@ -131,7 +131,7 @@ func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
 // bound looks whether kube-apiserver calls the webhook, which nobody writes down before
 // that has been proved.
 func (c *Config) bound(ctx context.Context) error {
-	err := registration.Bound(ctx, c.Client)
+	err := registration.IsActive(ctx, c.Client)
 	if errors.Is(err, registration.ErrOff) {
 		return permanentError{fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err)}
 	}
@@ -212,5 +212,5 @@ func (c *Config) unregister(ctx context.Context) error {
 }
 
 func (c *Config) unbound(ctx context.Context) error {
-	return registration.Unbound(ctx, c.Client)
+	return registration.IsInactive(ctx, c.Client)
 }

@@ -16,43 +16,43 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestBoundUnboundDelete(t *testing.T) {
+func TestActiveInactiveDelete(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		mutating, validating *object
-		bound                string // what Bound says; "" if it is bound
-		unbound              string
+		active               string // what IsActive says; "" if it is
+		inactive             string
 		deleted              string
 	}{
 		"None": {
-			bound: "the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
+			active: "the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
 		},
-		"Bound": {
+		"Active": {
 			mutating: stored("", mutateName), validating: stored("", validateName),
-			unbound: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted: "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			inactive: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
+			deleted:  "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
 		},
 		"BeingProved": {
 			mutating: stored("", probeName), validating: stored(""),
-			bound:   "the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
-			unbound: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted: "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			active:   "the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
+			inactive: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
+			deleted:  "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
 		},
-		"HalfBound": {
+		"HalfActive": {
 			mutating: stored("", mutateName),
-			bound:    "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
-			unbound:  "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
+			active:   "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
+			inactive: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
 			deleted:  "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
 		},
 		"Off": {
 			mutating: stored(AnnotationOff), validating: stored(AnnotationOff),
-			bound: ErrOff.Error(),
+			active: ErrOff.Error(),
 		},
 		"OneIsOff": {
 			mutating: stored(AnnotationOff), validating: stored("", validateName),
-			bound:   ErrOff.Error(),
-			unbound: "the ValidatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted: "the ValidatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			active:   ErrOff.Error(),
+			inactive: "the ValidatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
+			deleted:  "the ValidatingWebhookConfiguration 00-sa-controller-manager is not switched off",
 		},
 	}
 	for name, tc := range cases {
@@ -66,8 +66,8 @@ func TestBoundUnboundDelete(t *testing.T) {
 				objects = append(objects, tc.validating.validating())
 			}
 			client := fake.NewClientset(objects...)
-			says(t, "Bound", Bound, client, tc.bound)
-			says(t, "Unbound", Unbound, client, tc.unbound)
+			says(t, "IsActive", IsActive, client, tc.active)
+			says(t, "IsInactive", IsInactive, client, tc.inactive)
 			says(t, "Delete", Delete, client, tc.deleted)
 			left := 0
 			for k := range kinds {
@@ -82,14 +82,14 @@ func TestBoundUnboundDelete(t *testing.T) {
 	}
 }
 
-// What cannot be read is neither bound nor gone.
-func TestBoundWithoutAPI(t *testing.T) {
+// What cannot be read is neither active nor gone.
+func TestActiveWithoutAPI(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()
 	client.PrependReactor("get", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
-	for name, ask := range map[string]func(context.Context, kubernetes.Interface) error{"Unbound": Unbound, "Delete": Delete} {
+	for name, ask := range map[string]func(context.Context, kubernetes.Interface) error{"IsInactive": IsInactive, "Delete": Delete} {
 		says(t, name, ask, client, "read the ValidatingWebhookConfiguration 00-sa-controller-manager: boom")
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // Unregister takes the webhook out: both configurations hold no webhooks and the
@@ -55,4 +58,39 @@ func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(
 		}
 		return change(current).put(ctx, client, k)
 	})
+}
+
+// Delete removes both configurations if they are switched off, so that nobody is there
+// to make them again. It is no error if there are none.
+func Delete(ctx context.Context, client kubernetes.Interface) error {
+	// Both are looked at before the first is gone: either annotation stops all writing.
+	var found [kinds]*object
+	for k := range kinds {
+		o, err := get(ctx, client, k)
+		if err != nil {
+			return fmt.Errorf("read the %s %s: %w", k, Name, err)
+		}
+		if o != nil && (!o.found().off || len(o.entries) > 0) {
+			return fmt.Errorf("the %s %s is not switched off", k, Name)
+		}
+		found[k] = o
+	}
+	for k, o := range found {
+		if o == nil {
+			continue
+		}
+		if err := o.remove(ctx, client, kind(k)); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete the %s %s: %w", kind(k), Name, err)
+		}
+	}
+	return nil
+}
+
+// remove deletes o if nobody has changed it since it was read.
+func (o *object) remove(ctx context.Context, client kubernetes.Interface, k kind) error {
+	options := metav1.DeleteOptions{Preconditions: meta.Preconditions(&o.meta)}
+	if k == mutating {
+		return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, Name, options)
+	}
+	return client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, Name, options)
 }

@@ -1,6 +1,11 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package printers writes what a command has found out in the format of its --output: for
+// people as text, which is mostly a table, and for programs as JSON or YAML.
+//
+// Much of it was written by strangers: names, key IDs, claims, the words of a server. What must
+// never happen: that it steers a terminal, or makes a document that no reader takes.
 package printers
 
 import (
@@ -19,10 +24,10 @@ func Document(w io.Writer, output, what string, document any, text func() string
 	var err error
 	switch output {
 	case "json":
-		encoded, err = JSON(document, "")
+		encoded, err = encodeJSON(document, "")
 		encoded = append(encoded, '\n')
 	case "yaml":
-		encoded, err = YAML(document)
+		encoded, err = encodeYAML(document)
 	default:
 		encoded = []byte(text())
 	}
@@ -35,16 +40,16 @@ func Document(w io.Writer, output, what string, document any, text func() string
 	return nil
 }
 
-// JSON encodes what may hold text of strangers, as json.MarshalIndent does, without a newline
+// encodeJSON encodes what may hold text of strangers, as json.MarshalIndent does, without a newline
 // at the end. Control characters are escaped in it, so that it steers no terminal.
-func JSON(document any, prefix string) ([]byte, error) {
+func encodeJSON(document any, prefix string) ([]byte, error) {
 	text, err := json.MarshalIndent(document, prefix, "  ")
 	return escaped(text), err
 }
 
-// YAML encodes the same. Without the escapes there would be no YAML: its reader, through which
+// encodeYAML encodes the same. Without the escapes there would be no YAML: its reader, through which
 // the fields get their names, refuses what JSON allows.
-func YAML(document any) ([]byte, error) {
+func encodeYAML(document any) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {
 		return nil, err

@@ -71,27 +71,23 @@ func TestEncoders(t *testing.T) {
 			t.Parallel()
 			want := strings.ToValidUTF8(text, "\ufffd")
 			document := map[string]any{text: []string{text}}
-			for _, output := range []struct {
-				name   string
-				encode func() ([]byte, error)
-				decode func([]byte, any) error
-			}{
-				{"json", func() ([]byte, error) { return printers.JSON(document, "") }, json.Unmarshal},
-				{"yaml", func() ([]byte, error) { return printers.YAML(document) }, func(text []byte, into any) error { return yaml.Unmarshal(text, into) }},
+			for output, decode := range map[string]func([]byte, any) error{
+				"json": json.Unmarshal,
+				"yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 			} {
-				encoded, err := output.encode()
-				if err != nil {
-					t.Fatalf("%s: %v", output.name, err)
+				var encoded bytes.Buffer
+				if err := printers.Document(&encoded, output, "the texts", document, nil); err != nil {
+					t.Fatalf("%s: %v", output, err)
 				}
-				if strings.ContainsFunc(string(encoded), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) {
-					t.Errorf("%s steers terminals: %q", output.name, encoded)
+				if strings.ContainsFunc(encoded.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) {
+					t.Errorf("%s steers terminals: %q", output, &encoded)
 				}
 				var got map[string][]string
-				if err := output.decode(encoded, &got); err != nil {
-					t.Fatalf("%s: %v in %q", output.name, err, encoded)
+				if err := decode(encoded.Bytes(), &got); err != nil {
+					t.Fatalf("%s: %v in %q", output, err, &encoded)
 				}
 				if len(got[want]) != 1 || got[want][0] != want {
-					t.Errorf("%s: got %q, want %q", output.name, got, want)
+					t.Errorf("%s: got %q, want %q", output, got, want)
 				}
 			}
 		})

@@ -26,13 +26,13 @@ func TestPreflight(t *testing.T) {
 		prints                []string
 	}{
 		{"nothing is granted", preflight, "2", []string{
-			"missing  create  pods", "token,legacy-token-cleaner,webhook", "are missing: ",
+			"missing   create   pods", "token,legacy-token-cleaner,webhook", "are missing: ",
 			"To mend it: apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant",
 		}},
 		{"for programs", preflight + "-o json 2>/dev/null", "2", []string{`"user": "someone"`, `"answer": "missing"`}},
 		{"the same", preflight + "-o yaml 2>/dev/null", "2", []string{"user: someone\n", "answer: missing\n"}},
 		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook:someone created"}},
-		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted  create  pods"}},
+		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted   create   pods"}},
 		{"and there is nothing to grant any more", preflight + "-o grant | wc -c", "0", []string{"0\n"}},
 		{"other flags need more", preflight + "--token-secrets=auto", "2", []string{" permissions are missing: create secrets\n"}},
 		{"nobody answers", preflight + "--master=https://127.0.0.1:1", "1", []string{"Error: ", "connection refused"}},

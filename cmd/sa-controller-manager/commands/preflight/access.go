@@ -56,8 +56,8 @@ func (a Access) of(r Rule) bool {
 		a == Access{a.Verb, r.Group, r.Resource, r.Path, r.Namespace, r.Name}
 }
 
-// partsOf are those that need the access.
-func partsOf(a Access, rules []Rule) []Part {
+// PartsOf are those that need the access, in the order of the rules.
+func PartsOf(a Access, rules []Rule) []Part {
 	var found []Part
 	for _, rule := range rules {
 		if a.of(rule) && !slices.Contains(found, rule.Part) {
@@ -66,6 +66,3 @@ func partsOf(a Access, rules []Rule) []Part {
 	}
 	return found
 }
-
-// PartsOf are those that need the access, in the order of the rules.
-func PartsOf(a Access, rules []Rule) []Part { return partsOf(a, rules) }

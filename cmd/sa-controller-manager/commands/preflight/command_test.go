@@ -25,10 +25,10 @@ func TestPrintPermissions(t *testing.T) {
 		{Access: Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
 	cases := map[string]string{
-		"table": `ANSWER   VERB    RESOURCE                            NAMESPACE    NAME  FOR
-granted  get     /.well-known/openid-configuration   *            *     token
-unknown  create  tokenreviews.authentication.k8s.io  *            *     token,secure-serving
-missing  update  leases.coordination.k8s.io          kube-system  one   leader-election
+		"table": `ANSWER    VERB     RESOURCE                             NAMESPACE     NAME   FOR
+granted   get      /.well-known/openid-configuration    *             *      token
+unknown   create   tokenreviews.authentication.k8s.io   *             *      token,secure-serving
+missing   update   leases.coordination.k8s.io           kube-system   one    leader-election
 `,
 		"json": `{
   "user": "sa-controller-manager",

@@ -4,10 +4,10 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"sa-controller-manager/internal/printers"
 )
@@ -28,7 +28,7 @@ func (r Report) Print(w io.Writer, rules []Rule, output string) error {
 // table has one line for each question.
 func (r Report) table(rules []Rule) string {
 	var b strings.Builder
-	out := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	out := printers.Table(&b)
 	fmt.Fprintln(out, "ANSWER\tVERB\tRESOURCE\tNAMESPACE\tNAME\tFOR")
 	for _, answer := range r.Answers {
 		a := answer.Access
@@ -36,22 +36,15 @@ func (r Report) table(rules []Rule) string {
 		if a.Path != "" {
 			what = a.Path
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.word(), a.Verb, what, orAll(a.Namespace), orAll(a.Name), parts(a, rules))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.word(), a.Verb, what, cmp.Or(a.Namespace, "*"), cmp.Or(a.Name, "*"), parts(a, rules))
 	}
 	out.Flush()
 	return b.String()
 }
 
-func orAll(name string) string {
-	if name == "" {
-		return "*"
-	}
-	return name
-}
-
 func parts(a Access, rules []Rule) string {
 	var names []string
-	for _, part := range partsOf(a, rules) {
+	for _, part := range PartsOf(a, rules) {
 		names = append(names, string(part))
 	}
 	return strings.Join(names, ",")
@@ -98,7 +91,7 @@ func (r Report) document(rules []Rule) document {
 		a := answer.Access
 		line := documentLine{
 			Answer: answer.word(), Verb: a.Verb, Group: a.Group, Resource: a.Resource, Path: a.Path,
-			Namespace: a.Namespace, Name: a.Name, For: partsOf(a, rules),
+			Namespace: a.Namespace, Name: a.Name, For: PartsOf(a, rules),
 		}
 		if answer.Err != nil {
 			doc.Unknown++

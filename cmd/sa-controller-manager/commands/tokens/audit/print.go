@@ -4,14 +4,21 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"sa-controller-manager/internal/printers"
 )
 
-// Printer writes rows as they come. Without End a document is cut off, so that nobody takes a part for all.
+// Printer writes rows as they come. Without End a document is cut off, so that nobody takes a
+// part for all.
 type Printer interface {
 	Rows(rows []Row) error
 	End(summary Summary) error
@@ -19,84 +26,102 @@ type Printer interface {
 
 // NewPrinter writes a "table", a "wide" one, "json" or "yaml".
 func NewPrinter(w io.Writer, output string, now time.Time) Printer {
-	switch output {
-	case "json":
-		return &jsonPrinter{w: w}
-	case "yaml":
-		return &yamlPrinter{w: w}
-	default:
-		return &tablePrinter{w: w, wide: output == "wide", now: now}
+	if output == "json" || output == "yaml" {
+		return &printers.List[Row, Summary]{W: w, Output: output, RowsField: "tokens", EndField: "summary"}
 	}
+	return &tablePrinter{w: w, wide: output == "wide", now: now}
 }
 
-type jsonPrinter struct {
-	w     io.Writer
-	begun bool
+// tablePrinter aligns the rows of a page, and makes columns as wide as any page before needed: nothing is kept until the end.
+type tablePrinter struct {
+	w      io.Writer
+	wide   bool
+	now    time.Time
+	widths []int
 }
 
-func (p *jsonPrinter) Rows(rows []Row) error {
+func (p *tablePrinter) Rows(rows []Row) error {
+	var lines [][]string
+	if p.widths == nil {
+		lines = append(lines, p.header())
+		p.widths = make([]int, len(lines[0]))
+	}
 	for i := range rows {
-		text, err := printers.JSON(&rows[i], "    ")
-		if err != nil {
-			return fmt.Errorf("encode a row as JSON: %w", err)
+		lines = append(lines, p.cells(&rows[i]))
+	}
+	for _, line := range lines {
+		for i, cell := range line {
+			p.widths[i] = max(p.widths[i], utf8.RuneCountInString(cell))
 		}
-		before := ",\n    "
-		if !p.begun {
-			p.begun, before = true, "{\n  \"tokens\": [\n    "
-		}
-		if err := write(p.w, before, string(text)); err != nil {
-			return err
-		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		p.format(&b, line)
+	}
+	if _, err := io.WriteString(p.w, b.String()); err != nil {
+		return fmt.Errorf("print the tokens: %w", err)
 	}
 	return nil
 }
 
-func (p *jsonPrinter) End(summary Summary) error {
-	text, err := printers.JSON(summary, "  ")
-	if err != nil {
-		return fmt.Errorf("encode the summary as JSON: %w", err)
-	}
-	end := "\n  ],\n  \"summary\": "
-	if !p.begun {
-		end = "{\n  \"tokens\": [],\n  \"summary\": "
-	}
-	return write(p.w, end, string(text), "\n}\n")
-}
-
-type yamlPrinter struct {
-	w     io.Writer
-	begun bool
-}
-
-func (p *yamlPrinter) Rows(rows []Row) error {
-	text, err := printers.YAML(rows)
-	if err != nil {
-		return fmt.Errorf("encode rows as YAML: %w", err)
-	}
-	if !p.begun {
-		p.begun = true
-		return write(p.w, "tokens:\n", string(text))
-	}
-	return write(p.w, string(text))
-}
-
-// End has a mark of its own: a YAML document that is cut off between two rows is still one.
-func (p *yamlPrinter) End(summary Summary) error {
-	text, err := printers.YAML(map[string]Summary{"summary": summary})
-	if err != nil {
-		return fmt.Errorf("encode the summary as YAML: %w", err)
-	}
-	if !p.begun {
-		return write(p.w, "tokens: []\n", string(text))
-	}
-	return write(p.w, string(text))
-}
-
-func write(w io.Writer, texts ...string) error {
-	for _, text := range texts {
-		if _, err := io.WriteString(w, text); err != nil {
-			return fmt.Errorf("print the tokens: %w", err)
+// format leaves no blanks at the end of a line.
+func (p *tablePrinter) format(b *strings.Builder, line []string) {
+	for i, cell := range line {
+		b.WriteString(cell)
+		if i < len(line)-1 {
+			b.WriteString(strings.Repeat(" ", p.widths[i]-utf8.RuneCountInString(cell)+3))
 		}
 	}
-	return nil
+	b.WriteByte('\n')
+}
+
+func (*tablePrinter) End(Summary) error { return nil }
+
+func (p *tablePrinter) header() []string {
+	header := []string{"NAMESPACE", "NAME", "ACCOUNT", "AGE", "KEY", "STATE", "LAST-USED", "PODS", "FINDINGS"}
+	if p.wide {
+		header = append(header, "INVALID-SINCE", "REFERENCED", "USED-BY", "REACH", "WHY")
+	}
+	return header
+}
+
+// shortID is enough of a key ID to tell keys apart, and for --key-id.
+const shortID = 8
+
+func (p *tablePrinter) cells(row *Row) []string {
+	keyID := row.KeyID
+	if !p.wide && len(keyID) > shortID {
+		keyID = keyID[:shortID]
+	}
+	var findings []string
+	for _, finding := range row.Findings {
+		findings = append(findings, string(finding))
+	}
+	cells := []string{
+		row.Namespace, row.Name, row.Account, duration.HumanDuration(p.now.Sub(row.Created.Time)), keyID, string(row.State),
+		cmp.Or(row.LastUsed, "never"), strconv.Itoa(row.PodCount), strings.Join(findings, ","),
+	}
+	if p.wide {
+		pods := strings.Join(row.Pods, ",")
+		if more := row.PodCount - len(row.Pods); more > 0 {
+			pods += " and " + strconv.Itoa(more) + " more"
+		}
+		why := row.Problem
+		if row.ReachBy != "" {
+			why = strings.TrimPrefix(why+"; "+row.ReachBy, "; ")
+		}
+		cells = append(cells, row.InvalidSince, yesNo(row.Referenced), pods, string(row.Reach), why)
+	}
+	for i, cell := range cells {
+		// Labels, annotations and key IDs are what anybody has written there.
+		cells[i] = printers.OrNone(cell)
+	}
+	return cells
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
 }

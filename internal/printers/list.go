@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printers
+
+import (
+	"fmt"
+	"io"
+)
+
+// List writes a document of two fields, a list of rows and what ends it, while the rows come.
+// Without End the document is cut off, so that no reader takes a part for all.
+type List[Row, End any] struct {
+	// Output is "json" or "yaml".
+	W      io.Writer
+	Output string
+	// RowsField and EndField name the two fields, and the first of them names the document
+	// in errors.
+	RowsField, EndField string
+
+	begun bool
+}
+
+// Rows writes some more of them.
+func (l *List[Row, End]) Rows(rows []Row) error {
+	if l.Output == "yaml" {
+		return l.yamlRows(rows)
+	}
+	for i := range rows {
+		text, err := encodeJSON(&rows[i], "    ")
+		if err != nil {
+			return fmt.Errorf("encode %s as JSON: %w", l.RowsField, err)
+		}
+		before := ",\n    "
+		if !l.begun {
+			l.begun, before = true, "{\n  \""+l.RowsField+"\": [\n    "
+		}
+		if err := l.write(before, string(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *List[Row, End]) yamlRows(rows []Row) error {
+	text, err := encodeYAML(rows)
+	if err != nil {
+		return fmt.Errorf("encode %s as YAML: %w", l.RowsField, err)
+	}
+	if !l.begun {
+		l.begun = true
+		return l.write(l.RowsField+":\n", string(text))
+	}
+	return l.write(string(text))
+}
+
+// End writes the second field. A YAML document that is cut off between two rows is still one,
+// so it is that field by which a reader knows the end.
+func (l *List[Row, End]) End(end End) error {
+	if l.Output == "yaml" {
+		return l.yamlEnd(end)
+	}
+	text, err := encodeJSON(end, "  ")
+	if err != nil {
+		return fmt.Errorf("encode the %s as JSON: %w", l.EndField, err)
+	}
+	before := "\n  ],\n  \"" + l.EndField + "\": "
+	if !l.begun {
+		before = "{\n  \"" + l.RowsField + "\": [],\n  \"" + l.EndField + "\": "
+	}
+	return l.write(before, string(text), "\n}\n")
+}
+
+func (l *List[Row, End]) yamlEnd(end End) error {
+	text, err := encodeYAML(map[string]End{l.EndField: end})
+	if err != nil {
+		return fmt.Errorf("encode the %s as YAML: %w", l.EndField, err)
+	}
+	if !l.begun {
+		return l.write(l.RowsField+": []\n", string(text))
+	}
+	return l.write(string(text))
+}
+
+func (l *List[Row, End]) write(texts ...string) error {
+	for _, text := range texts {
+		if _, err := io.WriteString(l.W, text); err != nil {
+			return fmt.Errorf("print the %s: %w", l.RowsField, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package printers_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/internal/printers"
+)
+
+type row struct {
+	Name string `json:"name"`
+}
+
+type numbers = printers.List[row, map[string]int]
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		output string
+		pages  [][]row
+		want   string
+	}{
+		"JSON": {
+			output: "json", pages: [][]row{{{"a"}, {"b"}}, {{"c\u009b"}}},
+			want: `{
+  "numbers": [
+    {
+      "name": "a"
+    },
+    {
+      "name": "b"
+    },
+    {
+      "name": "c\u009b"
+    }
+  ],
+  "summary": {
+    "shown": 3
+  }
+}
+`,
+		},
+		"YAML":     {output: "yaml", pages: [][]row{{{"a"}}, {{"b"}}}, want: "numbers:\n- name: a\n- name: b\nsummary:\n  shown: 2\n"},
+		"NoneJSON": {output: "json", want: "{\n  \"numbers\": [],\n  \"summary\": {\n    \"shown\": 0\n  }\n}\n"},
+		"NoneYAML": {output: "yaml", want: "numbers: []\nsummary:\n  shown: 0\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got bytes.Buffer
+			list, shown := &numbers{W: &got, Output: tc.output, RowsField: "numbers", EndField: "summary"}, 0
+			for _, page := range tc.pages {
+				if err := list.Rows(page); err != nil {
+					t.Fatal(err)
+				}
+				shown += len(page)
+			}
+			if err := list.End(map[string]int{"shown": shown}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got.String()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestListOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, output := range []string{"json", "yaml"} {
+		list := &numbers{W: full{}, Output: output, RowsField: "numbers", EndField: "summary"}
+		for _, err := range []error{list.Rows([]row{{"a"}}), list.End(nil)} {
+			if !errors.Is(err, errFull) || err.Error() != "print the numbers: full" {
+				t.Errorf("%s: %v", output, err)
+			}
+		}
+	}
+}

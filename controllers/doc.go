@@ -16,15 +16,16 @@
 //   - rootca owns data, binaryData and the annotation kubernetes.io/description of
 //     ConfigMap kube-root-ca.crt in every namespace, and ConfigMap
 //     kube-system/sa-controller-manager-root-ca.
-//   - keyrotation owns the Secrets that it makes to replace others until they are
+//   - tokenreissue owns the Secrets that it makes to replace others until they are
 //     referenced, the head of a ServiceAccount's secrets list, data.token of token
 //     Secrets that ask for re-issue in place, and ConfigMap
 //     kube-system/sa-controller-manager-key-ring.
-//   - keyactivation owns which loaded private key signs; it writes no object.
+//   - keyprobe owns which loaded private key signs; it writes no object.
 //
-// They share three helpers: internal/reconcile runs a sync function over a queue of
-// keys, informers is the process's trimmed picture of the cluster, and internal/events
-// records what an operator asks about.
+// They share internal/reconcile, which runs a sync function over a queue of keys,
+// informers, the process's trimmed picture of the cluster, tokensecrets, which knows what
+// a token Secret is, and internal/events, which records what an operator asks about. Each
+// is built with New(Config) before the informers start and works in Run(ctx).
 //
 // Data flows one way: watch -> handler (computes a key, nothing else) -> queue ->
 // reconcile -> sync -> lister -> plan (pure) -> one write.

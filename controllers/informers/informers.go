@@ -144,7 +144,7 @@ func (i *Informers) Missing() []string {
 	return missing
 }
 
-// Await blocks until nothing is missing and tells whether that came before ctx ended.
+// Await blocks until nothing is missing and reports whether that came before ctx ended.
 func (i *Informers) Await(ctx context.Context) bool {
 	lists := make([]cache.DoneChecker, 0, len(i.watched))
 	for _, w := range i.watched {

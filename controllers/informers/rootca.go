@@ -26,12 +26,12 @@ const (
 type RootCA struct {
 	metav1.ObjectMeta
 
-	// Has tells whether there is a bundle, and Hash is its SHA-256.
+	// Has reports whether there is a bundle, and Hash is its SHA-256.
 	Has  bool
 	Hash [sha256.Size]byte
 	// Extra tells that there are further keys.
 	Extra bool
-	// Described tells whether the annotation has upstream's text.
+	// Described reports whether the annotation has upstream's text.
 	Described bool
 	Immutable bool
 }

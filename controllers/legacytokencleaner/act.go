@@ -22,7 +22,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 		"lastUsed", lastUse(secret))
 	if c.DryRun {
 		logger.Info("Would mark legacy token invalid, but for the dry run")
-		c.tellMarked(seen)
+		c.recordMarked(seen)
 		return mark, nil
 	}
 	metadata := meta.PatchOf(secret)
@@ -40,7 +40,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	}
 	logger.Info("Marked legacy token invalid", "invalidSince", when.today())
 	c.Metrics.marked.Inc()
-	c.tellMarked(seen)
+	c.recordMarked(seen)
 	return mark, nil
 }
 
@@ -73,7 +73,7 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[tokensecrets.InvalidSinceLabel])
 	if c.DryRun {
 		logger.Info("Would delete legacy token, but for the dry run")
-		c.tellRemoved(secret)
+		c.recordRemoved(secret)
 		return remove, nil
 	}
 	deleted, err := tokensecrets.Delete(ctx, c.Client, secret)
@@ -85,7 +85,7 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 	}
 	logger.Info("Deleted legacy token")
 	c.Metrics.removed.Inc()
-	c.tellRemoved(secret)
+	c.recordRemoved(secret)
 	return remove, nil
 }
 

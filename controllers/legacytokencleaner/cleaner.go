@@ -13,11 +13,11 @@
 // other. All is done by one worker and on the leader only.
 //
 // No state outlives the process. What a round has done is on the Secrets
-// themselves, as dates: whoever runs the next round, however soon, finds nothing
+// themselves, as dates: the next round, however soon, finds nothing
 // left to do.
 //
 // Only Secrets that an account references are ever touched, and those that package
-// keyrotation has replaced; what a user made stays. The successor of a Secret stays for
+// tokenreissue has replaced; what a user made stays. The successor of a Secret stays for
 // as long as that one is there, or another would be made for it. This package alone
 // ends the life of replaced Secrets; they have a period of their own.
 //
@@ -68,7 +68,7 @@ type Config struct {
 	Period time.Duration
 	// ReplacedPeriod is the same for Secrets that were re-issued; Period if it is zero.
 	ReplacedPeriod time.Duration
-	// DryRun tells what would be done and writes nothing but Events.
+	// DryRun records what would be done and writes nothing but Events.
 	DryRun bool
 	// Auto: every account keeps one token Secret (tokensecrets.Pairs.Own).
 	Auto bool
@@ -166,7 +166,7 @@ func (c *Controller) survey(ctx context.Context) {
 			c.round.candidates[name.Namespace] = append(c.round.candidates[name.Namespace], name)
 			continue
 		}
-		c.settle(ctx, secret, outcome)
+		c.recordDecision(ctx, secret, outcome)
 	}
 }
 
@@ -214,16 +214,16 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 	if err != nil {
 		return err
 	}
-	c.settle(ctx, secret, outcome)
+	c.recordDecision(ctx, secret, outcome)
 	return nil
 }
 
-// settle tells what was decided on a Secret in this round.
-func (c *Controller) settle(ctx context.Context, secret *tokensecrets.TokenSecret, outcome decision) {
+// recordDecision records what was decided on a Secret in this round.
+func (c *Controller) recordDecision(ctx context.Context, secret *tokensecrets.TokenSecret, outcome decision) {
 	c.Metrics.decided(outcome)
 	klog.FromContext(ctx).V(5).Info("Decided on token secret", "secret", klog.KObj(secret), "decision", outcome)
 	if outcome == keepTried {
-		c.tellTried(secret)
+		c.recordTried(secret)
 	}
 }
 

@@ -89,7 +89,7 @@ func newHorizon(now time.Time, period time.Duration) horizon {
 
 func (h horizon) today() string { return h.now.Format(dateFormat) }
 
-// recent tells whether a day is the cutoff's or a later one.
+// recent reports whether a day is the cutoff's or a later one.
 func (h horizon) recent(date string) bool { return date >= h.cutoff.Format(dateFormat) }
 
 func isDate(text string) bool {

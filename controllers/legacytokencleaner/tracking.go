@@ -32,7 +32,7 @@ const (
 func idlenesses() []idleness { return []idleness{trackingAbsent, trackingInvalid, trackingShort} }
 
 // tracking is the ConfigMap, nil if there is none. That it is not there, or says no
-// date, is an answer and no error: kube-apiserver mends both.
+// date, is an answer and no error: kube-apiserver fixes both.
 func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	tracking, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, TrackingConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -58,7 +58,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 			c.loop.AddAfter(keyOf(cached), left)
 			return nil
 		}
-		// Another name is taken only if the Secret is gone or not ours, not if the watch is late.
+		// Another name is taken only if the Secret is gone or not ours, not if the cache is stale.
 		live, err := tokensecrets.LiveSecret(ctx, c.Client, cache.NewObjectName(cached.Namespace, made.name))
 		if err != nil {
 			return err

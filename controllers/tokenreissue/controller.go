@@ -15,8 +15,8 @@
 // newest one that was published: replicas whose rings differ must not undo each other's
 // work. Re-issue is then decided account by account, from the cache, by a pure plan.
 // Before anything is created or overwritten, Secret and account are read live and the
-// plan is asked again. What has been done shows in the objects, so that whoever leads
-// next goes on from there.
+// plan is asked again. What has been done shows in the objects, so that the next
+// leader goes on from there.
 //
 // A Secret that was marked invalid, whose account is another one by now, or whose token
 // the retired key has not signed, is never re-issued: nobody is given back what was
@@ -71,7 +71,7 @@ type Config struct {
 	// Ring is that of this process. Issuer signs with it.
 	Ring   *signing.Keyring
 	Issuer *tokens.Issuer
-	// Confirmed tells whether kube-apiserver accepts tokens of the key with that ID.
+	// Confirmed reports whether kube-apiserver accepts tokens of the key with that ID.
 	Confirmed func(keyID string) bool
 	Recorder  *events.Recorder
 	Metrics   *Metrics

@@ -49,7 +49,7 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 // to show it, so that their lag does not make a second Secret.
 func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAccount, made createExpectation) error {
 	if !made.referenced {
-		if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
+		if stale, err := c.secretsStale(ctx, account); err != nil || stale {
 			return err
 		}
 		return c.reference(ctx, account, made.secret)
@@ -68,7 +68,7 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 	if plan.satisfied {
 		return c.prune(ctx, account, plan.surplus)
 	}
-	if behind, err := c.secretsBehind(ctx, account); err != nil || behind {
+	if stale, err := c.secretsStale(ctx, account); err != nil || stale {
 		return err
 	}
 	if plan.adopt != nil {
@@ -78,11 +78,11 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 	return c.createOwn(ctx, account)
 }
 
-// secretsBehind tells whether the account references a token Secret that is there and that
-// the cache lacks: another leader made it, and the watch of Secrets is late. It is asked of
+// secretsStale reports whether the account references a token Secret that is there and that
+// the cache lacks: another leader made it, and the cache of Secrets is stale. It is asked of
 // each version of the account before a reference is added to that version: with a second
-// one both Secrets would stay for ever.
-func (c *Controller) secretsBehind(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
+// one both Secrets would stay.
+func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
 	for _, key := range c.dangling(account) {
 		live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret)
 		if err != nil {

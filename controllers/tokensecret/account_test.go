@@ -102,7 +102,7 @@ func TestSyncAccountAuto(t *testing.T) {
 			want:    []string{"get serviceaccounts app"},
 		},
 		"SuccessorWaitsToBeReferenced": {
-			reason:  "package keyrotation does that once it is filled",
+			reason:  "package tokenreissue does that once it is filled",
 			account: account(referencing("app-token-old")),
 			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old")},
 		},

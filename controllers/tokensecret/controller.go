@@ -144,7 +144,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return errors.Join(c.accountInformer.RemoveEventHandler(accounts), c.secretInformer.RemoveEventHandler(secrets))
 }
 
-// queueAllSecrets is for a changed root CA, of which every replica is told. Run looks at all
+// queueAllSecrets follows a change of the root CA, on every replica. Run looks at all
 // Secrets at its start.
 func (c *Controller) queueAllSecrets() {
 	for _, name := range c.secrets.Names() {

@@ -296,7 +296,7 @@ func checkDelete(t *testing.T, live *api, write clienttesting.Action) {
 	}
 }
 
-// names tells whether the annotations name the account, and no other UID than its.
+// names reports whether the annotations name the account, and no other UID than its.
 func names(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
 	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
 	return account != nil && secret.Annotations[corev1.ServiceAccountNameKey] == account.Name && (uid == "" || uid == string(account.UID))

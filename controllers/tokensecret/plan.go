@@ -27,8 +27,8 @@ const (
 // have 43 characters.
 const shownKeyID = 64
 
-// secretPlan is what a token Secret is owed: the parts to write, and a warning if
-// something is wrong that writing will not mend.
+// secretPlan is what a token Secret needs: the parts to write, and a warning if something is
+// wrong that writing will not fix.
 type secretPlan struct {
 	token, namespace, uid bool
 	// ca is the root CA to write. It may have been replaced by the time of the write.
@@ -52,7 +52,7 @@ func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount
 		token:     secret.Token == nil,
 		namespace: !secret.HasNamespace,
 		uid:       secret.AccountUID == "",
-		warning:   examine(secret, account, keys),
+		warning:   contradiction(secret, account, keys),
 	}
 	if ca.NeedsUpdate(secret.HasCA, secret.CAHash) {
 		plan.ca = ca
@@ -69,9 +69,9 @@ func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount
 	return plan
 }
 
-// examine looks for what contradicts the Secret. Nothing of it is repaired: who
+// contradiction looks for what contradicts the Secret. Nothing of it is repaired: who
 // put a token there may be using it.
-func examine(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
+func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
 	token := secret.Token
 	switch {
 	case secret.Finding != "":
@@ -92,15 +92,15 @@ func examine(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, k
 	return warning{}
 }
 
-// mayWait tells whether an orphan may be one that was applied before its account:
+// mayWait reports whether an orphan may be one that was applied before its account:
 // a Secret that never belonged to anybody has neither a UID nor a token.
 func mayWait(secret *tokensecrets.TokenSecret) bool {
 	return secret.AccountUID == "" && secret.Token == nil
 }
 
-// accountPlan is what an account is owed with Auto.
+// accountPlan is what an account needs with Auto.
 type accountPlan struct {
-	// satisfied: the account references a live token Secret of its own, or is owed none.
+	// satisfied: the account references a live token Secret of its own, or needs none.
 	satisfied bool
 	// adopt is the Secret to reference; without one a new Secret is needed.
 	adopt *tokensecrets.TokenSecret

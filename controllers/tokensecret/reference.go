@@ -98,7 +98,7 @@ func (c *Controller) queueDanglingReferences() error {
 
 // queueDangling has the references looked at that an account shows to Secrets which the
 // cache lacks. When the deletion of one was seen the account may not have shown it yet.
-// Mostly it is the watch of Secrets that is late, so this waits until that has caught up.
+// Mostly it is the cache of Secrets that is stale, so this waits until that has caught up.
 func (c *Controller) queueDangling(account *corev1.ServiceAccount) {
 	for _, key := range c.dangling(account) {
 		c.referenceLoop.AddAfter(key, cacheSyncGrace)

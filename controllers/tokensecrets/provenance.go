@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +61,7 @@ func (s *TokenSecret) MadeByTokenController() bool {
 func FilledByTokenController(secret *corev1.Secret) bool {
 	return alone(owners(secret.ManagedFields, "f:metadata", "f:annotations", "f:"+corev1.ServiceAccountUIDKey)) &&
 		(len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 ||
-			alone(owners(secret.ManagedFields, fieldsOfData, "f:"+corev1.ServiceAccountTokenKey)))
+			alone(owners(secret.ManagedFields, fieldsOfData, fieldOfToken)))
 }
 
 func alone(controllers, others bool) bool { return controllers && !others }
@@ -108,33 +107,28 @@ type Writer struct {
 	At      time.Time // in whole seconds, by kube-apiserver's clock
 }
 
-// DataWriters is who wrote each key of an object's data last.
-func DataWriters(entries []metav1.ManagedFieldsEntry) map[string]Writer {
-	var writers map[string]Writer
+// TokenWriter is who wrote data.token last, the zero value if managedFields do not say.
+func TokenWriter(entries []metav1.ManagedFieldsEntry) Writer {
+	var last Writer
 	for _, entry := range entries {
-		for field := range owned(entry, fieldsOfData) {
-			key, ok := strings.CutPrefix(field, "f:")
-			if !ok {
-				continue
-			}
-			writer := Writer{Manager: entry.Manager}
-			if entry.Time != nil {
-				writer.At = entry.Time.Time
-			}
-			if writers == nil {
-				writers = map[string]Writer{}
-			}
-			if known, ok := writers[key]; !ok || !writer.At.Before(known.At) {
-				writers[key] = writer
-			}
+		if _, owns := owned(entry, fieldsOfData)[fieldOfToken]; !owns {
+			continue
+		}
+		writer := Writer{Manager: entry.Manager}
+		if entry.Time != nil {
+			writer.At = entry.Time.Time
+		}
+		if !writer.At.Before(last.At) {
+			last = writer
 		}
 	}
-	return writers
+	return last
 }
 
 // Members of fieldsV1.
 const (
 	fieldsOfData       = "f:data"
+	fieldOfToken       = "f:" + corev1.ServiceAccountTokenKey
 	fieldsOfReferences = "f:secrets"
 )
 

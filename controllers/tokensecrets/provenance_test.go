@@ -14,10 +14,11 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-func TestDataWriters(t *testing.T) {
+func TestTokenWriter(t *testing.T) {
 	t.Parallel()
 	const (
 		all    = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},"f:metadata":{"f:annotations":{}}}`
+		token  = `{"f:data":{"f:token":{}}}`
 		onlyCA = `{"f:data":{"f:ca.crt":{}}}`
 	)
 	at := func(entry metav1.ManagedFieldsEntry, second int64) metav1.ManagedFieldsEntry {
@@ -28,7 +29,7 @@ func TestDataWriters(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		has    []metav1.ManagedFieldsEntry
-		want   map[string]Writer
+		want   Writer
 	}{
 		"Nothing":  {reason: "an apiserver may be told to track nothing"},
 		"NoFields": {has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", "")}},
@@ -36,33 +37,27 @@ func TestDataWriters(t *testing.T) {
 		"Damaged":  {reason: "anybody may write them", has: []metav1.ManagedFieldsEntry{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
 		"OneWroteAll": {
 			has:  []metav1.ManagedFieldsEntry{at(wrote(meta.UpstreamFieldManager, all), 1)},
-			want: map[string]Writer{"ca.crt": by(meta.UpstreamFieldManager, 1), "namespace": by(meta.UpstreamFieldManager, 1), "token": by(meta.UpstreamFieldManager, 1)},
+			want: by(meta.UpstreamFieldManager, 1),
 		},
 		"LastCounts": {
 			reason: "two may own a field that both have applied",
-			has:    []metav1.ManagedFieldsEntry{at(wrote("late", onlyCA), 2), at(wrote("early", onlyCA), 1)},
-			want:   map[string]Writer{"ca.crt": by("late", 2)},
+			has:    []metav1.ManagedFieldsEntry{at(wrote("late", token), 2), at(wrote("early", token), 1)},
+			want:   by("late", 2),
 		},
-		"NoTime": {has: []metav1.ManagedFieldsEntry{wrote("somebody", onlyCA)}, want: map[string]Writer{"ca.crt": {Manager: "somebody"}}},
+		"NoTime":   {has: []metav1.ManagedFieldsEntry{wrote("somebody", token)}, want: Writer{Manager: "somebody"}},
+		"OtherKey": {has: []metav1.ManagedFieldsEntry{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: by("early", 1)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, DataWriters(tc.has)); diff != "" {
+			if diff := cmp.Diff(tc.want, TokenWriter(tc.has)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.has}}
+			if got := Observe(secret).TokenWriter; got != tc.want.Manager {
+				t.Errorf("%s: observed %q", tc.reason, got)
+			}
 		})
-	}
-}
-
-func TestTokenWriter(t *testing.T) {
-	t.Parallel()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
-		wrote(meta.UpstreamFieldManager, `{"f:data":{"f:token":{}}}`), wrote(meta.FieldManager, `{"f:data":{"f:ca.crt":{}}}`),
-	}}}
-	got := Observe(secret)
-	if got.TokenWriter != meta.UpstreamFieldManager {
-		t.Errorf("the token is by %q", got.TokenWriter)
 	}
 }
 

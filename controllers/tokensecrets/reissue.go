@@ -58,7 +58,7 @@ func parsePredecessor(text string) Predecessor {
 	return Predecessor{Name: name, UID: types.UID(uid)}
 }
 
-// Replaces tells whether s was made to replace other. A Secret that was made again
+// Replaces reports whether s was made to replace other. A Secret that was made again
 // under other's name is not meant.
 func (s *TokenSecret) Replaces(other *TokenSecret) bool {
 	return s.Predecessor == Predecessor{Name: other.Name, UID: other.UID} &&

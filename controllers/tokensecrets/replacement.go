@@ -90,8 +90,8 @@ func (p Pairs) Replaceable(secret *TokenSecret) *TokenSecret {
 
 // Own is the token Secret that --token-secrets=auto counts as the account's own, nil if there is
 // none, whereupon one is made. The legacy token cleaner leaves this one alone: otherwise it and
-// auto would delete and make Secrets for ever. One that was re-issued gives way to its
-// successor, or the old one would stay for ever and the new one go.
+// auto would delete and make Secrets without end. One that was re-issued gives way to its
+// successor, or the old one would stay and the new one go.
 func (p Pairs) Own() *TokenSecret {
 	var own *TokenSecret
 	for _, secret := range p.secrets {

@@ -114,16 +114,16 @@ type Token struct {
 // KeyID is the key ID in the token's header, "" if it has none.
 func (t *Token) KeyID() string { return t.keyID.Value() }
 
-// Terminating tells whether the Secret is being deleted.
+// Terminating reports whether the Secret is being deleted.
 func (s *TokenSecret) Terminating() bool { return s.DeletionTimestamp != nil }
 
-// InvalidSince tells whether the cleaner has switched the token off.
+// InvalidSince reports whether the cleaner has switched the token off.
 func (s *TokenSecret) InvalidSince() bool { return s.Labels[InvalidSinceLabel] != "" }
 
-// AutoCreated tells whether the Secret bears our marker.
+// AutoCreated reports whether the Secret bears our marker.
 func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
 
-// BelongsTo tells whether the annotations name account, and no other UID than its.
+// BelongsTo reports whether the annotations name account, and no other UID than its.
 func (s *TokenSecret) BelongsTo(account *corev1.ServiceAccount) bool {
 	return account != nil && account.Name == s.AccountName && (s.AccountUID == "" || s.AccountUID == account.UID)
 }
@@ -137,7 +137,7 @@ func (s *TokenSecret) Account() cache.ObjectName {
 }
 
 // OldestFirst orders token Secrets by age and, within the second that times are told in, by
-// name, so that whoever chooses among several chooses the same one each time.
+// name, so that a choice among several is the same each time.
 func OldestFirst(a, b *TokenSecret) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
@@ -177,7 +177,7 @@ func Observe(secret *corev1.Secret) *TokenSecret {
 		observed.Finding = "data.namespace does not name the namespace of the Secret"
 	}
 	// A few names in as many Secrets as there are: each is in memory once.
-	observed.TokenWriter = unique.Make(DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey].Manager).Value()
+	observed.TokenWriter = unique.Make(TokenWriter(secret.ManagedFields).Manager).Value()
 	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
 	return observed
 }

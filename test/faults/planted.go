@@ -69,7 +69,7 @@ func Plants() []Plant {
 		{Name: "dropped tombstones", Promise: 3, Shows: regexp.MustCompile(
 			`^account \S+-missed-deletion/missed references missed-token-[a-z0-9]{5}, which is gone$`,
 		), Edits: []Edit{{
-			"internal/reconcile/handler.go",
+			"internal/reconcile/watch.go",
 			"obj = tombstone.Obj", "_ = tombstone; return",
 		}}},
 		{Name: "missing UID precondition", Promise: 1, Shows: regexp.MustCompile(

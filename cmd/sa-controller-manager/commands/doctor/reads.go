@@ -100,7 +100,7 @@ type tokenSecret struct {
 }
 
 func observe(secret *corev1.Secret) tokenSecret {
-	token := tokensecrets.DataWriters(secret.ManagedFields)[corev1.ServiceAccountTokenKey]
+	token := tokensecrets.TokenWriter(secret.ManagedFields)
 	return tokenSecret{
 		TokenSecret: tokensecrets.Observe(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey])),
 		filledBy: token.Manager, filledAt: token.At,

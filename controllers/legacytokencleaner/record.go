@@ -18,10 +18,10 @@ const (
 	reasonTried       = "InvalidLegacyTokenTried"
 )
 
-// wayOut is what a person can do about either.
-const wayOut = "; the annotation " + tokensecrets.KeepAnnotation + "=true keeps the Secret"
+// optOutHint is what a person can do about either.
+const optOutHint = "; the annotation " + tokensecrets.KeepAnnotation + "=true keeps the Secret"
 
-func (c *Controller) tellMarked(seen observed) {
+func (c *Controller) recordMarked(seen observed) {
 	secret, period := seen.secret, c.round.of(seen).period
 	unused := fmt.Sprintf("the token of ServiceAccount %q was not used for %v (last use: %s)", secret.AccountName, period, lastUse(secret))
 	if seen.successor != nil {
@@ -29,29 +29,29 @@ func (c *Controller) tellMarked(seen observed) {
 	}
 	if c.DryRun {
 		c.Recorder.Normal(secret.Reference(), reasonWouldMark, "MarkInvalid", unused+
-			", and no Pod uses the Secret: it would be marked invalid, but for the dry run"+wayOut)
+			", and no Pod uses the Secret: it would be marked invalid, but for the dry run"+optOutHint)
 		return
 	}
 	c.Recorder.Normal(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
 		", and no Pod uses the Secret: kube-apiserver refuses the token from now on, and the Secret is deleted after another %v; "+
-			"removing the label %s brings the token back", period, tokensecrets.InvalidSinceLabel)+wayOut)
+			"removing the label %s brings the token back", period, tokensecrets.InvalidSinceLabel)+optOutHint)
 }
 
-func (c *Controller) tellRemoved(secret *tokensecrets.TokenSecret) {
+func (c *Controller) recordRemoved(secret *tokensecrets.TokenSecret) {
 	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
 		secret.AccountName, secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret))
 	if c.DryRun {
-		c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+wayOut)
+		c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+optOutHint)
 		return
 	}
 	c.Recorder.Normal(secret.Reference(), reasonRemoved, "Delete", invalid+": the Secret was deleted")
 }
 
-func (c *Controller) tellTried(secret *tokensecrets.TokenSecret) {
+func (c *Controller) recordTried(secret *tokensecrets.TokenSecret) {
 	c.Recorder.Warn(secret.Reference(), reasonTried, "MarkInvalid", fmt.Sprintf(
 		"somebody still has the token of ServiceAccount %q, which has been invalid since %s, and was refused with it on %s: "+
 			"give them another one, or remove the label %s", secret.AccountName,
-		secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret), tokensecrets.InvalidSinceLabel)+wayOut)
+		secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret), tokensecrets.InvalidSinceLabel)+optOutHint)
 }
 
 // lastUse is the day of the last use, as far as it was tracked.

@@ -72,9 +72,9 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	return p
 }
 
-// Run works until ctx ends and returns when no sync is under way any more. The informers
-// must be synced. Registering the handlers replays the whole cache, so every namespace is synced once
-// at the start. Run may be called again once it has returned.
+// Run works until ctx ends and returns when no sync is under way any more. The informers must
+// be synced. Registering the handlers replays the whole cache, so every namespace is synced
+// once at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.pacing.reset()
 	namespaces, err := p.namespaceInformer.AddEventHandler(reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }))

@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serviceaccount ensures that the named ServiceAccounts exist in every
-// Active namespace. It creates them, again if they are deleted, and never touches
-// one that exists. Creating is idempotent, so that more than one process may do it.
+// Package serviceaccount ensures that the named ServiceAccounts exist in every Active
+// namespace. It creates them, again if they are deleted, and never changes one that exists.
+// Creating is idempotent, so more than one process may do it.
 package serviceaccount
 
 import (
@@ -34,36 +34,43 @@ const (
 	// the apiserver.
 	workers = 8
 
-	// lookAgain is when to look whether an account that was created, or was there
-	// already, has come through the watch. What is deleted while that is interrupted
-	// is shown by no event.
-	lookAgain = 10 * time.Second
+	// requeueAfter is when to sync a namespace again in which an account was created, or
+	// was there already. If it is deleted while the watch is interrupted, no event shows it.
+	requeueAfter = 10 * time.Second
 )
+
+// Config is what a Controller needs.
+type Config struct {
+	Client    kubernetes.Interface
+	Informers *informers.Informers
+	// Names are the accounts that every Active namespace has.
+	Names []string
+	Loops *reconcile.Metrics
+}
 
 // Controller ensures accounts. Build it with New before the informers are started.
 type Controller struct {
-	client kubernetes.Interface
-	names  []string
+	Config
 
 	namespaces        corev1listers.NamespaceLister
 	accounts          corev1listers.ServiceAccountLister
 	namespaceInformer cache.SharedIndexInformer
 	accountInformer   cache.SharedIndexInformer
-	loop              *reconcile.Runner[string]
+	queue             *reconcile.Runner[string]
 }
 
-// New builds a controller that ensures the accounts called names.
-func New(client kubernetes.Interface, from *informers.Informers, names []string, metrics *reconcile.Metrics) *Controller {
-	c := &Controller{client: client, names: names}
-	c.namespaces, c.namespaceInformer = from.Namespaces()
-	c.accounts, c.accountInformer = from.Accounts()
-	c.loop = reconcile.New(reconcile.Config[string]{Name: queueName, Workers: workers, Sync: c.sync, Metrics: metrics})
+// New builds a controller that does not run yet.
+func New(config Config) *Controller {
+	c := &Controller{Config: config}
+	c.namespaces, c.namespaceInformer = config.Informers.Namespaces()
+	c.accounts, c.accountInformer = config.Informers.Accounts()
+	c.queue = reconcile.New(reconcile.Config[string]{Name: queueName, Workers: workers, Sync: c.sync, Metrics: config.Loops})
 	return c
 }
 
-// Run works until ctx ends and returns when no sync is under way any more. The
-// informers must be synced. Registering the handlers replays the whole cache, so that
-// every namespace is looked at once at the start.
+// Run works until ctx ends and returns when no sync is under way any more. The informers must
+// be synced. Registering the handlers replays the whole cache, so every namespace is synced
+// once at the start.
 func (c *Controller) Run(ctx context.Context) error {
 	namespaces, err := c.namespaceInformer.AddEventHandler(c.namespaceHandler())
 	if err != nil {
@@ -73,12 +80,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch serviceaccounts: %w", err)
 	}
-	c.loop.Run(ctx)
+	c.queue.Run(ctx)
 	return errors.Join(c.namespaceInformer.RemoveEventHandler(namespaces), c.accountInformer.RemoveEventHandler(accounts))
 }
 
 func (c *Controller) namespaceHandler() cache.ResourceEventHandler {
-	add := func(obj any) { c.loop.Add(obj.(*corev1.Namespace).Name) }
+	add := func(obj any) { c.queue.Add(obj.(*corev1.Namespace).Name) }
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    add,
 		UpdateFunc: func(_, obj any) { add(obj) },
@@ -90,8 +97,8 @@ func (c *Controller) accountHandler() cache.ResourceEventHandler {
 		DeleteFunc: func(obj any) {
 			// The key is all that is needed, and a tombstone has it too.
 			name, err := cache.DeletionHandlingObjectToName(obj)
-			if err == nil && slices.Contains(c.names, name.Name) {
-				c.loop.Add(name.Namespace)
+			if err == nil && slices.Contains(c.Names, name.Name) {
+				c.queue.Add(name.Namespace)
 			}
 		},
 	}
@@ -109,24 +116,24 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 		return nil
 	}
 	var errs []error
-	for _, account := range c.names {
+	for _, account := range c.Names {
 		if _, err := c.accounts.ServiceAccounts(name).Get(account); apierrors.IsNotFound(err) {
 			_, err := c.Ensure(ctx, name, account)
 			errs = append(errs, err)
-			if err == nil { // or it is tried again anyway, ever more slowly
-				c.loop.AddAfter(name, lookAgain)
+			if err == nil { // or it is requeued anyway, with a back-off
+				c.queue.AddAfter(name, requeueAfter)
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Ensure creates one account with a single request. That the account exists
-// already, or that the namespace is gone or going, is success: then nothing is
-// owed, and created is false. It may be called on any replica, leader or not.
+// Ensure creates one account with a single request. If the account exists already, or the
+// namespace is gone or terminating, that is success and created is false. It may be called
+// on any replica, leader or not.
 func (c *Controller) Ensure(ctx context.Context, namespace, name string) (created bool, _ error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Created service account", "serviceAccount", klog.KRef(namespace, name))

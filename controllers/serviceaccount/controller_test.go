@@ -77,7 +77,7 @@ func newWorld(ctx context.Context, names []string, failures []error, objects ...
 		return err != nil, nil, err
 	})
 	w := &world{client: client, informers: informers.New(client, 0), ended: make(chan error, 1)}
-	w.Controller = New(client, w.informers, names, nil)
+	w.Controller = New(Config{Client: client, Informers: w.informers, Names: names})
 
 	watching, unwatch := context.WithCancel(ctx)
 	working, cancel := context.WithCancel(ctx)
@@ -183,7 +183,7 @@ func TestSync(t *testing.T) {
 					tc.names = []string{"default"}
 				}
 				w := newWorld(t.Context(), tc.names, tc.failures, tc.objects...)
-				time.Sleep(lookAgain - time.Second) // more than the back-off of every case together
+				time.Sleep(requeueAfter - time.Second) // more than the back-off of every case together
 				w.stop()
 				if diff := cmp.Diff(tc.want, w.writes()); diff != "" {
 					t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
@@ -263,7 +263,7 @@ func TestAnAccountThatIsNeverShown(t *testing.T) {
 				if err := w.client.Tracker().Add(active("shop")); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(lookAgain - time.Second)
+				time.Sleep(requeueAfter - time.Second)
 				expect("at first", creates("shop/default"))
 				time.Sleep(time.Second)
 				expect("after a while", creates("shop/default", "shop/default"))
@@ -322,8 +322,8 @@ func TestEnsure(t *testing.T) {
 				sent = action.(clienttesting.CreateAction).GetObject().(*corev1.ServiceAccount)
 				return tc.answer != nil, nil, tc.answer
 			})
-			c := New(client, informers.New(client, 0), nil, nil)
-			t.Cleanup(func() { c.loop.Run(t.Context()) }) // the context has ended by then, so this ends the queue
+			c := New(Config{Client: client, Informers: informers.New(client, 0)})
+			t.Cleanup(func() { c.queue.Run(t.Context()) }) // the context has ended by then, so this ends the queue
 			created, err := c.Ensure(t.Context(), "shop", "default")
 			if created != (tc.answer == nil) {
 				t.Errorf("created is %t after the answer %v", created, tc.answer)

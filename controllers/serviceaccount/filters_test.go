@@ -60,16 +60,16 @@ func TestFilters(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
-				c := New(client, informers.New(client, 0), []string{"default", "builder"}, nil)
+				c := New(Config{Client: client, Informers: informers.New(client, 0), Names: []string{"default", "builder"}})
 				var woken []string
-				c.loop.Workers = 1
-				c.loop.Sync = func(_ context.Context, key string) error {
+				c.queue.Workers = 1
+				c.queue.Sync = func(_ context.Context, key string) error {
 					woken = append(woken, key)
 					return nil
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
-				go func() { defer close(ended); c.loop.Run(ctx) }()
+				go func() { defer close(ended); c.queue.Run(ctx) }()
 
 				tc.event(handlers{c.namespaceHandler(), c.accountHandler()})
 				synctest.Wait()

@@ -91,7 +91,12 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	}
 	loops := m.loops
 	if set.Enabled(options.ServiceAccountController) {
-		m.accounts = serviceaccount.New(m.clients.of(options.ServiceAccountController), m.informers, m.options.Tokens.ServiceAccounts, loops)
+		m.accounts = serviceaccount.New(serviceaccount.Config{
+			Client:    m.clients.of(options.ServiceAccountController),
+			Informers: m.informers,
+			Names:     m.options.Tokens.ServiceAccounts,
+			Loops:     loops,
+		})
 		m.controllers = append(m.controllers, controller{options.ServiceAccountController, m.accounts.Run})
 	}
 	if set.Enabled(options.LegacyServiceAccountTokenCleaner) {

@@ -22,8 +22,8 @@ func check(t *testing.T, what string, want, got any) {
 	}
 }
 
-// TestAKeyDirectoryDecides has the ring changed past the activator: the key that signs is proved, and signs whatever comes out.
-func TestAKeyDirectoryDecides(t *testing.T) {
+// TestAKeyRingDecides has the ring changed past the activator: the key that signs is proved, and signs whatever comes out.
+func TestAKeyRingDecides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))

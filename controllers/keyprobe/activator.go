@@ -14,8 +14,8 @@
 // to an audience of our own, so that nobody could use it for anything else. A
 // legacy token would prove nothing: without its Secret it is refused anyway.
 //
-// With a key directory, the command that changed it has brought the proof. Then the
-// key that signs is whatever the directory says, and is proved to warn as well.
+// With a ring file, the command that changed it has brought the proof. Then the key
+// that signs is whatever the file says, and is proved to warn as well.
 //
 // An apiserver that takes its keys from the ring, as with the external signer, would
 // refuse the tokens of the former key after a restart. Whoever has not provided for
@@ -196,7 +196,7 @@ func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
 	if a.Kept != nil && !a.Kept(previous) {
 		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", previous)
 		a.Recorder.Warn(a.Process, "FormerKeyNotKept", "Activate", fmt.Sprintf(
-			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-keys-dir", previous))
+			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-key-ring", previous))
 	}
 }
 

@@ -15,7 +15,7 @@ func TestAFormerKeyThatIsNotKept(t *testing.T) {
 	const (
 		logged = "The former key is in no file, its tokens verify only until this process ends keyID=OLD"
 		event  = `sa-controller-manager: Warning FormerKeyNotKept Activate: tokens of key "OLD" verify only until this process ends: ` +
-			"give it with --service-account-key-file, or use --service-account-keys-dir"
+			"give it with --service-account-key-file, or use --service-account-key-ring"
 	)
 	cases := map[string]struct {
 		reason    string

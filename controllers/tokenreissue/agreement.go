@@ -158,12 +158,12 @@ func describe(found verdict, own publication, published *corev1.ConfigMap) strin
 func remedy(found verdict) string {
 	switch found {
 	case behind:
-		return ": this one is older; copy the key directory of the other replica to this one or, if this one is right, delete the ConfigMap; " +
+		return ": this one is older; bring the ring of the other replica here (keys import) or, if this one is right, delete the ConfigMap; " +
 			"until then this process re-issues nothing"
 	case ahead:
-		return ": this one is newer; copy the key directory of this replica to the leader"
+		return ": this one is newer; bring the ring of this replica to the leader (keys import)"
 	case forked:
-		return ": neither is newer; copy the key directory that is right to all replicas, then delete the ConfigMap; until then nothing is re-issued"
+		return ": neither is newer; copy the ring file that is right to all replicas, then delete the ConfigMap; until then nothing is re-issued"
 	default:
 		return ": delete it, and the leader writes it again; until then nothing is re-issued"
 	}

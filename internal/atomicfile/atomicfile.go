@@ -94,21 +94,16 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 
 // fill gives the temporary file all that the new one is to have.
 func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error {
-	like, err := os.Stat(path)
+	before, err := os.Stat(path)
 	switch {
 	case err == nil:
-		mode = like.Mode().Perm()
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	case os.Geteuid() == 0:
-		if like, err = os.Stat(filepath.Dir(path)); err != nil {
-			return err
-		}
+		mode = before.Mode().Perm()
+		err = setOwner(temporary, before)
+	case errors.Is(err, fs.ErrNotExist):
+		err = GiveAway(temporary, path)
 	}
-	if like != nil {
-		if err := setOwner(temporary, like); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if err := temporary.Chmod(mode); err != nil {
 		return err
@@ -117,6 +112,19 @@ func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error 
 		return err
 	}
 	return temporary.Sync()
+}
+
+// GiveAway has a new file belong to the owner of the directory that path is in, if root
+// made it.
+func GiveAway(file *os.File, path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return setOwner(file, dir)
 }
 
 func setOwner(temporary *os.File, like fs.FileInfo) error {

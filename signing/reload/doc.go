@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reload keeps the parsed content of one file up to date, or of several files that belong together (OpenWith).
+// Package reload keeps the parsed content of one file up to date.
 //
 // Open reads and parses the file, so that a process refuses to start on a bad one. Watch then follows it: a change is read
 // until two readings in a row agree, parsed, and only then swapped in, so Get never sees a half-written or a bad file. A bad or

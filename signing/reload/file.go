@@ -36,7 +36,6 @@ type Options struct {
 // the content is the same.
 type File[T any] struct {
 	path    string
-	read    func(path string) ([]byte, error)
 	parse   func([]byte) (T, error)
 	options Options
 	current atomic.Pointer[parsed[T]]
@@ -52,12 +51,6 @@ type parsed[T any] struct {
 // Open reads and parses the file at path. The error names the path and what is wrong, and wraps the error of the file system
 // or of parse. parse may be called again by Watch and must not keep the slice.
 func Open[T any](path string, parse func([]byte) (T, error), options Options) (*File[T], error) {
-	return OpenWith(path, ReadFile, parse, options)
-}
-
-// OpenWith is Open for content that is read in another way than by ReadFile: path is where it begins, such as a file that
-// names others beside it. A change of any part is a change of the whole, so that readings agree once all parts have settled.
-func OpenWith[T any](path string, read func(path string) ([]byte, error), parse func([]byte) (T, error), options Options) (*File[T], error) {
 	if options.Poll <= 0 {
 		options.Poll = defaultPoll
 	}
@@ -67,7 +60,7 @@ func OpenWith[T any](path string, read func(path string) ([]byte, error), parse 
 	if options.newNotifier == nil {
 		options.newNotifier = newDirNotifier
 	}
-	file := &File[T]{path: path, read: read, parse: parse, options: options}
+	file := &File[T]{path: path, parse: parse, options: options}
 	seen := file.look()
 	if seen.err != nil {
 		return nil, seen.err

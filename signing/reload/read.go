@@ -33,7 +33,7 @@ func (r reading) same(other reading) bool {
 }
 
 func (f *File[T]) look() reading {
-	data, err := f.read(f.path)
+	data, err := ReadFile(f.path)
 	if err != nil {
 		return reading{err: err}
 	}

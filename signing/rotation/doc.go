@@ -16,7 +16,7 @@
 // Rollback goes back from each of these points until the former key is pruned.
 //
 // Every transition is a function of the state, a time and the operator's choices. It returns a new state, or a *Refusal that
-// says what to do instead; it changes nothing of what it was given. Package keydir stores the state beside the keys.
+// says what to do instead; it changes nothing of what it was given. Package ringfile keeps the state in a file.
 //
 // What must never happen: no active key or two of them; an active key that is not published; a key that has signed and is gone
 // without having been pruned.

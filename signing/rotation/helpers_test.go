@@ -4,6 +4,7 @@
 package rotation_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func newKey(i int) rotation.Key {
 	if i%2 == 1 {
 		algorithm = "ES256"
 	}
-	return rotation.Key{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithm, File: fmt.Sprintf("key-%d.pem", i)}
+	return rotation.Key{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithm}
 }
 
 func ids(state rotation.State) []string {
@@ -33,17 +34,28 @@ func ids(state rotation.State) []string {
 	return all
 }
 
-func encode(t *testing.T, state rotation.State) []byte {
+func encode(t testing.TB, state rotation.State) []byte {
 	t.Helper()
-	data, err := rotation.Encode(state)
+	if err := state.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(state)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
+// decode is how a state is read, without its keys.
+func decode(data []byte) (state rotation.State, err error) {
+	if err := json.Unmarshal(data, &state); err != nil {
+		return state, err
+	}
+	return state, state.Validate()
+}
+
 // must unwraps a transition that must be made.
-func must(t *testing.T) func(rotation.State, error) rotation.State {
+func must(t testing.TB) func(rotation.State, error) rotation.State {
 	t.Helper()
 	return func(state rotation.State, err error) rotation.State {
 		t.Helper()

@@ -35,7 +35,7 @@ func TestWaitAcrossAJump(t *testing.T) {
 				"activated by force":   must(t)(rotation.Activate(published, now, policy, true)),
 				"rolled back by force": must(t)(rotation.Rollback(must(t)(rotation.Activate(published, now, policy, true)), now, policy)),
 			} {
-				if again, err := rotation.Decode(encode(t, state)); err != nil || again.Validate() != nil {
+				if again, err := decode(encode(t, state)); err != nil || again.Validate() != nil {
 					t.Errorf("%s, the state cannot be read: %v", what, err)
 				}
 			}

@@ -11,7 +11,7 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Prune takes a retired key out of the ring, and its file becomes a leftover. It refuses while anything may need the key. With
+// Prune takes a retired key out of the ring. It refuses while anything may need the key. With
 // force it does not ask: that is how a leaked key is got rid of.
 func Prune(state State, id string, usage Usage, now time.Time, policy Policy, force bool) (State, error) {
 	key, ok := state.Key(id)
@@ -26,7 +26,7 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	}
 	next := state.next()
 	i := next.index(id)
-	next.Leftovers = append(next.Leftovers, key.File)
+	next.Pruned = append(next.Pruned, id)
 	next.Keys = slices.Delete(next.Keys, i, i+1)
 	return next, next.Validate()
 }

@@ -38,10 +38,11 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 	}
 	now = stamp(now)
 	next := state.next()
-	key.Role, key.VerifyOnly = signing.Next, false
+	key.Role = signing.Next
 	key.PublishedAt = now
 	key.ActivatedAt, key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}, time.Time{}
 	next.Keys = append(next.Keys, key)
+	next.forget(key.ID)
 	next.Rotation = &Rotation{
 		Phase: Published, From: state.Active().ID, To: key.ID,
 		StartedAt: now, ActivateNotBefore: stamp(now.Add(policy.CacheAge)),

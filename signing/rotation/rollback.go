@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Rollback has the former key of the latest rotation sign. A new key that has never signed leaves the ring, and its file
-// becomes a leftover; one that has signed is retired, because its tokens live on.
+// Rollback has the former key of the latest rotation sign. A new key that has never signed leaves the ring; one
+// that has signed is retired, because its tokens live on.
 func Rollback(state State, now time.Time, policy Policy) (State, error) {
 	switch state.Phase() {
 	case Published:
@@ -28,7 +28,7 @@ func Rollback(state State, now time.Time, policy Policy) (State, error) {
 func withdraw(state State, now time.Time) (State, error) {
 	next := state.next()
 	i := next.index(state.Rotation.To)
-	next.Leftovers = append(next.Leftovers, next.Keys[i].File)
+	next.Withdrawn = append(next.Withdrawn, state.Rotation.To)
 	next.Keys = slices.Delete(next.Keys, i, i+1)
 	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
 	return next, next.Validate()

@@ -19,10 +19,8 @@ type Key struct {
 	ID string `json:"id"`
 	// Algorithm is the JWS algorithm, such as RS256.
 	Algorithm string `json:"algorithm"`
-	// File is the name of the PEM file in the key directory.
-	File string `json:"file"`
-	// VerifyOnly says that the file holds the public half alone, so that the key can never sign here.
-	VerifyOnly bool `json:"verifyOnly,omitempty"`
+	// PublicOnly says that only the public half is here, so that the key can never sign here.
+	PublicOnly bool `json:"publicOnly,omitempty"`
 	// Role is next, active or retired. There is exactly one active key.
 	Role signing.Role `json:"role"`
 	// PublishedAt is when the key joined the ring.
@@ -35,6 +33,14 @@ type Key struct {
 	RetiredAt time.Time `json:"retiredAt,omitzero"`
 	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing needs it any more.
 	HoldUntil time.Time `json:"holdUntil,omitzero"`
+	// Pair is the key itself. It is in no JSON form of this type, so that nothing that is printed has it.
+	Pair *signing.KeyPair `json:"-"`
+}
+
+// KeyOf is a key that is in no ring yet.
+func KeyOf(pair *signing.KeyPair) Key {
+	public := pair.Public()
+	return Key{ID: public.ID, Algorithm: public.Algorithm, PublicOnly: pair.Private() == nil, Pair: pair}
 }
 
 // Phase is how far a rotation has come.
@@ -69,7 +75,7 @@ type Rotation struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// State is the whole ring but for the key material. It is a value: functions of this package never change one they are given.
+// State is all that a ring file says. It is a value: functions of this package never change one they are given.
 type State struct {
 	SchemaVersion int `json:"schemaVersion"`
 	// Generation grows with every change. What has a lower one is stale.
@@ -77,10 +83,21 @@ type State struct {
 	// Keys are in the order in which they joined the ring.
 	Keys     []Key     `json:"keys"`
 	Rotation *Rotation `json:"rotation,omitempty"`
-	// Leftovers are names of files that belong to no key and that the next writer removes: one that was about to be written
-	// for a key that is not in the ring yet, or one of a key that is not in the ring any more. A writer records them before
-	// it touches the file, so that none of them outlives a crash unknown.
-	Leftovers []string `json:"leftovers,omitempty"`
+	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those of keys that never did.
+	Pruned    []string `json:"pruned,omitempty"`
+	Withdrawn []string `json:"withdrawn,omitempty"`
+}
+
+// Ring is what signs and verifies by a state whose keys have their pairs.
+func (s State) Ring() *signing.Ring {
+	keys := []signing.Key{s.Active().Pair.Private().As(signing.Active)}
+	if next, ok := s.Next(); ok {
+		keys = append(keys, next.Pair.Private().As(signing.Next))
+	}
+	for _, key := range s.Retired() {
+		keys = append(keys, key.Pair.Public().As(signing.Retired))
+	}
+	return signing.NewRing(s.Generation, keys...)
 }
 
 // Phase is that of the latest rotation.
@@ -127,7 +144,7 @@ func (s State) Retired() []Key {
 // Clone returns a state that shares nothing with this one.
 func (s State) Clone() State {
 	s.Keys = slices.Clone(s.Keys)
-	s.Leftovers = slices.Clone(s.Leftovers)
+	s.Pruned, s.Withdrawn = slices.Clone(s.Pruned), slices.Clone(s.Withdrawn)
 	if s.Rotation != nil {
 		rotation := *s.Rotation
 		s.Rotation = &rotation
@@ -152,6 +169,12 @@ func (s State) next() State {
 	next := s.Clone()
 	next.Generation++
 	return next
+}
+
+// forget has a key that joins the ring count as gone no more.
+func (s *State) forget(id string) {
+	gone := func(other string) bool { return other == id }
+	s.Pruned, s.Withdrawn = slices.DeleteFunc(s.Pruned, gone), slices.DeleteFunc(s.Withdrawn, gone)
 }
 
 // stamp is how a time is stored: in UTC, and rounded up to the second, so that no wait ends early.

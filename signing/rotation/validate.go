@@ -6,7 +6,7 @@ package rotation
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"sa-controller-manager/signing"
@@ -20,7 +20,7 @@ func (s State) Validate() error {
 	if err := s.validateHeader(); err != nil {
 		return err
 	}
-	ids, files, roles := map[string]bool{}, map[string]bool{}, map[signing.Role]int{}
+	ids, roles := map[string]bool{}, map[signing.Role]int{}
 	for i, key := range s.Keys {
 		if err := key.validate(); err != nil {
 			return fmt.Errorf("keys[%d]: %w", i, err)
@@ -28,10 +28,7 @@ func (s State) Validate() error {
 		if ids[key.ID] {
 			return fmt.Errorf("keys[%d]: key ID %q is there twice", i, key.ID)
 		}
-		if files[key.File] {
-			return fmt.Errorf("keys[%d]: file %q belongs to another key already", i, key.File)
-		}
-		ids[key.ID], files[key.File] = true, true
+		ids[key.ID] = true
 		roles[key.Role]++
 	}
 	if roles[signing.Active] != 1 {
@@ -40,12 +37,9 @@ func (s State) Validate() error {
 	if roles[signing.Next] > 1 {
 		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
 	}
-	for i, file := range s.Leftovers {
-		if err := validateFile(file); err != nil {
-			return fmt.Errorf("leftovers[%d]: %w", i, err)
-		}
-		if files[file] {
-			return fmt.Errorf("leftovers[%d]: file %q belongs to a key", i, file)
+	for _, id := range slices.Concat(s.Pruned, s.Withdrawn) {
+		if ids[id] || id == "" || strings.ContainsFunc(id, notKeyID) {
+			return fmt.Errorf("pruned, withdrawn: %q is a key of the ring, or no key ID", id)
 		}
 	}
 	return s.validateRotation()
@@ -71,14 +65,11 @@ func (k Key) validate() error {
 	if !algorithms[k.Algorithm] {
 		return fmt.Errorf("algorithm %q is none of RS256, ES256, ES384, ES512", k.Algorithm)
 	}
-	if err := validateFile(k.File); err != nil {
-		return err
-	}
 	if k.PublishedAt.IsZero() {
 		return errors.New("publishedAt is missing")
 	}
-	if k.VerifyOnly && k.Role != signing.Retired {
-		return fmt.Errorf("a key that is %s must be able to sign, and this one is verifyOnly", k.Role)
+	if k.PublicOnly && k.Role != signing.Retired {
+		return fmt.Errorf("a key that is %s must be able to sign, and this one is publicOnly", k.Role)
 	}
 	return k.validateRole()
 }
@@ -105,15 +96,6 @@ func (k Key) validateRole() error {
 
 func notKeyID(r rune) bool {
 	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
-}
-
-// validateFile takes the name of a file in the directory itself: a state file must not lead a reader elsewhere, nor a writer
-// to remove what is not a key.
-func validateFile(name string) error {
-	if !strings.HasSuffix(name, ".pem") || strings.HasPrefix(name, ".") || name != filepath.Base(name) || strings.ContainsAny(name, "\\\x00") {
-		return fmt.Errorf("file %q is not the plain name of a .pem file", name)
-	}
-	return nil
 }
 
 // validateRotation holds the rotation against the keys.
@@ -153,8 +135,8 @@ func (s State) validateFormer() error {
 		if r.Phase == Activated && !ok {
 			return errors.New("rotation: the former key is gone before it was completed")
 		}
-		if ok && former.VerifyOnly {
-			return errors.New("rotation: the former key is verifyOnly")
+		if ok && former.PublicOnly {
+			return errors.New("rotation: the former key is publicOnly")
 		}
 	default:
 		return fmt.Errorf("rotation: phase %q is none of published, activated, completed, rolled-back", r.Phase)

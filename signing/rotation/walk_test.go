@@ -44,7 +44,7 @@ type move struct {
 func (w world) shape() string {
 	var b strings.Builder
 	for _, key := range w.state.Keys {
-		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.VerifyOnly, key.ActivatedAt.IsZero(),
+		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.PublicOnly, key.ActivatedAt.IsZero(),
 			w.now.Before(key.HoldUntil), w.now.Before(w.policy.PrunableAt(key)) && key.Role == signing.Retired)
 	}
 	if r := w.state.Rotation; r != nil {
@@ -103,7 +103,7 @@ func TestEveryReachableState(t *testing.T) {
 func walk(t *testing.T, policy rotation.Policy) {
 	t.Helper()
 	imported := newKey(1)
-	imported.VerifyOnly = true
+	imported.PublicOnly = true
 	first, err := rotation.New(newKey(0), []rotation.Key{imported}, epoch, policy)
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +174,8 @@ func checkStep(t *testing.T, w world, m move, after rotation.State) {
 			bad("key %s, which is %s, is gone", key.ID, key.Role)
 		case !stays && key.Role == signing.Active:
 			bad("the active key is gone")
-		case !stays && !slices.Contains(after.Leftovers, key.File):
-			bad("the file of key %s is forgotten", key.ID)
+		case !stays && m.prune == key.ID != slices.Contains(after.Pruned, key.ID), !stays && m.prune != key.ID != slices.Contains(after.Withdrawn, key.ID):
+			bad("it is not on record that key %s is gone", key.ID)
 		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != rotation.Usage{}):
 			bad("key %s was pruned while it was needed", key.ID)
 		case stays && key.Role == signing.Active && now.Role == signing.Next:
@@ -198,7 +198,7 @@ func checkStep(t *testing.T, w world, m move, after rotation.State) {
 // checkEncoding wants a state to survive being stored.
 func checkEncoding(t *testing.T, w world) {
 	t.Helper()
-	again, err := rotation.Decode(encode(t, w.state))
+	again, err := decode(encode(t, w.state))
 	if err != nil || !reflect.DeepEqual(w.state, again) {
 		t.Errorf("%s: reads otherwise than it was written (%v): -want +got:\n%s", w.path, err, cmp.Diff(w.state, again))
 	}

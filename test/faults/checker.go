@@ -50,7 +50,7 @@ type scope struct {
 	prefix string
 	// lasts is how long all has to stay well once it is.
 	lasts time.Duration
-	// ring is that of key directories, nil if there is one key alone. bound are questions about
+	// ring is that of key rings, nil if there is one key alone. bound are questions about
 	// tokens that are in no Secret.
 	ring  *keyRing
 	bound []question

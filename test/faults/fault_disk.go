@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullDisk has the commands that write a key directory find no room.
+// fullDisk has the commands that write a key ring find no room.
 func fullDisk(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
 	return w.disk(ctx, "full", "no space left on device", func(dir string) error {
 		file, err := os.Create(filepath.Join(dir, "filler"))
@@ -40,7 +40,7 @@ func readOnlyDisk(ctx context.Context, w *World, _ Planned) (func(context.Contex
 	})
 }
 
-// disk makes a key directory on a small file system of its own, spoils that, and has a
+// disk makes a key ring on a small file system of its own, spoils that, and has a
 // rotation begin: it must fail, say why in these words and where, and leave every file as
 // it was, and none beside.
 func (w *World) disk(ctx context.Context, how, words string, spoil func(dir string) error) (func(context.Context) error, error) {
@@ -64,7 +64,7 @@ func (w *World) disk(ctx context.Context, how, words string, spoil func(dir stri
 func (w *World) rotateOn(ctx context.Context, mount, how, words string, spoil func(dir string) error) error {
 	dir := filepath.Join(mount, "keys")
 	program := w.all()[0].binary.Path
-	flag := "--service-account-keys-dir=" + dir
+	flag := "--service-account-key-ring=" + filepath.Join(dir, "ring.json")
 	init := exec.CommandContext(ctx, program, "keys", "init", flag, "--from-private-key-file="+w.cluster.SigningKeyFile())
 	if output, err := init.CombinedOutput(); err != nil {
 		return fmt.Errorf("keys init: %w\n%s", err, output)
@@ -125,7 +125,7 @@ func filesBelow(dir string) (map[string]string, error) {
 			return err
 		}
 		all[name] = entry.Type().String()
-		if !entry.Type().IsRegular() || entry.Name() == ".lock" {
+		if !entry.Type().IsRegular() || entry.Name() == "ring.json.lock" {
 			return nil
 		}
 		content, err := fs.ReadFile(below, name)

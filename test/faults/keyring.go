@@ -28,7 +28,7 @@ type keyRing struct {
 	active string
 }
 
-// ring is what the operator has left: its keys as the key directory has them, and which of them
+// ring is what the operator has left: its keys as the ring file has them, and which of them
 // signs as kube-apiserver shows.
 func (w *World) ring(ctx context.Context) (*keyRing, error) {
 	printed, err := w.operator.keys(ctx, "list", "-o=pem")
@@ -49,12 +49,12 @@ func (w *World) ring(ctx context.Context) (*keyRing, error) {
 	}
 	ring.active = headerOf(token).KeyID
 	if ring.keys[ring.active] == nil {
-		return nil, fmt.Errorf("kube-apiserver signs with key %q, which the key directory lacks", ring.active)
+		return nil, fmt.Errorf("kube-apiserver signs with key %q, which the ring file lacks", ring.active)
 	}
 	return ring, nil
 }
 
-// oneKey is the ring of a cluster without key directories: the key in its file.
+// oneKey is the ring of a cluster without ring files: the key in its file.
 func (w *World) oneKey() (*keyRing, error) {
 	content, err := os.ReadFile(w.cluster.SigningKeyFile())
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// keysDir is the key directory of a replica, beside its files.
-	keysDir = "sa-keys"
+	// ringFile is the key ring of a replica, beside its files.
+	ringFile = "sa-keys/ring.json"
 	// holdDown is how long a key is kept that signs no more. It is longer than a replica takes to
 	// follow its copy, whatever fault it meets.
 	holdDown = 25 * time.Second
@@ -42,14 +42,14 @@ const (
 )
 
 // operator rotates the keys of all replicas as docs/rotation.md says: by commands on the key
-// directory of the first one, of which the others have copies. Now and then a command is
+// ring of the first one, of which the others have copies. Now and then a command is
 // killed, and run again.
 type operator struct {
 	world  *World
 	binary devcluster.Binary
 }
 
-// provide gives a replica its key directory: the first one a new one with the cluster's key,
+// provide gives a replica its key ring: the first one a new one with the cluster's key,
 // the others a copy of that.
 func (o *operator) provide(ctx context.Context, r *Replica) error {
 	first := o.world.all()[0]
@@ -60,13 +60,18 @@ func (o *operator) provide(ctx context.Context, r *Replica) error {
 	return err
 }
 
-// dir is the directory on which commands are run.
-func (o *operator) dir() string { return o.world.all()[0].path(keysDir) }
+// ring is what the commands are run on.
+func (o *operator) ring() string { return o.world.all()[0].path(ringFile) }
 
 // keys runs a command and returns what it prints.
 func (o *operator) keys(ctx context.Context, words ...string) ([]byte, error) {
-	args := append(append([]string{"keys"}, words...), "--service-account-keys-dir="+o.dir())
-	if words[0] != "init" && words[0] != "list" { // there may be no cluster to ask
+	return o.keysOn(ctx, o.ring(), words...)
+}
+
+// keysOn runs one on another ring than the first replica's.
+func (o *operator) keysOn(ctx context.Context, ring string, words ...string) ([]byte, error) {
+	args := append(append([]string{"keys"}, words...), "--service-account-key-ring="+ring)
+	if words[0] != "init" && words[0] != "list" && words[0] != "import" { // there may be no cluster to ask
 		args = append(args, "--kubeconfig="+o.world.cluster.Kubeconfig())
 	}
 	command := exec.CommandContext(ctx, o.binary.Path, args...)
@@ -101,11 +106,8 @@ func exitCode(err error) int {
 func (o *operator) copyRing(ctx context.Context, from, to *Replica) error {
 	o.world.files.Lock()
 	defer o.world.files.Unlock()
-	command := fmt.Sprintf("umask 077 && tar -C %s -cf - %s | tar -C %s -xpf -", quoted(from.dir), keysDir, quoted(to.dir))
-	if printed, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
-		return fmt.Errorf("copy the key directory: %w: %s", err, printed)
-	}
-	return nil
+	_, err := o.keysOn(ctx, to.path(ringFile), "import", from.path(ringFile))
+	return err
 }
 
 // rotating is an operator at work.
@@ -223,7 +225,7 @@ func (r *rotating) prune(ctx context.Context) error {
 	return r.distribute(limit)
 }
 
-// distribute gives every other replica a copy of the key directory.
+// distribute gives every other replica a copy of the key ring.
 func (r *rotating) distribute(ctx context.Context) error {
 	replicas := r.world.all()
 	for _, other := range replicas[1:] {

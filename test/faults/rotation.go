@@ -34,7 +34,7 @@ func interrupting() []Entry {
 }
 
 // StartRotating starts a control plane whose kube-apiserver has its tokens signed by the first of
-// the replicas, and that replica. All of them will have a key directory.
+// the replicas, and that replica. All of them will have a key ring.
 func StartRotating(ctx context.Context, binary devcluster.Binary, tell func(format string, args ...any)) (*World, error) {
 	w, err := newWorld(tell)
 	if err != nil {

@@ -56,7 +56,7 @@ type World struct {
 	tokens   *tokenrecord.Record
 	monitor  *monitor
 	tell     func(format string, args ...any)
-	// operator rotates the keys of the replicas' key directories; nil if they sign with a file.
+	// operator rotates the keys of the replicas' key rings; nil if they sign with a file.
 	operator *operator
 
 	// overrides tells that replicas read files whatever their mode, as root does.
@@ -191,13 +191,13 @@ func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Re
 	return r, nil
 }
 
-// keyFlags say what a replica signs with. The first one that has a key directory signs for
+// keyFlags say what a replica signs with. The first one that has a key ring signs for
 // kube-apiserver, too.
 func (w *World) keyFlags(i int, r *Replica) []string {
 	if w.operator == nil {
 		return []string{"--service-account-private-key-file=" + r.path(keyFile)}
 	}
-	flags := []string{"--service-account-private-key-file=", "--service-account-keys-dir=" + r.path(keysDir)}
+	flags := []string{"--service-account-private-key-file=", "--service-account-key-ring=" + r.path(ringFile)}
 	if i == 0 {
 		flags = append(flags, "--external-signer-socket="+w.cluster.SignerSocket(), "--external-signer-refresh-hint=1s")
 	}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,11 +29,11 @@ const (
 	keyRingConfigMap   = "sa-controller-manager-key-ring"
 )
 
-// rotation is a control plane that accepts two keys and a key directory that has one of
+// rotation is a control plane that accepts two keys and a key ring that has one of
 // them.
 type rotation struct {
 	*controlPlane
-	keyDirectory
+	ringFile
 
 	next           string // file of the other key
 	oldKey, newKey string // key IDs
@@ -45,12 +44,12 @@ func newRotation(t *testing.T) *rotation {
 	next := newKey(t, devcluster.ECDSA)
 	c := ownControlPlane(t, devcluster.Options{ExtraKeyFiles: []string{next}})
 	return &rotation{
-		controlPlane: c, keyDirectory: c.newKeyDirectory(t, c.SigningKeyFile()), next: next,
+		controlPlane: c, ringFile: c.newRingFile(t, c.SigningKeyFile()), next: next,
 		oldKey: idOf(t, read(t, c.SigningKeyFile())), newKey: idOf(t, read(t, next)),
 	}
 }
 
-// with are the flags of a manager that has the key directory.
+// with are the flags of a manager that has the key ring.
 func (r *rotation) with(flags ...string) []string {
 	return append([]string{"--service-account-private-key-file=", r.flag()}, flags...)
 }
@@ -346,11 +345,7 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
 	r := newRotation(t)
-	old := t.TempDir() + "/old"
-	if err := os.CopyFS(old, os.DirFS(r.path)); err != nil {
-		t.Fatal(err)
-	}
-	private(t, old)
+	old := file(t, "old.json", read(t, r.path))
 	namespace := r.namespace(t)
 	m := r.manage(t, r.with("--token-secrets=auto")...)
 	r.createAccount(t, namespace, "app")
@@ -361,7 +356,7 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 	m.awaitIdle(t)
 	before := r.versions(t, namespace)
 
-	behind := r.manage(t, "--service-account-private-key-file=", "--service-account-keys-dir="+old, "--token-secrets=auto")
+	behind := r.manage(t, "--service-account-private-key-file=", "--service-account-key-ring="+old, "--token-secrets=auto")
 	behind.awaitMetric(t, "sacm_key_ring_mismatch", devcluster.Labels{"verdict": "behind"}, 1)
 	r.awaitWarning(t, aboutProcess("KeyRingMismatch"), "this one is older")
 	if verbose, err := behind.Get(t.Context(), "/readyz?verbose"); err != nil || !strings.Contains(verbose, "key-ring ok: the key ring of this process (generation 1") {
@@ -380,23 +375,6 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 	}
 	if secrets := r.marked(t, namespace, "app"); len(secrets) != 2 {
 		t.Errorf("account app has %d Secrets, want 2", len(secrets))
-	}
-}
-
-// private is what a copy loses.
-func private(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if err := os.Chmod(dir+"/"+file.Name(), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-const keysDir = "--service-account-keys-dir=/etc/kubernetes/pki/sa-keys"
+const ringFlag = "--service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json"
 
 // TestRotation has kube-apiserver use our signer, and rotates from RSA to ECDSA and back
 // while Pods are created, tokens requested and used. Nobody notices.
@@ -36,7 +36,7 @@ func TestRotation(t *testing.T) {
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	rsa := c.keys(t, "init", "--from-private-key-file=/etc/kubernetes/pki/sa.key").role(t, "active")
 	t.Log(c.product(t, "kubeadm", "takeover", "--external-signer", "--extra-arg=--service-account-private-key-file=",
-		"--extra-arg="+keysDir, "--extra-arg=--external-signer-refresh-hint=2s"))
+		"--extra-arg="+ringFlag, "--extra-arg=--external-signer-refresh-hint=2s"))
 	namespace := c.namespace(t, "rotation")
 	c.awaitDefaultAccount(t, namespace)
 	callers := []*caller{c.newCaller(t, namespace, c.controlPlane()), c.newCaller(t, namespace, c.name+"-worker")}
@@ -95,7 +95,7 @@ func (r keyRing) role(t *testing.T, role string) string {
 func (c *cluster) keys(t *testing.T, words ...string) (ring keyRing) {
 	t.Helper()
 	args := append([]string{"keys"}, words...)
-	out := c.product(t, append(args, keysDir, "--kubeconfig=/etc/kubernetes/admin.conf", "-o=json")...)
+	out := c.product(t, append(args, ringFlag, "--kubeconfig=/etc/kubernetes/admin.conf", "-o=json")...)
 	if err := json.Unmarshal([]byte(out), &ring); err != nil {
 		t.Fatalf("keys %v: %v in %s", words, err, out)
 	}

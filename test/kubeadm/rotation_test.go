@@ -28,7 +28,7 @@ import (
 // The headings of docs/rotation.md that are run.
 const (
 	pasteFirst     = "Paste this first"
-	makeDirectory  = "Once: make a key directory"
+	makeRing       = "Once: make a key ring"
 	takeSigner     = "To have kube-apiserver use our signer"
 	leaveFiles     = "To leave kube-apiserver its key files"
 	withSigner     = "With the external signer"
@@ -43,7 +43,7 @@ const (
 // follow. It runs none of them, and so it passes whatever they do.
 func TestEverythingOnThePageIsRun(t *testing.T) {
 	t.Parallel()
-	run := []string{pasteFirst, makeDirectory, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback}
+	run := []string{pasteFirst, makeRing, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback}
 	for heading := range readRotationPage(t) {
 		if !slices.Contains(run, heading) {
 			t.Errorf("nobody runs the commands below %q", heading)
@@ -57,7 +57,7 @@ func TestRotationWithSigner(t *testing.T) {
 	t.Parallel()
 	p := openRotationPage(t, true)
 	n := p.node
-	p.follow(t, makeDirectory)
+	p.follow(t, makeRing)
 	p.follow(t, takeSigner)
 	rsa := p.calls(t, "RS256")
 	held := p.hold(t)
@@ -75,7 +75,7 @@ func TestRotationWithSigner(t *testing.T) {
 	second := n.followsAnother(t)
 	p.follow(t, severalNodes)
 	p.copiesAreEqual(t)
-	n.took(t, second, "published")
+	n.took(t, second, "is published")
 	if _, err := second.Kill(); err != nil { // or it would go on where the first one is handed back
 		t.Error(err)
 	}
@@ -110,7 +110,7 @@ func TestRotationWithoutSigner(t *testing.T) {
 	n := p.node
 	p.good["of an older key"] = sign(t, older, n.defaultAccount(t))
 	n.allAccepted(t, "before", p.good)
-	p.follow(t, makeDirectory)
+	p.follow(t, makeRing)
 	p.follow(t, leaveFiles)
 	rsa := p.calls(t, "RS256")
 	held := p.hold(t)
@@ -151,7 +151,7 @@ func (n *node) addOlderKey(t *testing.T) *signing.PrivateKey {
 	return key
 }
 
-// followsAnother starts our process with the key directory of the second node, which it has
+// followsAnother starts our process with the key ring of the second node, which it has
 // had from the first one before.
 func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 	t.Helper()
@@ -165,7 +165,7 @@ func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 		t.Fatal(err)
 	}
 	child, err := devcluster.StartChild("second", n.binary, n.root, []string{
-		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-keys-dir=" + filepath.Join(n.another(), pki, "sa-keys"),
+		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-key-ring=" + filepath.Join(n.another(), pki, "sa-keys", "ring.json"),
 		"--root-ca-file=" + n.path(pki+"/ca.crt"), "--token-secrets=manual", "--webhook-port=0",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "-v=2",
 	}, nil)
@@ -177,17 +177,17 @@ func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 			t.Error(err)
 		}
 	})
-	n.took(t, child, "rolled-back")
+	n.took(t, child, "")
 	return child
 }
 
-// took returns once a process has taken a state of the ring.
+// took returns once a process has taken a ring with a rotation in that phase.
 func (n *node) took(t *testing.T, child *devcluster.Child, phase string) {
 	t.Helper()
 	poll(t, "the second node takes the ring", func(context.Context) error {
 		log := child.LogTail(200)
-		if !strings.Contains(log, fmt.Sprintf("phase=%q", phase)) {
-			return fmt.Errorf("it is not %s:\n%s", phase, log)
+		if _, taken, found := strings.Cut(log, "Took the keys of the ring"); !found || !strings.Contains(taken, phase) {
+			return fmt.Errorf("it has taken no ring that is %s:\n%s", phase, log)
 		}
 		return nil
 	})
@@ -270,16 +270,10 @@ func (n *node) apiServerStart(t *testing.T) string {
 	return string(startTime().Find(text))
 }
 
-// copiesAreEqual compares the key directories of the two nodes.
+// copiesAreEqual compares the key rings of the two nodes.
 func (p *rotationPage) copiesAreEqual(t *testing.T) {
 	t.Helper()
-	const keys = "/etc/kubernetes/pki/sa-keys"
-	entries, err := os.ReadDir(p.node.path(keys))
-	if err != nil || len(entries) < 4 {
-		t.Fatalf("%d files in the key directory: %v", len(entries), err)
-	}
-	for _, entry := range entries {
-		path := filepath.Join(keys, entry.Name())
+	for _, path := range []string{"/etc/kubernetes/pki/sa-keys/ring.json", "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub"} {
 		there, err := os.ReadFile(filepath.Join(p.node.another(), path))
 		if err != nil || !bytes.Equal(there, p.node.read(t, path)) {
 			t.Errorf("%s is another file on the second node: %v", path, err)

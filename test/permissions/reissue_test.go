@@ -26,21 +26,21 @@ func TestReissue(t *testing.T) {
 	}
 	w, binary := newWorld(t, next), findBinary(t)
 	rules := preflight.Rules(preflight.Needs{
-		Parts: []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection}, KeyDirectory: true, DiscoverIssuer: true,
+		Parts: []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection}, KeyRing: true, DiscoverIssuer: true,
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager",
 	})
 	user := w.identity(t, "rotating")
 	user.grant(t, rules, preflight.Access{})
-	dir := "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys")
+	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "ring.json")
 	keys := func(words ...string) {
 		t.Helper()
-		args := append(append([]string{"keys"}, words...), dir, "--kubeconfig="+w.Kubeconfig())
+		args := append(append([]string{"keys"}, words...), ring, "--kubeconfig="+w.Kubeconfig())
 		if printed, err := exec.CommandContext(t.Context(), binary.Path, args...).CombinedOutput(); err != nil {
 			t.Fatalf("keys %v: %v\n%s", words, err, printed)
 		}
 	}
 	keys("init", "--from-private-key-file="+w.SigningKeyFile())
-	manager := w.start(t, binary, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", dir)
+	manager := w.start(t, binary, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", ring)
 	awaitLog(t, manager, "Published the key ring")
 	w.awaitAccount(t)
 	secret := w.createTokenSecret(t)

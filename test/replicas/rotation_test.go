@@ -30,7 +30,7 @@ import (
 )
 
 // TestRotateOnTwoNodes does what docs/rotation.md says about several control-plane nodes: a rotation and the way back, with
-// kube-apiserver, process and copy of the key directory on each of two hosts. At every moment each kube-apiserver accepts
+// kube-apiserver, process and copy of the key ring on each of two hosts. At every moment each kube-apiserver accepts
 // the tokens of both, and those that were issued before.
 func TestRotateOnTwoNodes(t *testing.T) {
 	await.Long(t)
@@ -184,7 +184,7 @@ func (p *keyNodes) prepare(t *testing.T, n *keyNode) error {
 }
 
 func (p *keyNodes) manage(n *keyNode) (err error) {
-	flags := []string{"--token-secrets=manual", "--leader-elect=true", "--service-account-private-key-file=", "--service-account-keys-dir=" + n.pki("sa-keys")}
+	flags := []string{"--token-secrets=manual", "--leader-elect=true", "--service-account-private-key-file=", "--service-account-key-ring=" + n.ring()}
 	if p.signer {
 		flags = append(flags, "--external-signer-socket="+n.SignerSocket(), "--external-signer-refresh-hint=2s")
 	}
@@ -220,7 +220,7 @@ func (p *keyNodes) hold(t *testing.T) {
 type keyRing struct {
 	Generation int64
 	Findings   []string
-	Keys       []struct{ ID, Role, File, Accepted string }
+	Keys       []struct{ ID, Role, Accepted string }
 }
 
 func (r keyRing) role(role string) string {
@@ -264,7 +264,7 @@ func (p *keyNodes) refuses(t *testing.T, sentence string, n *keyNode, words ...s
 
 func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stderr []byte, err error) {
 	t.Helper()
-	args := append(append([]string{"keys"}, words...), "--service-account-keys-dir="+n.pki("sa-keys"), "-o=json")
+	args := append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring(), "-o=json")
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+n.Kubeconfig())
 	}
@@ -278,27 +278,24 @@ func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stder
 // toFiles is to_files of the page.
 func (p *keyNodes) toFiles(t *testing.T, n *keyNode) {
 	t.Helper()
-	dir := n.pki("sa-keys")
-	public, err := exec.CommandContext(limited(t), p.binary.Path, "keys", "list", "-o=pem", "--service-account-keys-dir="+dir).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, n.pki("sa.pub"), public)
-	var ring keyRing
-	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "ring.json")), &ring); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range ring.Keys {
-		if key.Role == "active" {
-			writeFile(t, n.pki("sa.key"), readFile(t, filepath.Join(dir, key.File)))
+	for name, words := range map[string][]string{"sa.pub": {"list", "-o=pem"}, "sa.key": {"export", "--private"}} {
+		words = append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring())
+		pem, err := exec.CommandContext(limited(t), p.binary.Path, words...).Output()
+		if err != nil {
+			t.Fatal(err)
 		}
+		writeFile(t, n.pki(name), pem)
 	}
 }
+
+// ring is the ring file of a node.
+func (n *keyNode) ring() string { return n.pki("sa-keys/ring.json") }
 
 // copyRing is copy_ring of the page.
 func (p *keyNodes) copyRing(t *testing.T) {
 	t.Helper()
-	command := fmt.Sprintf("umask 077 && tar -C %s -cf - sa-keys sa.key sa.pub | tar -C %s -xpf -", p.first.pki(""), p.second.pki(""))
+	command := fmt.Sprintf("umask 077 && tar -C %s -cf - sa.key sa.pub | tar -C %s -xpf - && %s keys import --service-account-key-ring=%s %s",
+		p.first.pki(""), p.second.pki(""), p.binary.Path, p.second.ring(), p.first.ring())
 	if out, err := exec.CommandContext(limited(t), "sh", "-c", command).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}

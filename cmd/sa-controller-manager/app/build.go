@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/internal/watchhealth"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -104,14 +105,14 @@ func (m *manager) buildControllers(ctx context.Context) error {
 	}
 	m.buildRootCA(set, logger, loops)
 	legacy := set.Enabled(options.ServiceAccountTokenController)
-	if !m.files.sign() {
+	if m.files.store == nil {
 		if legacy {
-			logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-keys-dir is given")
+			logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-key-ring is given")
 		}
 		return nil
 	}
 	if legacy || m.options.ExternalSigner.Socket != "" {
-		m.buildRing()
+		m.buildRing(ctx)
 	}
 	if legacy {
 		m.buildTokenController(logger, loops)
@@ -120,9 +121,11 @@ func (m *manager) buildControllers(ctx context.Context) error {
 }
 
 // buildRing builds the keys that sign, for whoever asks, and what proves them.
-func (m *manager) buildRing() {
+func (m *manager) buildRing(ctx context.Context) {
 	o := m.options
-	m.ring = m.files.newRing()
+	m.ring = signing.KeyringOf(m.files.store.Load(), m.files.publicKeys()...)
+	m.generation = newRingGeneration(m.ring.Ring())
+	m.showRing(ctx)
 	m.activator = keyprobe.New(keyprobe.Config{
 		Client:    m.clients.main,
 		Informers: m.informers,

@@ -16,10 +16,10 @@ import (
 // tokenReissue is what the leader runs besides the controllers of KCM.
 const tokenReissue = "token-reissue"
 
-// buildKeyRotation builds what follows from a rotation. Only a key directory knows
-// which keys are retired: a single key file has nothing to tell.
+// buildKeyRotation builds what follows from a rotation. A store that does not
+// rotate has nothing to say of retired keys.
 func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics) {
-	if m.files.keysDir == nil {
+	if !m.files.keys.Rotates {
 		return
 	}
 	o := m.options
@@ -48,12 +48,4 @@ func (m *manager) buildKeyRotation(logger klog.Logger, loops *reconcile.Metrics)
 		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
 	m.controllers = append(m.controllers, controller{tokenReissue, m.reissuer.Run})
-}
-
-// ringChanged is called once the ring has taken a change of the key directory.
-func (m *manager) ringChanged() {
-	if m.reissuer != nil {
-		m.agreement.RingChanged()
-		m.reissuer.RingChanged()
-	}
 }

@@ -57,7 +57,7 @@ func (m *manager) buildRootCA(set options.ControllerSet, logger klog.Logger, loo
 
 // signs tells whether the token controller runs.
 func (m *manager) signs(set options.ControllerSet) bool {
-	return set.Enabled(options.ServiceAccountTokenController) && m.files.sign()
+	return set.Enabled(options.ServiceAccountTokenController) && m.files.store != nil
 }
 
 // newRootCA is called with the content of a changed root CA file.

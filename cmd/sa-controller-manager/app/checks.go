@@ -44,8 +44,8 @@ func (m *manager) readyChecks() []serving.Check {
 	if m.activator != nil {
 		checks = append(checks, serving.Check{Name: "signing-key", Probe: func() (string, error) { return m.activator.Status(), nil }})
 	}
-	if m.ring != nil && m.files.keysDir != nil {
-		checks = append(checks, serving.Check{Name: "key-directory", Probe: m.keysDirProbe})
+	if m.ring != nil {
+		checks = append(checks, serving.Check{Name: "key-store", Probe: m.storeProbe})
 	}
 	if m.agreement != nil {
 		checks = append(checks, serving.Check{Name: "key-ring", Probe: func() (string, error) { return m.agreement.Status(), nil }})

@@ -50,25 +50,25 @@ func TestJWKS(t *testing.T) {
 			}
 		})
 	}
-	if got := command(t, "keys", "jwks"); got.code != 1 || got.stderr != "Error: want keys: give --service-account-keys-dir, --service-account-private-key-file or --service-account-key-file\n" {
+	if got := command(t, "keys", "jwks"); got.code != 1 || got.stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {
 		t.Errorf("without keys: %+v", got)
 	}
 }
 
-// TestKeysOfADirectory have the states that they have there.
-func TestKeysOfADirectory(t *testing.T) {
+// TestKeysOfARing have the states that they have there.
+func TestKeysOfARing(t *testing.T) {
 	t.Parallel()
-	dir := "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys")
+	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys")
 	old := "--service-account-key-file=" + writeFile(t, "old.pem", testkeys.P384())
 	steps := [][]string{
-		{"keys", "init", dir, "--from-private-key-file=" + writeFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", dir},
+		{"keys", "init", ring, "--from-private-key-file=" + writeFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", ring},
 	}
 	for _, args := range steps {
 		if got := command(t, args...); got.code != 0 {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
-	got := command(t, "keys", "jwks", dir, old, "--check="+writeFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
+	got := command(t, "keys", "jwks", ring, old, "--check="+writeFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
 	lines := strings.Split(got.stdout, "\n")
 	if got.code != 2 || len(lines) != 5 {
 		t.Fatalf("%+v", got)
@@ -78,8 +78,8 @@ func TestKeysOfADirectory(t *testing.T) {
 			t.Errorf("line %q, want %q", lines[i+1], want)
 		}
 	}
-	got = command(t, "tokens", "inspect", dir, writeFile(t, "token", []byte(clitest.LegacyToken(t))))
-	if got.code != 0 || !strings.Contains(got.stdout, "(ES256), active, of --service-account-keys-dir") {
+	got = command(t, "tokens", "inspect", ring, writeFile(t, "token", []byte(clitest.LegacyToken(t))))
+	if got.code != 0 || !strings.Contains(got.stdout, "(ES256), active, of --service-account-key-ring") {
 		t.Errorf("%+v", got)
 	}
 }

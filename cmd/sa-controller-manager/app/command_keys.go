@@ -18,12 +18,12 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
 
-const keysDescription = `Make, show and rotate a key directory: the signing key, the one that comes next and the
-retired ones that verify only. The manager reads it with --service-account-keys-dir and
+const keysDescription = `Make, show and rotate a key ring: the signing key, the one that comes next and the
+retired ones that verify only, in one file with mode 0600. The manager reads it with --service-account-key-ring and
 takes a change within 15 s, without a restart.
 
 A rotation:
@@ -32,12 +32,14 @@ A rotation:
   keys rotate activate   the new key signs; kube-apiserver must accept it first
   keys rotate complete   the rotation has ended
   keys prune             a retired key that nothing needs is removed
-  keys rollback          back to the former key, at any time before it is pruned
+  keys rollback          back to the previous key, at any time before it is pruned
 
 What others verify tokens with, and whether that is right: keys jwks.
 
 Every command may be interrupted and run again. One that refuses says what to do.
-Where there are several control-plane nodes, rotate in one directory and copy it.
+Where there are several control-plane nodes, rotate on one of them and bring the file to
+the others with "keys import". A container must mount the directory of the file, which is
+replaced whenever it changes.
 
 Exit code: 0 if it is done, 1 if it could not be done, and 2 if "list" or "status" have
 found something that is wrong.`
@@ -46,7 +48,7 @@ found something that is wrong.`
 type keysOptions struct {
 	client     cli.ClientFunc
 	connection options.Connection
-	dir        string
+	ring       string
 	issuer     string
 	apiServers []string
 	account    string
@@ -58,17 +60,18 @@ type keysOptions struct {
 func newKeysCommand(client cli.ClientFunc) *cobra.Command {
 	return cli.Parent(&cobra.Command{
 		Use:   "keys",
-		Short: "Make, show and rotate the signing keys of a key directory",
+		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  keysDescription,
 		Args:  cli.NoArguments,
-	}, newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client), newJWKSCommand(client))
+	}, newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client),
+		newKeysExportCommand(), newKeysImportCommand(client), newJWKSCommand(client))
 }
 
 // newKeysOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
 func newKeysOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *keysOptions {
 	o := &keysOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
 	cli.AddConnectionFlags(cmd, &o.connection)
-	cmd.Flags().StringVar(&o.dir, options.KeysDirFlag, o.dir, "Key `directory`, the manager's own.")
+	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
 		"`URL` of one more kube-apiserver that must accept a key, as in --master. Give it for each of several behind one address: each has read key files of its own.")
@@ -78,6 +81,17 @@ func newKeysOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string
 			"Where there is no such limit, what people have asked for, and a year (8760h) at least, which Pods get.")
 	o.output.AddFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
 	return o
+}
+
+func (o *keysOptions) addRing(fs *pflag.FlagSet) {
+	fs.StringVar(&o.ring, options.KeyRingFlag, o.ring, "Key ring `file`, the manager's own.")
+}
+
+func (o *keysOptions) validateRing() (p options.Problems) {
+	if o.ring == "" {
+		p.Add(options.KeyRingFlag, o.ring, "must be the path of a key ring")
+	}
+	return p
 }
 
 func (o *keysOptions) addCacheAge(fs *pflag.FlagSet) {
@@ -91,10 +105,7 @@ func (o *keysOptions) addHoldDown(fs *pflag.FlagSet) {
 }
 
 func (o *keysOptions) validate() []error {
-	p := options.Problems(o.output.Validate())
-	if o.dir == "" {
-		p.Add(options.KeysDirFlag, o.dir, "must be the path of a key directory")
-	}
+	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
 	p.Account(o.account)
 	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
 		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
@@ -105,13 +116,13 @@ func (o *keysOptions) validate() []error {
 	return p
 }
 
-// operator asks the cluster only if the flags say which one: a key directory needs none.
+// operator asks the cluster only if the flags say which one: a ring file needs none.
 func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 	progress := cli.WaitingFor
 	if cli.TerminalWidth(stderr) > 0 {
 		progress = cli.WaitingOn
 	}
-	operator := &keys.Operator{Dir: keydir.At(o.dir), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
+	operator := &keys.Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
 	}

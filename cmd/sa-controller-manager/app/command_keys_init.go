@@ -14,28 +14,28 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/ringfile"
 )
 
 const keysInitExamples = `  # Take over the key that kube-controller-manager signs with. Tokens stay as they are.
-  sa-controller-manager keys init --service-account-keys-dir=/etc/kubernetes/pki/sa-keys \
+  sa-controller-manager keys init --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json \
     --from-private-key-file=/etc/kubernetes/pki/sa.key
 
   # With what kube-apiserver verifies with besides.
-  sa-controller-manager keys init --service-account-keys-dir=keys \
+  sa-controller-manager keys init --service-account-key-ring=ring.json \
     --from-private-key-file=sa.key --service-account-key-file=old.pub
 
   # A new cluster.
-  sa-controller-manager keys init --service-account-keys-dir=keys --algorithm=P-256`
+  sa-controller-manager keys init --service-account-key-ring=ring.json --algorithm=P-256`
 
-// newKeysInitCommand makes a key directory.
+// newKeysInitCommand makes a key ring.
 func newKeysInitCommand(client cli.ClientFunc) *cobra.Command {
 	var from, algorithm string
 	var verify []string
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a key directory, from the present signing key or with a new one",
-		Long: `Make a key directory. The directory must be empty, or not there yet.
+		Short: "Make a key ring, from the present signing key or with a new one",
+		Long: `Make a key ring. The file must not be there yet.
 
 With --from-private-key-file the key of that file signs, as it did before: every token
 goes on being valid. Without it a new key is made, which kube-apiserver must be given
@@ -46,9 +46,9 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 	o := newKeysOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
-	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(keydir.Algorithms(), ", ")+".")
+	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	cli.AddCompletion(cmd, "algorithm", keydir.Algorithms()...)
+	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
 		oneKey(&p, from, algorithm, true)
@@ -80,35 +80,35 @@ func oneKey(p *options.Problems, from, algorithm string, required bool) {
 	case from != "" && algorithm != "":
 		p.Add("algorithm", algorithm, "is for a new key and excludes --from-private-key-file")
 	case algorithm != "":
-		p.OneOf("algorithm", algorithm, keydir.Algorithms()...)
+		p.OneOf("algorithm", algorithm, signing.KeyKinds()...)
 	case from == "" && required:
 		p.Add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm")
 	}
 }
 
 // newPair reads a key or makes one.
-func newPair(from, algorithm string) (*keydir.Pair, error) {
+func newPair(from, algorithm string) (*signing.KeyPair, error) {
 	if from == "" {
-		return keydir.Generate(algorithm)
+		return signing.GenerateKeyPair(algorithm)
 	}
-	return cli.ReadFile("from-private-key-file", from, keydir.Import)
+	return cli.ReadFile("from-private-key-file", from, signing.ParseKeyPair)
 }
 
-const keysListExamples = `  # What is in the directory.
-  sa-controller-manager keys list --service-account-keys-dir=/etc/kubernetes/pki/sa-keys
+const keysListExamples = `  # What is in the ring.
+  sa-controller-manager keys list --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json
 
   # With what the cluster knows: is each key accepted, and how many Secrets bear it?
-  sa-controller-manager keys list --service-account-keys-dir=keys --kubeconfig=admin.conf
+  sa-controller-manager keys list --service-account-key-ring=ring.json --kubeconfig=admin.conf
 
   # The public keys, for kube-apiserver's --service-account-key-file.
-  sa-controller-manager keys list --service-account-keys-dir=keys -o pem > sa.pub`
+  sa-controller-manager keys list --service-account-key-ring=ring.json -o pem > sa.pub`
 
-// newKeysListCommand shows a key directory.
+// newKeysListCommand shows a key ring.
 func newKeysListCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the keys of a directory, and what is wrong with it",
-		Long: `Show the keys of a directory. With --kubeconfig the cluster is asked which of them it
+		Short: "Show the keys of a ring, and what is wrong with it",
+		Long: `Show the keys of a ring. With --kubeconfig the cluster is asked which of them it
 accepts and how many token Secrets bear each. Nothing is changed.
 
 -o pem prints the public keys alone.`,
@@ -129,11 +129,11 @@ accepts and how many token Secrets bear each. Nothing is changed.
 }
 
 func (o *keysOptions) printPublicKeys(cmd *cobra.Command) error {
-	snapshot, err := keydir.At(o.dir).Read()
+	state, err := ringfile.At(o.ring).Read()
 	if err != nil {
 		return err
 	}
-	data, err := keydir.EncodePublic(snapshot.PublicKeys()...)
+	data, err := signing.EncodePublicKeys(state.Ring().KeySet().All()...)
 	if err != nil {
 		return err
 	}

@@ -42,24 +42,24 @@ before a key is removed, whether it signs with that one already.`,
 }
 
 const keysPruneExamples = `  # Which retired keys could go?
-  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf --longest-token-lifetime=8760h --dry-run
+  sa-controller-manager keys prune --service-account-key-ring=ring.json --kubeconfig=admin.conf --longest-token-lifetime=8760h --dry-run
 
   # All that nothing needs.
-  sa-controller-manager keys prune --service-account-keys-dir=keys --kubeconfig=admin.conf --longest-token-lifetime=8760h
+  sa-controller-manager keys prune --service-account-key-ring=ring.json --kubeconfig=admin.conf --longest-token-lifetime=8760h
 
   # One that has leaked, whoever holds a token of it.
-  sa-controller-manager keys prune --service-account-keys-dir=keys --key-id=KEY-ID --force`
+  sa-controller-manager keys prune --service-account-key-ring=ring.json --key-id=KEY-ID --force`
 
 func newKeysPruneCommand(client cli.ClientFunc) *cobra.Command {
 	var prune keys.PruneOptions
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
-		Long: `Remove retired keys and their files. A key stays while a token Secret bears its key ID,
+		Long: `Remove retired keys. A key stays while a token Secret bears its key ID,
 while a bound token that was signed with it may live (--longest-token-lifetime after it
 was retired), while kube-apiserver still signs with it, and in the hold-down. A key that
 a kube-apiserver still signs with counts as retired from now on, which changes the ring
-although nothing is pruned: copy it to the other nodes. Give --apiserver for each of
+although nothing is pruned: bring it to the other nodes. Give --apiserver for each of
 several, each has a signing key of its own.
 
 Tokens of a removed key are refused by whoever verifies with the key ring. A

@@ -14,20 +14,19 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
 )
 
 const keysRotateExamples = `  # Begin, from whatever signs now to P-256. Nothing signs with the new key yet.
-  sa-controller-manager keys rotate start --service-account-keys-dir=keys --algorithm=P-256
+  sa-controller-manager keys rotate start --service-account-key-ring=ring.json --algorithm=P-256
 
   # Without an external signer: give kube-apiserver all public keys, and restart it.
-  sa-controller-manager keys list --service-account-keys-dir=keys -o pem > sa.pub
+  sa-controller-manager keys list --service-account-key-ring=ring.json -o pem > sa.pub
 
   # An hour later: sign with it. kube-apiserver is asked first whether it accepts it.
-  sa-controller-manager keys rotate activate --service-account-keys-dir=keys --kubeconfig=admin.conf --wait
+  sa-controller-manager keys rotate activate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait
 
   # When all is well.
-  sa-controller-manager keys rotate complete --service-account-keys-dir=keys --kubeconfig=admin.conf`
+  sa-controller-manager keys rotate complete --service-account-key-ring=ring.json --kubeconfig=admin.conf`
 
 func newKeysRotateCommand(client cli.ClientFunc) *cobra.Command {
 	return cli.Parent(&cobra.Command{
@@ -60,7 +59,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the new private key, instead of having one made. It is copied.")
 	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the new key may be activated.")
-	cli.AddCompletion(cmd, "algorithm", keydir.Algorithms()...)
+	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
 		oneKey(&p, from, algorithm, false)
@@ -85,7 +84,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 }
 
 func start(operator *keys.Operator, from, kind string) (resumed bool, err error) {
-	var own *keydir.Pair
+	var own *signing.KeyPair
 	if from != "" {
 		if own, err = newPair(from, ""); err != nil {
 			return false, err
@@ -95,16 +94,16 @@ func start(operator *keys.Operator, from, kind string) (resumed bool, err error)
 		if own != nil {
 			return next.ID == own.Public().ID
 		}
-		return kind == "" || kind == keydir.KindOf(next)
+		return kind == "" || kind == signing.KindOf(next)
 	}
-	return operator.Start(same, func(present signing.PublicKey) (*keydir.Pair, error) {
+	return operator.Start(same, func(present signing.PublicKey) (*signing.KeyPair, error) {
 		if own != nil {
 			return own, nil
 		}
 		if kind == "" {
-			kind = keydir.KindOf(present)
+			kind = signing.KindOf(present)
 		}
-		return keydir.Generate(kind)
+		return signing.GenerateKeyPair(kind)
 	})
 }
 
@@ -115,9 +114,9 @@ func newRotateStatusCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Say how far the rotation is and what is next. With --kubeconfig the cluster is asked
 which keys it accepts, how many token Secrets bear each, and which Secrets hold a
 retired key still: those that are due, filling, switching, discarding, replaced or
-in-place go by themselves once a process with the key directory leads; user-made, never,
+in-place go by themselves once a process with the key ring leads; user-made, never,
 unknown-mode, immutable, invalid and mismatch wait for you (annotation
-sa-controller-manager/reissue). One whose key is not in the directory is named too, as
+sa-controller-manager/reissue). One whose key is not in the ring is named too, as
 unknown-key. Nothing is changed.`,
 		Args: cli.NoArguments,
 	}

@@ -20,10 +20,10 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// keysCommand runs one in a directory, without a cluster.
-func keysCommand(t *testing.T, dir string, args ...string) outcome {
+// keysCommand runs one on a ring, without a cluster.
+func keysCommand(t *testing.T, ring string, args ...string) outcome {
 	t.Helper()
-	got := command(t, append(append([]string{"keys"}, args...), "--service-account-keys-dir="+dir)...)
+	got := command(t, append(append([]string{"keys"}, args...), "--service-account-key-ring="+ring)...)
 	if strings.Contains(got.stdout+got.stderr, "PRIVATE KEY") {
 		t.Errorf("keys %v prints a key", args)
 	}
@@ -33,16 +33,16 @@ func keysCommand(t *testing.T, dir string, args ...string) outcome {
 // TestKeysCommands goes through a rotation as an operator does who has no kube-apiserver at hand.
 func TestKeysCommands(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "keys")
+	ring := filepath.Join(t.TempDir(), "keys", "ring.json")
 	from := writeFile(t, "sa.key", testkeys.RSA2048())
 	steps := []struct {
 		args []string
 		code int
 		want string // in what is printed
 	}{
-		{[]string{"list"}, 1, "holds no key ring: there is no ring.json in it (sa-controller-manager keys init makes one)"},
+		{[]string{"list"}, 1, "there is no key ring: read "},
 		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + writeFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
-		{[]string{"init", "--from-private-key-file=" + from}, 1, "holds a key ring already"},
+		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "retired (public half)"},
 		{[]string{"rollback"}, 1, "the ring was never rotated"},
 		{[]string{"rotate", "complete"}, 1, "no rotation is in progress: start one"},
@@ -71,24 +71,24 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rollback"}, 1, "has been pruned: start a rotation to a new key"},
 	}
 	for _, step := range steps {
-		got := keysCommand(t, dir, step.args...)
+		got := keysCommand(t, ring, step.args...)
 		if got.code != step.code || !strings.Contains(got.stdout+got.stderr, step.want) {
 			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.code, step.code, step.want, got.stdout, got.stderr)
 		}
 	}
-	public, err := signing.ParsePublicKeys([]byte(keysCommand(t, dir, "list", "-o", "pem").stdout))
+	public, err := signing.ParsePublicKeys([]byte(keysCommand(t, ring, "list", "-o", "pem").stdout))
 	if err != nil || len(public) != 3 {
 		t.Errorf("-o pem has %d keys (%v), want 3", len(public), err)
 	}
-	var report struct{ Keys []struct{ File string } }
-	if err := json.Unmarshal([]byte(keysCommand(t, dir, "list", "-o", "json").stdout), &report); err != nil || len(report.Keys) != 3 {
+	var report struct{ Keys []struct{ ID string } }
+	if err := json.Unmarshal([]byte(keysCommand(t, ring, "list", "-o", "json").stdout), &report); err != nil || len(report.Keys) != 3 {
 		t.Fatalf("-o json has %d keys (%v), want 3", len(report.Keys), err)
 	}
 	// Others may read it: a finding.
-	if err := os.Chmod(filepath.Join(dir, report.Keys[1].File), 0o640); err != nil {
+	if err := os.Chmod(ring, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if got := keysCommand(t, dir, "list"); got.code != cli.ExitFindings || !strings.Contains(got.stdout, "chmod 600") {
+	if got := keysCommand(t, ring, "list"); got.code != cli.ExitFindings || !strings.Contains(got.stdout, "chmod 600") {
 		t.Errorf("a loose mode: %+v", got)
 	}
 }
@@ -96,12 +96,12 @@ func TestKeysCommands(t *testing.T) {
 // TestKeysPruneSaysWhatIsGone although a later one of the keys stays.
 func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "keys")
-	if got := keysCommand(t, dir, "init", "--algorithm=P-256", "--service-account-key-file="+writeFile(t, "old.pub", testkeys.P384())); got.code != 0 {
+	ring := filepath.Join(t.TempDir(), "ring.json")
+	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+writeFile(t, "old.pub", testkeys.P384())); got.code != 0 {
 		t.Fatalf("init: %+v", got)
 	}
 	old := keyID(t, testkeys.P384())
-	got := keysCommand(t, dir, "prune", "--force", "--key-id="+old, "--key-id="+old, "--key-id=nobody")
+	got := keysCommand(t, ring, "prune", "--force", "--key-id="+old, "--key-id="+old, "--key-id=nobody")
 	if got.code != 1 || !strings.Contains(got.stdout, "\nPruned:     "+old+"\n") || !strings.Contains(got.stderr, "the ring has no key nobody") {
 		t.Errorf("code %d, want 1, the pruned key and what is wrong with the other one:\n%s%s", got.code, got.stdout, got.stderr)
 	}
@@ -114,22 +114,24 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		args []string
 		want string
 	}{
-		"NoDirectory": {[]string{"list"}, `Error: --service-account-keys-dir "" must be the path of a key directory`},
-		"Output":      {[]string{"list", "--service-account-keys-dir=x", "-o", "xml"}, `Error: --output "xml" must be one of "table", "json", "yaml", "pem"`},
-		"NoPEM":       {[]string{"rotate", "status", "--service-account-keys-dir=x", "-o", "pem"}, `Error: --output "pem" must be one of "table", "json", "yaml"`},
-		"NoKey":       {[]string{"init", "--service-account-keys-dir=x"}, `Error: --from-private-key-file "" must be the signing key to go on with`},
-		"TwoKeys":     {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=a", "--algorithm=P-256"}, `Error: --algorithm "P-256" is for a new key`},
-		"WeakKey":     {[]string{"rotate", "start", "--service-account-keys-dir=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
-		"NoFile":      {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
-		"Certificate": {[]string{"init", "--service-account-keys-dir=x", "--from-private-key-file=" + writeFile(t, "crt", certificatePEM(t))}, "Error: --from-private-key-file: "},
-		"LostKey":     {[]string{"init", "--service-account-keys-dir=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak}, "Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is "},
-		"Account":     {[]string{"list", "--service-account-keys-dir=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
-		"APIServer":   {[]string{"list", "--service-account-keys-dir=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
-		"Negative":    {[]string{"rotate", "start", "--service-account-keys-dir=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},
-		"ForceAll":    {[]string{"prune", "--service-account-keys-dir=x", "--force"}, "Error: --force true must come with --key-id"},
-		"NoLifetime":  {[]string{"prune", "--service-account-keys-dir=x"}, "Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live"},
-		"NoKeyID":     {[]string{"prune", "--service-account-keys-dir=x", "--longest-token-lifetime=1h", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
-		"Misspelt":    {[]string{"rotate", "compleat"}, "did you mean 'sa-controller-manager keys rotate complete'?"},
+		"NoRing":          {[]string{"list"}, `Error: --service-account-key-ring "" must be the path of a key ring`},
+		"Output":          {[]string{"list", "--service-account-key-ring=x", "-o", "xml"}, `Error: --output "xml" must be one of "table", "json", "yaml", "pem"`},
+		"NoPEM":           {[]string{"rotate", "status", "--service-account-key-ring=x", "-o", "pem"}, `Error: --output "pem" must be one of "table", "json", "yaml"`},
+		"NoKey":           {[]string{"init", "--service-account-key-ring=x"}, `Error: --from-private-key-file "" must be the signing key to go on with`},
+		"TwoKeys":         {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=a", "--algorithm=P-256"}, `Error: --algorithm "P-256" is for a new key`},
+		"WeakKey":         {[]string{"rotate", "start", "--service-account-key-ring=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
+		"NoFile":          {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
+		"Certificate":     {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + writeFile(t, "crt", certificatePEM(t))}, "Error: --from-private-key-file: "},
+		"LostKey":         {[]string{"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak}, "Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is "},
+		"Account":         {[]string{"list", "--service-account-key-ring=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
+		"APIServer":       {[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
+		"Negative":        {[]string{"rotate", "start", "--service-account-key-ring=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},
+		"ForceAll":        {[]string{"prune", "--service-account-key-ring=x", "--force"}, "Error: --force true must come with --key-id"},
+		"NoLifetime":      {[]string{"prune", "--service-account-key-ring=x"}, "Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live"},
+		"NoKeyID":         {[]string{"prune", "--service-account-key-ring=x", "--longest-token-lifetime=1h", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
+		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
+		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --file"},
+		"Misspelt":        {[]string{"rotate", "compleat"}, "did you mean 'sa-controller-manager keys rotate complete'?"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -141,21 +143,94 @@ func TestKeysCommandsRefuse(t *testing.T) {
 	}
 }
 
-// TestOpenKeysDir is about the start of the manager.
-func TestOpenKeysDir(t *testing.T) {
+// TestKeysExport: only who asks for a private key gets one, and no file is lost.
+func TestKeysExport(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "keys")
-	if _, err := openFiles(&options.Keys{Dir: dir}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-keys-dir: "+dir+" holds no key ring") {
-		t.Errorf("a directory that is not there: %v", err)
+	ring := filepath.Join(t.TempDir(), "ring.json")
+	from, old := writeFile(t, "sa.key", testkeys.P256()), keyID(t, testkeys.P384())
+	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+writeFile(t, "old.pub", testkeys.P384()))
+	for id, args := range map[string][]string{keyID(t, testkeys.P256()): nil, old: {"--key-id=" + old}} {
+		got := keysCommand(t, ring, append([]string{"export"}, args...)...)
+		public, err := signing.ParsePublicKeys([]byte(got.stdout))
+		if err != nil || len(public) != 1 || public[0].ID != id {
+			t.Errorf("%v: %d keys (%v), want that of %s", args, len(public), err, id)
+		}
 	}
-	keysCommand(t, dir, "init", "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
-	f, err := openFiles(&options.Keys{Dir: dir, VerifyKeyFiles: []string{writeFile(t, "old.pub", testkeys.P521())}}, &rest.Config{})
+	to := filepath.Join(t.TempDir(), "new.key")
+	export := []string{"export", "--private", "--file=" + to}
+	if got := keysCommand(t, ring, export...); got.code != 0 || got.stdout != "" {
+		t.Fatalf("to a file: %+v", got)
+	}
+	data, err := os.ReadFile(to)
+	if err != nil || keyID(t, data) != keyID(t, testkeys.P256()) {
+		t.Errorf("the file has another key, or none: %v", err)
+	}
+	if info, err := os.Stat(to); err != nil || info.Mode() != 0o600 {
+		t.Errorf("its mode is %v (%v)", info.Mode(), err)
+	}
+	for want, args := range map[string][]string{
+		"is there already: --replace replaces it": nil,
+		"the ring has no key nobody":              {"--key-id=nobody", "--replace"},
+		"only the public half of key " + old:      {"--key-id=" + old, "--replace"},
+	} {
+		if got := keysCommand(t, ring, append(export, args...)...); got.code != 1 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%v: %+v, want %q", args, got, want)
+		}
+	}
+	if got := keysCommand(t, ring, append(export, "--replace")...); got.code != 0 {
+		t.Errorf("replace: %+v", got)
+	}
+	if err := os.Chmod(to, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := keysCommand(t, ring, append(export, "--replace")...); got.code != 1 || !strings.Contains(got.stderr, "chmod 600 "+to) {
+		t.Errorf("into a file that others may read: %+v", got)
+	}
+	if got := command(t, "keys", "export", "--private", "--service-account-key-ring="+ring); keyID(t, []byte(got.stdout)) != keyID(t, testkeys.P256()) {
+		t.Error("it is not printed when it is asked for")
+	}
+}
+
+// TestKeysImport brings a ring to a second node.
+func TestKeysImport(t *testing.T) {
+	t.Parallel()
+	first, second := filepath.Join(t.TempDir(), "ring.json"), filepath.Join(t.TempDir(), "pki", "ring.json")
+	keysCommand(t, first, "init", "--algorithm=P-256")
+	data, err := os.ReadFile(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring := f.newRing()
-	if !f.sign() || ring.Ring().Active().ID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || len(ring.Keys().All()) != 2 {
-		t.Errorf("%v signs and %d keys verify", ring.Ring().Active(), len(ring.Keys().All()))
+	old := writeFile(t, "old.json", data)
+	for _, step := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"import", first}, 0, "generation 1\n"},
+		{[]string{"import", first}, 0, "The ring is the same already; nothing was changed."},
+		{[]string{"rotate", "start"}, 0, "generation 2\n"},
+		{[]string{"import", old}, 1, old + ": generation 1 is older than 2"},
+	} {
+		if got := keysCommand(t, second, step.args...); got.code != step.code || !strings.Contains(got.stdout+got.stderr, step.want) {
+			t.Errorf("%v: %+v, want %q", step.args, got, step.want)
+		}
+	}
+}
+
+// TestOpenKeyRing is about the start of the manager.
+func TestOpenKeyRing(t *testing.T) {
+	t.Parallel()
+	ring := filepath.Join(t.TempDir(), "ring.json")
+	if _, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	keysCommand(t, ring, "init", "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
+	f, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
+		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
 	}
 }
 

@@ -137,7 +137,7 @@ func TestCommandRefusesContents(t *testing.T) {
 		"OfCommand":   {args: []string{"keys", "init", "--from-private-key-file=" + key}, want: "--from-private-key-file" + content},
 		"Underscores": {args: []string{"--service_account_private_key_file=" + key}, want: flag + content},
 		"UnknownFlag": {
-			reason: "what is no flag's name may be anything", args: []string{"--v=2", "--private=" + key}, want: "an argument" + content,
+			reason: "what is no flag's name may be anything", args: []string{"--v=2", "--secret=" + key}, want: "an argument" + content,
 		},
 		"NoEquals":         {args: []string{flag + key}, want: flag + content},
 		"NoEqualsUnquoted": {args: strings.Fields(flag + key), want: flag + content},

@@ -13,19 +13,19 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/reload"
 )
 
 // files are the key and certificate files that are followed while we run. A field
 // is nil if its flag is not given.
 type files struct {
-	privateKey *reload.File[*signing.PrivateKey]
-	keysDir    *reload.File[*keydir.Snapshot] // in place of privateKey
+	keys       options.KeyStore
+	store      signing.Store // of keys
 	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
 
@@ -38,12 +38,9 @@ type files struct {
 // openFiles reads every file once; whatever is wrong with one is a start-up error
 // that names its flag.
 func openFiles(o *options.Keys, config *rest.Config) (*files, error) {
-	f := &files{}
+	f := &files{keys: o.Store()}
 	var err error
-	if f.privateKey, err = open("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey); err != nil {
-		return nil, err
-	}
-	if f.keysDir, err = openKeysDir(o.Dir); err != nil {
+	if f.store, err = keystore.Open(f.keys); err != nil {
 		return nil, err
 	}
 	for _, path := range o.VerifyKeyFiles {
@@ -101,11 +98,11 @@ func (f *files) publicKeys() []signing.PublicKey {
 
 // watch follows every file until ctx ends. ring is nil when nothing signs; then
 // nothing is verified either.
-func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
+func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	if f.privateKey != nil {
-		watching.Go(func() { follow(ctx, f, "service-account-private-key-file", f.privateKey, newKey) })
+	if f.store != nil {
+		watching.Go(func() { follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, newRing) })
 	}
 	var collecting sync.Mutex // or of two files that change at once one would be lost
 	for _, file := range f.verifyKeys {
@@ -114,7 +111,7 @@ func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), rin
 		}
 		watching.Go(func() {
 			tellUnusable(ctx, file.Path(), file.Get())
-			follow(ctx, f, "service-account-key-file", file, func(changed verifyKeys) {
+			follow(ctx, f, "service-account-key-file", file.Path(), file, func(changed verifyKeys) {
 				tellUnusable(ctx, file.Path(), changed)
 				collecting.Lock()
 				defer collecting.Unlock()
@@ -123,13 +120,18 @@ func (f *files) watch(ctx context.Context, newKey func(*signing.PrivateKey), rin
 		})
 	}
 	if f.rootCA != nil {
-		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA, newRootCA) })
+		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA.Path(), f.rootCA, newRootCA) })
 	}
 }
 
-func follow[T any](ctx context.Context, f *files, flag string, file *reload.File[T], accepted func(T)) {
-	logger := klog.FromContext(ctx).WithValues("flag", "--"+flag, "file", file.Path())
-	file.Watch(ctx, func(value T) {
+// watched is what changes: a file, or a key store.
+type watched[T any] interface {
+	Watch(ctx context.Context, accepted func(T), refused func(error))
+}
+
+func follow[T any](ctx context.Context, f *files, flag, path string, content watched[T], accepted func(T)) {
+	logger := klog.FromContext(ctx).WithValues("flag", "--"+flag, "file", path)
+	content.Watch(ctx, func(value T) {
 		f.metrics.reloads.WithLabelValues(flag, "accepted").Inc()
 		logger.Info("Read the changed file")
 		accepted(value)

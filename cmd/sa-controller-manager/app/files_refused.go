@@ -5,8 +5,6 @@ package app
 
 import (
 	"k8s.io/component-base/metrics"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // refusedGauges tell of each flag how many of its files hold at this moment what was refused.
@@ -22,11 +20,8 @@ func (f *files) refusedGauges() []metrics.GaugeFunc {
 			StabilityLevel: metrics.ALPHA,
 		}, func() float64 { return float64(countErrors(refusals)) }))
 	}
-	if f.privateKey != nil {
-		add("service-account-private-key-file", f.privateKey.Refused)
-	}
-	if f.keysDir != nil {
-		add(options.KeysDirFlag, f.keysDir.Refused)
+	if f.store != nil {
+		add(f.keys.Flag, func() error { return f.store.Status().Refused })
 	}
 	if len(f.verifyKeys) > 0 {
 		var refusals []func() error

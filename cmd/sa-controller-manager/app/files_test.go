@@ -59,7 +59,7 @@ func TestOpenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := f.privateKey.Get().ID(), keyID(t, testkeys.P256()); got != want {
+	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want {
 		t.Errorf("the signing key is %s, want %s", got, want)
 	}
 	want := []string{keyID(t, testkeys.P384()), keyID(t, testkeys.P521()), keyID(t, testkeys.RSA2048())}
@@ -71,7 +71,7 @@ func TestOpenFiles(t *testing.T) {
 	}
 
 	none, err := openFiles(&options.Keys{}, &rest.Config{})
-	if err != nil || none.privateKey != nil || none.publicKeys() != nil || none.rootCA != nil {
+	if err != nil || none.store != nil || none.publicKeys() != nil || none.rootCA != nil {
 		t.Errorf("without any flag: got %+v and error %v, want nothing", none, err)
 	}
 }

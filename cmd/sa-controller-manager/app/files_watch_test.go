@@ -20,9 +20,11 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/keyfile"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -39,7 +41,7 @@ type following struct {
 	*files
 	ring     *signing.Keyring
 	source   *rootca.Source
-	keys     chan string // IDs of new private keys
+	signing  chan string // IDs of new private keys
 	bundles  chan string // new root CAs
 	events   sink
 	registry metrics.KubeRegistry
@@ -55,26 +57,35 @@ func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *
 	return file
 }
 
+func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
+	t.Helper()
+	store, err := keyfile.Open(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
+}
+
 func startFollowing(t *testing.T) *following {
 	t.Helper()
 	f := &following{
 		files: &files{
-			privateKey: mustOpen(t, writeFile(t, "sa.key", testkeys.P256()), signing.ParsePrivateKey),
 			verifyKeys: []*reload.File[verifyKeys]{
 				mustOpen(t, writeFile(t, "one.pem", testkeys.P384()), parseVerifyKeys),
 				mustOpen(t, writeFile(t, "two.pem", testkeys.P521()), parseVerifyKeys),
 			},
 			rootCA: mustOpen(t, writeFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
 		},
-		keys: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
+		signing: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
 	}
 	f.metrics = newFileMetrics(f.registry.MustRegister)
+	f.keys, f.store = keyFile(t, writeFile(t, "sa.key", testkeys.P256()))
 	for _, gauge := range f.refusedGauges() {
 		f.registry.RawMustRegister(gauge)
 	}
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
 	f.recorder = events.NewRecorderTo(f.events, clock.RealClock{})
-	f.ring = signing.NewKeyring(f.privateKey.Get(), f.publicKeys()...)
+	f.ring = signing.KeyringOf(f.store.Load(), f.publicKeys()...)
 	f.source = rootca.NewSource(f.rootCA.Get())
 	f.source.OnChange(func() { f.bundles <- string(f.source.Current().PEM()) })
 
@@ -82,7 +93,7 @@ func startFollowing(t *testing.T) *following {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.watch(ctx, func(key *signing.PrivateKey) { f.keys <- key.ID() }, f.ring, f.source.Set)
+		f.watch(ctx, func(stored *signing.Ring) { f.signing <- stored.ActiveID() }, f.ring, f.source.Set)
 	}()
 	f.stop = func() { cancel(); <-ended }
 	t.Cleanup(f.stop)
@@ -119,8 +130,8 @@ func receive(t *testing.T, what string, from <-chan string) string {
 func TestWatchFeedsEverybody(t *testing.T) {
 	t.Parallel()
 	f := startFollowing(t)
-	replace(t, f.privateKey.Path(), testkeys.P256Other())
-	if got, want := receive(t, "private key", f.keys), keyID(t, testkeys.P256Other()); got != want {
+	replace(t, f.keys.Path, testkeys.P256Other())
+	if got, want := receive(t, "private key", f.signing), keyID(t, testkeys.P256Other()); got != want {
 		t.Errorf("the new private key is %s, want %s", got, want)
 	}
 	if got, want := f.ring.Ring().ActiveID(), keyID(t, testkeys.P256()); got != want {
@@ -172,7 +183,7 @@ func TestWatchKeepsTheFormerContent(t *testing.T) {
 		content    []byte
 		want       string
 	}{
-		{"--service-account-private-key-file", f.privateKey.Path(), testkeys.Ed25519(), "Ed25519"},
+		{"--service-account-private-key-file", f.keys.Path, testkeys.Ed25519(), "Ed25519"},
 		{"--service-account-key-file", f.verifyKeys[1].Path(), []byte("hello"), "accepted is"},
 		{"--root-ca-file", f.rootCA.Path(), testkeys.P256(), "at least one certificate"},
 	} {
@@ -183,8 +194,8 @@ func TestWatchKeepsTheFormerContent(t *testing.T) {
 		}
 	}
 	f.stop()
-	if got, want := f.privateKey.Get().ID(), keyID(t, testkeys.P256()); got != want || len(f.keys) > 0 {
-		t.Errorf("the private key is %s and %d new ones were told, want %s and none", got, len(f.keys), want)
+	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want || len(f.signing) > 0 {
+		t.Errorf("the private key is %s and %d new ones were told, want %s and none", got, len(f.signing), want)
 	}
 	if diff := cmp.Diff([]string{keyID(t, testkeys.P256()), keyID(t, testkeys.P384()), keyID(t, testkeys.P521())}, keyIDs(f.ring.Keys().All())); diff != "" {
 		t.Errorf("keys in the ring (-want +got):\n%s", diff)
@@ -246,12 +257,13 @@ func TestWatchWaitsForWhatItHasBegun(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "sa.key", testkeys.P256())
 	registry := metrics.NewKubeRegistry()
-	f := &files{privateKey: mustOpen(t, path, signing.ParsePrivateKey), metrics: newFileMetrics(registry.MustRegister)}
+	f := &files{metrics: newFileMetrics(registry.MustRegister)}
+	f.keys, f.store = keyFile(t, path)
 	began, release, ended := make(chan string), make(chan struct{}), make(chan string)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		f.watch(ctx, func(*signing.PrivateKey) { began <- ""; <-release }, nil, nil)
+		f.watch(ctx, func(*signing.Ring) { began <- ""; <-release }, nil, nil)
 		close(ended)
 	}()
 	replace(t, path, testkeys.P384())

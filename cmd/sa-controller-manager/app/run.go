@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	election "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/component-base/metrics"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
@@ -51,11 +52,12 @@ type manager struct {
 	loops        *reconcile.Metrics
 	files        *files
 	ring         *signing.Keyring // nil without a signing key
+	generation   *metrics.Gauge   // nil without one, or if its store counts none
 	rootCA       *rootca.Source
 	rootCABundle *rootca.BundleController   // nil if no root CA is published
 	caMetrics    *rootca.Metrics            // likewise
 	activator    *keyprobe.Activator        // nil without a signing key
-	agreement    *tokenreissue.Agreement    // nil without a key directory
+	agreement    *tokenreissue.Agreement    // nil if the key store does not rotate
 	reissuer     *tokenreissue.Controller   // likewise
 	accounts     *serviceaccount.Controller // nil if it is not enabled
 	webhook      *webhook                   // nil if it is turned off
@@ -96,10 +98,9 @@ func (m *manager) run(ctx context.Context) error {
 	start(m.server.Run)
 	start(m.recorder.Run)
 	start(func(ctx context.Context) error {
-		m.files.watch(ctx, func(key *signing.PrivateKey) { m.newKey(ctx, key) }, m.ring, m.newRootCA)
+		m.files.watch(ctx, func(stored *signing.Ring) { m.ringChanged(ctx, stored) }, m.ring, m.newRootCA)
 		return nil
 	})
-	start(func(ctx context.Context) error { m.followKeysDir(ctx); return nil })
 
 	// A part that fails ends the controllers too.
 	working, cancel := context.WithCancel(ctx)
@@ -187,12 +188,4 @@ func (m *manager) runControllers(ctx context.Context) error {
 		return cause
 	}
 	return nil
-}
-
-// newKey is called with the content of a changed private key file.
-func (m *manager) newKey(ctx context.Context, key *signing.PrivateKey) {
-	if m.activator != nil {
-		m.ring.Set(signing.NewRing(0, key.As(signing.Active)))
-		m.activator.RingChanged(ctx)
-	}
 }

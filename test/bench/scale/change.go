@@ -166,7 +166,7 @@ func headerOf(secret *corev1.Secret) string {
 // keysCommand runs a command of the product, as an operator does.
 func (s *scene) keysCommand(ctx context.Context, words ...string) error {
 	args := append([]string{"keys"}, words...)
-	args = append(args, "--service-account-keys-dir="+s.keysDir())
+	args = append(args, "--service-account-key-ring="+s.keyRing())
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+s.w.Kubeconfig())
 	}

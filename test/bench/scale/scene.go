@@ -44,7 +44,7 @@ func (s *scene) place(i int) (namespace, name string) {
 }
 
 func (s *scene) rootCAFile() string { return filepath.Join(s.dir, "root-ca.crt") }
-func (s *scene) keysDir() string    { return filepath.Join(s.dir, "keys") }
+func (s *scene) keyRing() string    { return filepath.Join(s.dir, "keys", "ring.json") }
 
 func (s *scene) add(metric, unit string, value float64) {
 	s.Options.add(result.Key{Scenario: "scale", Metric: metric, Unit: unit, Program: column(s.size)}, value)
@@ -68,7 +68,7 @@ func (s *scene) prepare(ctx context.Context) error {
 func (s *scene) start(ctx context.Context) error {
 	var err error
 	s.running, err = s.w.Start(world.Ours(s.Binary, world.Manual), "--root-ca-file="+s.rootCAFile(),
-		"--service-account-private-key-file=", "--service-account-keys-dir="+s.keysDir())
+		"--service-account-private-key-file=", "--service-account-key-ring="+s.keyRing())
 	if err != nil {
 		return err
 	}

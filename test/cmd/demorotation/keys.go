@@ -38,8 +38,8 @@ func (r *refusedError) Error() string { return r.text }
 // keys runs a command of the product, as an operator does.
 func (s *story) keys(ctx context.Context, words ...string) (keyRing, error) {
 	args := append([]string{"keys"}, words...)
-	args = append(args, "--service-account-keys-dir="+s.directory(), "-o=json")
-	// The directory is made before there is a cluster to ask.
+	args = append(args, "--service-account-key-ring="+s.ring(), "-o=json")
+	// The ring is made before there is a cluster to ask.
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+s.cluster.Kubeconfig())
 	}
@@ -66,5 +66,5 @@ func (s *story) act(ctx context.Context, words ...string) (keyRing, error) {
 	if err != nil {
 		return keyRing{}, err
 	}
-	return ring, s.manager.AwaitLog(ctx, fmt.Sprintf("generation=%d phase=%q", ring.Generation, ring.Phase))
+	return ring, s.manager.AwaitLog(ctx, fmt.Sprintf("generation=%d signs=", ring.Generation))
 }

@@ -5,7 +5,7 @@
 // back, and to ECDSA again, and counts what fails meanwhile: nothing may.
 //
 // A real kube-apiserver has its tokens signed by sa-controller-manager, whose keys are in a
-// key directory. All the while clients request tokens and call the API with tokens old and
+// key ring. All the while clients request tokens and call the API with tokens old and
 // new. The rotation is done by the commands that an operator types. The exit code is 0 only
 // if every step was verified, no call has failed and no process was restarted.
 //
@@ -73,7 +73,7 @@ func demonstrate(ctx context.Context, out *narrate.Printer) (err error) {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	out.Began("sa-controller-manager with a key directory, serving as the external signer", watch.Lap())
+	out.Began("sa-controller-manager with a key ring, serving as the external signer", watch.Lap())
 	version, err := s.client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)

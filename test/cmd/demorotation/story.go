@@ -48,15 +48,15 @@ type story struct {
 	first, second, third key
 }
 
-// key is one of the key directory.
+// key is one of the key ring.
 type key struct{ id, algorithm string }
 
 func (k key) String() string { return k.algorithm + " " + k.id }
 
-// directory is where the keys are.
-func (s *story) directory() string { return filepath.Join(s.cluster.Dir(), "keys") }
+// ring is the file with the keys.
+func (s *story) ring() string { return filepath.Join(s.cluster.Dir(), "keys", "ring.json") }
 
-// startManager makes the key directory and starts what signs with it. kube-apiserver is not
+// startManager makes the key ring and starts what signs with it. kube-apiserver is not
 // there yet and waits for this one.
 func (s *story) startManager(ctx context.Context) error {
 	ring, err := s.keys(ctx, "init", "--from-private-key-file="+s.cluster.SigningKeyFile())
@@ -67,7 +67,7 @@ func (s *story) startManager(ctx context.Context) error {
 		return err
 	}
 	s.manager, err = s.binary.StartManager(s.cluster,
-		"--service-account-private-key-file=", "--service-account-keys-dir="+s.directory(),
+		"--service-account-private-key-file=", "--service-account-key-ring="+s.ring(),
 		"--external-signer-socket="+s.cluster.SignerSocket(), "--external-signer-refresh-hint=1s",
 		"--token-secrets=manual")
 	return err

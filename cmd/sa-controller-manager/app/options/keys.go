@@ -12,8 +12,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// KeysDirFlag is the flag of Keys.Dir.
-const KeysDirFlag = "service-account-keys-dir"
+// The flags that name a key store. One of them may be given.
+const (
+	PrivateKeyFileFlag = "service-account-private-key-file"
+	KeyRingFlag        = "service-account-key-ring"
+)
+
+// KeyStore is where the keys are that sign, by the flag that says so.
+type KeyStore struct {
+	Flag, Path string
+	// Rotates says that the store knows which keys are retired.
+	Rotates bool
+}
 
 // KeyActivation says when a changed private key begins to sign.
 type KeyActivation string
@@ -30,10 +40,10 @@ const (
 // checked and watched elsewhere.
 type Keys struct {
 	// PrivateKeyFile is the PEM file of the signing key. Without it and without
-	// Dir no tokens are signed.
+	// KeyRing no tokens are signed.
 	PrivateKeyFile string
-	// Dir is a key directory (package keydir) in place of PrivateKeyFile.
-	Dir string
+	// KeyRing is a ring file (package ringfile) in place of PrivateKeyFile.
+	KeyRing string
 	// VerifyKeyFiles are PEM files of keys that verify and never sign.
 	VerifyKeyFiles []string
 	// Activation of a changed PrivateKeyFile.
@@ -50,6 +60,17 @@ func NewKeys() Keys {
 	return Keys{Activation: KeyActivationVerified}
 }
 
+// Store is the key store that was given, the zero KeyStore if none was.
+func (o *Keys) Store() KeyStore {
+	switch {
+	case o.KeyRing != "":
+		return KeyStore{Flag: KeyRingFlag, Path: o.KeyRing, Rotates: true}
+	case o.PrivateKeyFile != "":
+		return KeyStore{Flag: PrivateKeyFileFlag, Path: o.PrivateKeyFile}
+	}
+	return KeyStore{}
+}
+
 // Issuer is the one that issues tokens, or "" when the API server is to be asked.
 func (o *Keys) Issuer() string {
 	if len(o.Issuers) == 0 {
@@ -60,12 +81,12 @@ func (o *Keys) Issuer() string {
 
 // AddFlags binds the group to fs.
 func (o *Keys) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.PrivateKeyFile, "service-account-private-key-file", o.PrivateKeyFile,
+	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
-			"Without it, and without --service-account-keys-dir, no tokens are signed: the token controller does not run. The file is read again when it changes.")
-	fs.StringVar(&o.Dir, KeysDirFlag, o.Dir,
-		"Key `directory` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
-			"Its active key signs and all its keys verify. A change is taken as a whole, and only if everything in it fits together.")
+			"Without it, and without --service-account-key-ring, no tokens are signed: the token controller does not run. The file is read again when it changes.")
+	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
+		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
+			"Its active key signs and all its keys verify. The file is replaced when it changes: a container must mount its directory.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
 		"PEM `file` with further RSA or ECDSA keys, public or private, that verify existing tokens and never sign. "+
 			"May hold several keys and may be given several times.")
@@ -79,20 +100,20 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"PEM `file` with the root CA bundle that is published in every kube-root-ca.crt and token Secret. Without it, the CA of the kubeconfig. "+
 			"The file is read again when it changes.")
 
-	SetOrigin(fs, asKCM, "service-account-private-key-file", "root-ca-file")
+	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
-	SetOrigin(fs, ours, "service-account-key-activation", KeysDirFlag)
+	SetOrigin(fs, ours, "service-account-key-activation", KeyRingFlag)
 }
 
 // Validate returns every problem of the group.
 func (o *Keys) Validate() []error {
 	var p Problems
-	if o.Dir != "" && o.PrivateKeyFile != "" {
-		p.Add(KeysDirFlag, o.Dir, "must not be given together with --service-account-private-key-file: "+
-			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a directory")
+	if o.KeyRing != "" && o.PrivateKeyFile != "" {
+		p.Add(KeyRingFlag, o.KeyRing, "must not be given together with --service-account-private-key-file: "+
+			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a ring")
 	}
-	if o.Dir != "" && o.Activation == KeyActivationImmediate {
-		p.Add("service-account-key-activation", string(o.Activation), "is for --service-account-private-key-file; the keys of a directory are activated by \"sa-controller-manager keys rotate\"")
+	if o.KeyRing != "" && o.Activation == KeyActivationImmediate {
+		p.Add("service-account-key-activation", string(o.Activation), "is for --service-account-private-key-file; the keys of a ring are activated by \"sa-controller-manager keys rotate\"")
 	}
 	for _, file := range o.VerifyKeyFiles {
 		if file == "" {

@@ -19,7 +19,7 @@ const (
 	ReissueOff ReissueMode = "off"
 )
 
-// Reissue say what a rotation of the key directory means for token Secrets.
+// Reissue say what a rotation means for token Secrets.
 type Reissue struct {
 	// TokenSecrets is the mode.
 	TokenSecrets ReissueMode
@@ -35,7 +35,7 @@ func newReissue() Reissue {
 // AddFlags binds the group to fs.
 func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
-		"What becomes of token Secrets whose key --service-account-keys-dir has retired. \"side-by-side\": each one that a token controller "+
+		"What becomes of token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": each one that a token controller "+
 			"made is replaced by a new one, and stays valid for those who use it; the annotation sa-controller-manager/reissue on a "+
 			"Secret asks for side-by-side, in-place or never. \"off\": nothing, whatever the annotation says.")
 	fs.DurationVar(&o.IdlePeriod, "reissue-idle-period", o.IdlePeriod,

@@ -58,7 +58,7 @@ func (o *Signer) UIDs() []uint32 {
 func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Socket, "external-signer-socket", o.Socket,
 		"Path of a unix `socket` to serve as kube-apiserver's external signer (KEP-740): it is what its flag --service-account-signing-endpoint names. "+
-			"Needs --service-account-keys-dir or --service-account-private-key-file, and --service-account-issuer. It is served before the API server answers, and by every replica.")
+			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer. It is served before the API server answers, and by every replica.")
 	fs.UintSliceVar(&o.AllowedUIDs, "external-signer-allowed-uids", o.AllowedUIDs,
 		"`User IDs` of processes that may use --external-signer-socket. The default is root and this process's own. Who may use it can have a token made for any account.")
 	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,
@@ -101,8 +101,8 @@ func (o *Options) validateSigner() []error {
 		return nil
 	}
 	var p Problems
-	if o.Keys.PrivateKeyFile == "" && o.Keys.Dir == "" {
-		p.Add("external-signer-socket", o.ExternalSigner.Socket, "needs a key to sign with: give --service-account-keys-dir or --service-account-private-key-file")
+	if o.Keys.Store() == (KeyStore{}) {
+		p.Add("external-signer-socket", o.ExternalSigner.Socket, "needs a key to sign with: give --service-account-key-ring or --service-account-private-key-file")
 	}
 	if o.Keys.Issuer() == "" {
 		p.Add("external-signer-socket", o.ExternalSigner.Socket,

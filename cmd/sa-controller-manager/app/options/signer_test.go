@@ -23,8 +23,8 @@ func TestSignerOptions(t *testing.T) {
 	}{
 		"Off":        {"nothing else counts", []string{"--service-account-issuer="}, nil},
 		"Good":       {"all that it needs", good, nil},
-		"Directory":  {"a ring of several", []string{socket, "--service-account-keys-dir=keys", good[2]}, nil},
-		"NoKey":      {"nothing to sign with", good[:1:1], []string{"give --service-account-keys-dir or --service-account-private-key-file", "needs --service-account-issuer"}},
+		"Directory":  {"a ring of several", []string{socket, "--service-account-key-ring=keys", good[2]}, nil},
+		"NoKey":      {"nothing to sign with", good[:1:1], []string{"give --service-account-key-ring or --service-account-private-key-file", "needs --service-account-issuer"}},
 		"Relative":   {"depends on where we start", append([]string{"--external-signer-socket=x.sock"}, good[1:]...), []string{"must be an absolute path"}},
 		"Abstract":   {"has no mode", append([]string{"--external-signer-socket=@x"}, good[1:]...), []string{"must be an absolute path"}},
 		"TooLong":    {"no address", append([]string{"--external-signer-socket=/" + strings.Repeat("x", 103)}, good[1:]...), []string{"at most 103 bytes"}},

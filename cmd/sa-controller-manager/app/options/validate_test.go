@@ -135,15 +135,15 @@ func TestValidate(t *testing.T) {
 			change: func(o *Options) { o.Keys.Activation = "later" },
 			want:   []string{`--service-account-key-activation "later" must be one of "verified", "immediate"`},
 		},
-		"KeyFileAndDirectory": {
-			change: func(o *Options) { o.Keys.PrivateKeyFile, o.Keys.Dir = "sa.key", "keys" },
-			want: []string{`--service-account-keys-dir "keys" must not be given together with --service-account-private-key-file: ` +
-				`"sa-controller-manager keys init --from-private-key-file" takes the key into a directory`},
+		"KeyFileAndRing": {
+			change: func(o *Options) { o.Keys.PrivateKeyFile, o.Keys.KeyRing = "sa.key", "keys" },
+			want: []string{`--service-account-key-ring "keys" must not be given together with --service-account-private-key-file: ` +
+				`"sa-controller-manager keys init --from-private-key-file" takes the key into a ring`},
 		},
-		"ImmediateDirectory": {
-			change: func(o *Options) { o.Keys.Dir, o.Keys.Activation = "keys", KeyActivationImmediate },
+		"ImmediateRing": {
+			change: func(o *Options) { o.Keys.KeyRing, o.Keys.Activation = "keys", KeyActivationImmediate },
 			want: []string{`--service-account-key-activation "immediate" is for --service-account-private-key-file; ` +
-				`the keys of a directory are activated by "sa-controller-manager keys rotate"`},
+				`the keys of a ring are activated by "sa-controller-manager keys rotate"`},
 		},
 		"EmptyKeyFile": {
 			change: func(o *Options) { o.Keys.VerifyKeyFiles = []string{"a.pem", ""} },

@@ -72,7 +72,7 @@ type Cluster struct {
 	// RootCA is --root-ca-file, nil if it is not given.
 	RootCA *rootca.Bundle
 	// KeyFiles are --service-account-key-file, --service-account-private-key-file and
-	// --service-account-keys-dir.
+	// --service-account-key-ring.
 	KeyFiles []KeyFile
 
 	read reads

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
 )
 
 const description = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
@@ -105,7 +105,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets are to have. Without it they are compared with each other.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver ought to know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. It is only asked for its key ID.",
-		options.KeysDirFlag:                "Key `directory`. Its keys are only asked for their key IDs.",
+		options.KeyRingFlag:                "Key ring `file`. Its keys are only asked for their key IDs.",
 	}, &o.admission, &o.keys, &o.election)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, whose token is tried. The trial Pod is in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "`Name` of the user that the manager is. Without it, whom its ClusterRoleBinding names.")
@@ -197,21 +197,13 @@ func (o *commandOptions) cluster() (*Cluster, error) {
 			return nil, err
 		}
 	}
-	if o.keys.PrivateKeyFile != "" {
-		key, err := cli.ReadFile("service-account-private-key-file", o.keys.PrivateKeyFile, signing.ParsePrivateKey)
-		if err != nil {
-			return nil, err
-		}
-		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{
-			Flag: "service-account-private-key-file", Path: o.keys.PrivateKeyFile, Keys: []signing.PublicKey{key.Public()},
-		})
+	given := o.keys.Store()
+	store, err := keystore.Open(given)
+	if err != nil {
+		return nil, err
 	}
-	if o.keys.Dir != "" {
-		ring, err := keydir.At(o.keys.Dir).Read()
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", options.KeysDirFlag, err)
-		}
-		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{Flag: options.KeysDirFlag, Path: o.keys.Dir, Keys: ring.PublicKeys()})
+	if store != nil {
+		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{Flag: given.Flag, Path: given.Path, Keys: store.Load().KeySet().All()})
 	}
 	for _, path := range o.keys.VerifyKeyFiles {
 		keys, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)

@@ -14,7 +14,7 @@ import (
 // further keys, such as its own for bound tokens.
 func checkKeys(ctx context.Context, c *Cluster) (Answer, error) {
 	if len(c.KeyFiles) == 0 {
-		return Answer{Note: "nothing to compare: give --service-account-private-key-file, --service-account-keys-dir or --service-account-key-file"}, nil
+		return Answer{Note: "nothing to compare: give --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"}, nil
 	}
 	ids, err := c.knownKeyIDs(ctx)
 	if err != nil {

@@ -35,7 +35,7 @@ func published(key jwks.Key, changes ...func(*signing.PublishedKey)) signing.Pub
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	active, retired := key(t, testkeys.RSA2048(), jwks.Active), key(t, testkeys.P256(), jwks.Retired)
+	active, retired := key(t, testkeys.RSA2048(), signing.Active), key(t, testkeys.P256(), signing.Retired)
 	stranger := key(t, testkeys.P384(), "")
 	same := func(key jwks.Key) jwks.Line {
 		return jwks.Line{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Result: jwks.Same}
@@ -94,7 +94,7 @@ func TestCompare(t *testing.T) {
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	lines := []jwks.Line{
-		{ID: "a", Algorithm: "ES256", State: jwks.Active, Result: jwks.Same},
+		{ID: "a", Algorithm: "ES256", State: signing.Active, Result: jwks.Same},
 		{ID: "evil\x1b[2J\n\u202e", Result: jwks.Extra, Detail: "why"},
 	}
 	cases := map[string]string{
@@ -131,7 +131,7 @@ func TestPrint(t *testing.T) {
 
 func TestUsable(t *testing.T) {
 	t.Parallel()
-	active := key(t, testkeys.RSA2048(), jwks.Active)
+	active := key(t, testkeys.RSA2048(), signing.Active)
 	got := jwks.Usable([]signing.PublishedKey{
 		{ID: "broken", Problem: "x"}, published(active, func(p *signing.PublishedKey) { p.ID, p.Algorithm = "theirs", "" }),
 	}, "somewhere")

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
 )
 
 // AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
@@ -23,15 +23,15 @@ import (
 const AtCluster = "cluster"
 
 // ErrNoKeys is for commands that are of no use without.
-var ErrNoKeys = errors.New("want keys: give --service-account-keys-dir, --service-account-private-key-file or --service-account-key-file")
+var ErrNoKeys = errors.New("want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file")
 
 // AddKeyFlags gives a command the flags that say which keys there are.
 func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 	*o = options.NewKeys()
 	options.AddSome(cmd.Flags(), map[string]string{
-		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Nothing is signed with it here: its public half counts, as the active key.",
-		options.KeysDirFlag:                "Key `directory`, the manager's own, whose keys count as what they are there.",
-		"service-account-key-file":         "PEM `file` with further keys, public or private, that verify tokens. May be given several times.",
+		options.PrivateKeyFileFlag: "PEM `file` with the private key that signs tokens. Nothing is signed with it here: its public half counts, as the active key.",
+		options.KeyRingFlag:        "Key ring `file`, the manager's own, whose keys count as what they are there.",
+		"service-account-key-file": "PEM `file` with further keys, public or private, that verify tokens. May be given several times.",
 	}, o)
 }
 
@@ -40,21 +40,15 @@ func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 func ReadKeys(o *options.Keys) ([]Key, error) {
 	var keys []Key
 	verifying := Known
-	if o.PrivateKeyFile != "" {
-		key, err := cli.ReadFile("service-account-private-key-file", o.PrivateKeyFile, signing.ParsePrivateKey)
-		if err != nil {
-			return nil, err
-		}
-		verifying = Retired
-		keys = append(keys, Key{PublicKey: key.Public(), State: Active, Origin: "--service-account-private-key-file"})
+	store, err := keystore.Open(o.Store())
+	if err != nil {
+		return nil, err
 	}
-	if o.Dir != "" {
-		ring, err := keydir.At(o.Dir).Read()
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", options.KeysDirFlag, err)
+	if store != nil {
+		verifying = signing.Retired
+		for _, key := range store.Load().All() {
+			keys = append(keys, Key{PublicKey: key.PublicKey, State: key.Role, Origin: "--" + o.Store().Flag})
 		}
-		verifying = Retired
-		keys = append(keys, ringOf(ring)...)
 	}
 	for _, path := range o.VerifyKeyFiles {
 		further, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
@@ -66,21 +60,6 @@ func ReadKeys(o *options.Keys) ([]Key, error) {
 		}
 	}
 	return keys, nil
-}
-
-func ringOf(ring *keydir.Snapshot) []Key {
-	var keys []Key
-	for _, public := range ring.PublicKeys() {
-		key := Key{PublicKey: public, State: Retired, Origin: "--" + options.KeysDirFlag}
-		switch {
-		case public.ID == ring.Active.ID():
-			key.State = Active
-		case ring.Next != nil && public.ID == ring.Next.ID():
-			key.State = Next
-		}
-		keys = append(keys, key)
-	}
-	return keys
 }
 
 // AddCAFile adds the flag for what ReadPublished trusts.

@@ -5,16 +5,10 @@ package jwks
 
 import "sa-controller-manager/signing"
 
-// State is what a key is to whoever says which keys there are.
-type State string
+// State is what a key is to whoever says which keys there are: its role in a ring, or one of these.
+type State = signing.Role
 
 const (
-	// Next is published and does not sign yet.
-	Next State = "next"
-	// Active signs.
-	Active State = "active"
-	// Retired verifies, and signs no more.
-	Retired State = "retired"
 	// Known verifies; which key signs is not known.
 	Known State = "known"
 	// Published is in kube-apiserver's JWKS, or in another one.
@@ -24,7 +18,9 @@ const (
 )
 
 // States are all of them.
-func States() []State { return []State{Next, Active, Retired, Known, Published, Unknown} }
+func States() []State {
+	return []State{signing.Next, signing.Active, signing.Retired, Known, Published, Unknown}
+}
 
 // Key is a verification key with its state.
 type Key struct {

@@ -22,8 +22,6 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/tokens"
 )
 
@@ -51,7 +49,7 @@ type APIServer struct {
 	Client kubernetes.Interface
 }
 
-// Prove is nil once every kube-apiserver has accepted a short token that is signed with key (package keyactivation).
+// Prove is nil once every kube-apiserver has accepted a short token that is signed with key (package keyprobe).
 func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
 	if err != nil {
@@ -114,10 +112,10 @@ func (u *Uses) Count(id string) int { return u.counts[id] }
 func (u *Uses) Names(id string) []string { return u.names[id] }
 
 // Others are the keys among them that a ring does not have, the one with most Secrets first.
-func (u *Uses) Others(ring rotation.State) []OtherKey {
+func (u *Uses) Others(ring *signing.Ring) []OtherKey {
 	var others []OtherKey
 	for id, secrets := range u.counts {
-		if _, known := ring.Key(id); known {
+		if ring.Role(id) != "" {
 			continue
 		}
 		other := OtherKey{ID: id, Secrets: secrets}
@@ -132,8 +130,7 @@ func (u *Uses) Others(ring rotation.State) []OtherKey {
 
 // Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key ID counts for the key that
 // made its signature.
-func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error) {
-	keys, roles := ring.PublicKeys(), ring.Ring()
+func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (*Uses, error) {
 	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
@@ -141,7 +138,7 @@ func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error
 	const what = "token secrets, to see which keys they need"
 	err := paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {
-			uses.add(&page.Items[i], keys, roles)
+			uses.add(&page.Items[i], ring)
 		}
 		return nil
 	})
@@ -151,10 +148,10 @@ func (c *Cluster) Uses(ctx context.Context, ring *keydir.Snapshot) (*Uses, error
 	return uses, nil
 }
 
-func (u *Uses) add(secret *corev1.Secret, keys []signing.PublicKey, roles *signing.Ring) {
-	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), keys)
+func (u *Uses) add(secret *corev1.Secret, ring *signing.Ring) {
+	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), ring)
 	observed := tokensecrets.Observe(secret)
-	if roles.Role(id) == signing.Retired || observed.Predecessor != (tokensecrets.Predecessor{}) {
+	if ring.Role(id) == signing.Retired || observed.Predecessor != (tokensecrets.Predecessor{}) {
 		u.involved = append(u.involved, observed)
 	}
 	if !ok {
@@ -210,7 +207,7 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 }
 
 // keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that kube-apiserver could take.
-func keyIDOf(token string, ring []signing.PublicKey) (id string, ok bool) {
+func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
 	token = tokens.Canonical(token)
 	decoded, err := tokens.Inspect(token)
 	if err != nil {
@@ -219,8 +216,8 @@ func keyIDOf(token string, ring []signing.PublicKey) (id string, ok bool) {
 	if decoded.KeyID != "" {
 		return decoded.KeyID, true
 	}
-	for _, key := range ring {
-		if _, err := tokens.VerifyLegacy(token, source{signing.NewKeySet(key)}); err == nil {
+	for _, key := range ring.All() {
+		if _, err := tokens.VerifyLegacy(token, source{signing.NewKeySet(key.PublicKey)}); err == nil {
 			return key.ID, true
 		}
 	}

@@ -13,13 +13,13 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
 
-// Operator makes the steps of a rotation in one directory.
+// Operator makes the steps of a rotation of one ring.
 type Operator struct {
-	Dir    *keydir.Dir
+	File   *ringfile.File
 	Policy rotation.Policy
 	Clock  clock.WithTicker
 	// Cluster is asked for proofs and for what uses a key. Nil means that there is none to ask.
@@ -31,39 +31,39 @@ type Operator struct {
 // errNoCluster is the answer to a step that has to ask.
 var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
 
-// Init makes the key directory.
-func (o *Operator) Init(pair *keydir.Pair, retired []signing.PublicKey) error {
-	_, err := o.Dir.Init(pair, retired, o.Clock.Now(), o.Policy)
-	return err
+// Init makes the ring file.
+func (o *Operator) Init(pair *signing.KeyPair, retired []signing.PublicKey) error {
+	return o.File.Init(pair, retired, o.Clock.Now(), o.Policy)
 }
 
 // Start publishes a key that generate makes in place of the present one, or finds that this was done already. same tells whether
 // the key of a rotation in progress is what is wanted now.
-func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*keydir.Pair, error)) (resumed bool, err error) {
-	snapshot, err := o.read()
+func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.KeyPair, error)) (resumed bool, err error) {
+	state, err := o.read()
 	if err != nil {
 		return false, err
 	}
-	if next := snapshot.Next; next != nil {
-		if !same(next.Public()) {
+	if next, ok := state.Next(); ok {
+		if public := next.Pair.Public(); !same(public) {
 			return false, &rotation.Refusal{
-				Reason: fmt.Sprintf("a rotation to another key is in progress: %s (%s)", next.ID(), keydir.KindOf(next.Public())),
+				Reason: fmt.Sprintf("a rotation to another key is in progress: %s (%s)", next.ID, signing.KindOf(public)),
 				Remedy: "complete it, or roll it back and start again",
 			}
 		}
 		return true, nil
 	}
-	if snapshot.State.InProgress() {
+	if state.InProgress() {
 		// It says which rotation stands in the way.
-		_, err := rotation.Publish(snapshot.State, rotation.Key{}, o.Clock.Now(), o.Policy)
+		_, err := rotation.Publish(state, rotation.Key{}, o.Clock.Now(), o.Policy)
 		return false, err
 	}
-	pair, err := generate(snapshot.Active.Public())
+	pair, err := generate(state.Active().Pair.Public())
 	if err != nil {
 		return false, err
 	}
-	_, err = o.Dir.Publish(snapshot.State.Generation, pair, o.Clock.Now(), o.Policy)
-	return false, err
+	return false, o.File.Update(state.Generation, func(state rotation.State) (rotation.State, error) {
+		return rotation.Publish(state, rotation.KeyOf(pair), o.Clock.Now(), o.Policy)
+	})
 }
 
 // ActivateOptions say what is not waited for or not asked.
@@ -77,11 +77,11 @@ type ActivateOptions struct {
 func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error {
 	lasting := 0
 	for {
-		snapshot, err := o.read()
+		state, err := o.read()
 		if err != nil {
 			return err
 		}
-		if options.Wait && snapshot.Next != nil {
+		if options.Wait && state.Phase() == rotation.Published {
 			// Or it would be found out at the end of the wait.
 			if err := o.provable(options); err != nil {
 				return err
@@ -90,13 +90,13 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 		activate := func(state rotation.State) (rotation.State, error) {
 			return rotation.Activate(state, o.Clock.Now(), o.Policy, options.Force)
 		}
-		if _, err = activate(snapshot.State); err == nil {
-			err = o.prove(ctx, snapshot, options)
+		if _, err = activate(state); err == nil {
+			err = o.prove(ctx, state, options)
 		}
 		if err == nil {
 			// The generation keeps what was proved from being said of another key.
-			_, err = o.Dir.Update(snapshot.State.Generation, activate)
-			if _, stale := errors.AsType[*keydir.StaleError](err); !stale {
+			err = o.File.Update(state.Generation, activate)
+			if _, stale := errors.AsType[*ringfile.StaleError](err); !stale {
 				return err
 			}
 			continue // somebody was faster; see what they did
@@ -134,23 +134,24 @@ func (o *Operator) provable(options ActivateOptions) error {
 	return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
 }
 
-func (o *Operator) prove(ctx context.Context, snapshot *keydir.Snapshot, options ActivateOptions) error {
+func (o *Operator) prove(ctx context.Context, state rotation.State, options ActivateOptions) error {
 	if err := o.provable(options); err != nil || options.SkipProof {
 		return err
 	}
-	if err := o.Cluster.Prove(ctx, snapshot.Next); err != nil {
-		return &notAcceptedError{id: snapshot.Next.ID(), err: err}
+	next, _ := state.Next() // or the transition would have been refused
+	if err := o.Cluster.Prove(ctx, next.Pair.Private()); err != nil {
+		return &notAcceptedError{id: next.ID, err: err}
 	}
 	return nil
 }
 
 // Complete ends the rotation, after it has activated the next key if that is still to be done.
 func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error {
-	snapshot, err := o.read()
+	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	if snapshot.State.Phase() == rotation.Published {
+	if state.Phase() == rotation.Published {
 		if err := o.Activate(ctx, options); err != nil && !rotation.IsDone(err) {
 			return err
 		}
@@ -161,18 +162,17 @@ func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error 
 }
 
 func (o *Operator) update(transition func(rotation.State) (rotation.State, error)) error {
-	snapshot, err := o.read()
+	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	_, err = o.Dir.Update(snapshot.State.Generation, transition)
-	return err
+	return o.File.Update(state.Generation, transition)
 }
 
-// read is for a command that will write: a directory that cannot be written to is said before anything else is done.
-func (o *Operator) read() (*keydir.Snapshot, error) {
-	if err := o.Dir.Writable(); err != nil {
-		return nil, err
+// read is for a command that will write: a file that cannot be written to is said before anything else is done.
+func (o *Operator) read() (rotation.State, error) {
+	if err := o.File.Writable(); err != nil {
+		return rotation.State{}, err
 	}
-	return o.Dir.Read()
+	return o.File.Read()
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,7 +29,7 @@ import (
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -51,9 +52,9 @@ func TestStartIsDoneOnce(t *testing.T) {
 	w := newWorld(t)
 	made := 0
 	start := func(kind string) (bool, error) {
-		return w.Start(func(next signing.PublicKey) bool { return kind == keydir.KindOf(next) }, func(signing.PublicKey) (*keydir.Pair, error) {
+		return w.Start(func(next signing.PublicKey) bool { return kind == signing.KindOf(next) }, func(signing.PublicKey) (*signing.KeyPair, error) {
 			made++
-			return keydir.Generate(kind)
+			return signing.GenerateKeyPair(kind)
 		})
 	}
 	for i, wantResumed := range []bool{false, true} {
@@ -360,9 +361,7 @@ func TestUsesInPages(t *testing.T) {
 		}
 		return true, page, nil
 	})
-	snapshot, err := w.Dir.Read()
-	w.must(err)
-	uses, err := w.Cluster.Uses(t.Context(), snapshot)
+	uses, err := w.Cluster.Uses(t.Context(), w.state().Ring())
 	w.must(err)
 	if uses.Count(rsaID) != pages*perPage || len(uses.Names(rsaID)) != maxNames || asked != pages {
 		t.Errorf("counted %d, named %d, asked %d times", uses.Count(rsaID), len(uses.Names(rsaID)), asked)
@@ -396,7 +395,7 @@ func TestReport(t *testing.T) {
 	}
 	w.must(w.Complete(t.Context(), ActivateOptions{}))
 	w.clock.Step(1000 * time.Hour)
-	path := filepath.Join(w.Dir.Path(), w.state().Active().File)
+	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
 	r := report()
 	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || !strings.Contains(r.Findings[0], "chmod 600 "+path) {
@@ -458,10 +457,10 @@ func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
 	var b bytes.Buffer
 	w.must(r.Print(&b, "table"))
 	_, got, _ := strings.Cut(b.String(), "Secrets of ")
-	want := strange.ID() + ", which is not in this directory: shop/old-0 (unknown-key), shop/old-1 (unknown-key), shop/old-2 (unknown-key), " +
+	want := strange.ID() + ", which is not in this ring: shop/old-0 (unknown-key), shop/old-1 (unknown-key), shop/old-2 (unknown-key), " +
 		"shop/old-3 (unknown-key), shop/old-4 (unknown-key) and 2 more (-o json has them)\n" +
-		"Secrets of a key that their tokens do not name, which is not in this directory: shop/nameless (unknown-key)\n" +
-		"Secrets of key \"\\x1b[2J\", which is not in this directory: shop/evil (unknown-key)\n"
+		"Secrets of a key that their tokens do not name, which is not in this ring: shop/nameless (unknown-key)\n" +
+		"Secrets of key \"\\x1b[2J\", which is not in this ring: shop/evil (unknown-key)\n"
 	if diff := cmp.Diff("key "+want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -491,7 +490,7 @@ func (w *world) checkPrinted(r *Report) {
 		if format == "json" {
 			var again Report
 			w.must(json.Unmarshal(b.Bytes(), &again))
-			if diff := cmp.Diff(*r, again); diff != "" {
+			if diff := cmp.Diff(*r, again, cmpopts.IgnoreFields(rotation.Key{}, "Pair")); diff != "" {
 				w.t.Errorf("-want +got:\n%s", diff)
 			}
 		}
@@ -503,25 +502,21 @@ func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	mount := t.TempDir()
-	w.must(os.Symlink(w.Dir.Path(), filepath.Join(mount, "..data")))
-	entries, err := os.ReadDir(w.Dir.Path())
-	w.must(err)
-	for _, entry := range entries {
-		w.must(os.Symlink(filepath.Join("..data", entry.Name()), filepath.Join(mount, entry.Name())))
-	}
-	w.Dir = keydir.At(mount)
+	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
+	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
+	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
 	r, err := w.Report(t.Context())
 	w.must(err)
 	if !r.ReadOnly || !strings.Contains(r.NextStep, "read-only here") {
 		t.Errorf("a mounted Secret: %+v", r)
 	}
-	_, start := w.Start(func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*keydir.Pair, error) { return w.pair(testkeys.P256()), nil })
+	_, start := w.Start(func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*signing.KeyPair, error) { return w.pair(testkeys.P256()), nil })
 	_, prune := w.Prune(t.Context(), PruneOptions{})
 	for name, err := range map[string]error{
 		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),
 		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(t.Context(), false),
 	} {
-		if _, ok := errors.AsType[*keydir.ReadOnlyError](err); !ok {
+		if _, ok := errors.AsType[*ringfile.ReadOnlyError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -41,7 +41,7 @@ func (r *Report) table() string {
 			timeWord(key.since()), timeWord(key.PrunableAt), dash(key.Accepted), secrets)
 	}
 	table.Flush()
-	fmt.Fprintf(&b, "\nDirectory:  %s, generation %d\nRotation:   %s\nNext step:  %s\n", r.Directory, r.Generation, r.rotation(), r.NextStep)
+	fmt.Fprintf(&b, "\nKey ring:   %s, generation %d\nRotation:   %s\nNext step:  %s\n", r.File, r.Generation, r.rotation(), r.NextStep)
 	for _, pruned := range r.Pruned {
 		fmt.Fprintf(&b, "%s\n", pruned)
 	}
@@ -52,10 +52,10 @@ func (r *Report) table() string {
 	}
 	for i, other := range r.OtherKeys {
 		if i == shownNames {
-			fmt.Fprintf(&b, "And Secrets of %d more keys that are not in this directory (-o json has them)\n", len(r.OtherKeys)-i)
+			fmt.Fprintf(&b, "And Secrets of %d more keys that are not in this ring (-o json has them)\n", len(r.OtherKeys)-i)
 			break
 		}
-		fmt.Fprintf(&b, "Secrets of %s, which is not in this directory: %s\n", other, shorten(other.Holders, other.Secrets))
+		fmt.Fprintf(&b, "Secrets of %s, which is not in this ring: %s\n", other, shorten(other.Holders, other.Secrets))
 	}
 	for i, finding := range r.Findings {
 		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding)
@@ -64,7 +64,7 @@ func (r *Report) table() string {
 }
 
 func (k KeyReport) role() string {
-	if k.VerifyOnly {
+	if k.PublicOnly {
 		return string(k.Role) + " (public half)"
 	}
 	return string(k.Role)

@@ -35,13 +35,13 @@ type PruneOptions struct {
 // it; without names, what stays is in the answer. Of a key that stays because a kube-apiserver signs with it, the ring says when
 // that was seen: it has changed, and the refusal says so.
 func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, error) {
-	snapshot, err := o.read()
+	state, err := o.read()
 	if err != nil {
 		return nil, err
 	}
 	ids := once(options.IDs)
 	if len(ids) == 0 {
-		for _, key := range snapshot.State.Retired() {
+		for _, key := range state.Retired() {
 			ids = append(ids, key.ID)
 		}
 	}
@@ -80,15 +80,15 @@ func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOption
 	prune := func(state rotation.State) (rotation.State, error) {
 		return rotation.Prune(state, id, usage, o.Clock.Now(), o.Policy, options.Force)
 	}
-	snapshot, err := o.read()
+	state, err := o.read()
 	if err != nil {
 		return err
 	}
 	if options.DryRun {
-		_, err = prune(snapshot.State)
+		_, err = prune(state)
 		return err
 	}
-	if key, ok := snapshot.State.Key(id); ok && key.Role == signing.Retired && usage.SignsElsewhere {
+	if key, ok := state.Key(id); ok && key.Role == signing.Retired && usage.SignsElsewhere {
 		// Or the key would go while tokens live that were signed after it was retired.
 		if err := o.update(func(state rotation.State) (rotation.State, error) {
 			return rotation.StillSigns(state, id, o.Clock.Now(), o.Policy)
@@ -116,11 +116,11 @@ func (o *Operator) usages(ctx context.Context, force bool) (func(id string) rota
 	if o.Cluster == nil {
 		return nil, fmt.Errorf("%w; with --force a key is pruned whoever needs it", errNoCluster)
 	}
-	snapshot, err := o.Dir.Read()
+	state, err := o.File.Read()
 	if err != nil {
 		return nil, err
 	}
-	uses, err := o.Cluster.Uses(ctx, snapshot)
+	uses, err := o.Cluster.Uses(ctx, state.Ring())
 	if err != nil {
 		return nil, err
 	}

@@ -7,19 +7,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
 )
 
 // Report is what a key ring looks like, for people and programs.
 type Report struct {
-	Directory  string             `json:"directory"`
+	File       string             `json:"file"`
 	ReadOnly   bool               `json:"readOnly"`
 	Generation int64              `json:"generation"`
 	Phase      string             `json:"phase"`
@@ -70,14 +68,13 @@ type OtherKey struct {
 
 // Report looks at the ring, and at the cluster if there is one.
 func (o *Operator) Report(ctx context.Context) (*Report, error) {
-	snapshot, err := o.Dir.Read()
+	state, err := o.File.Read()
 	if err != nil {
 		return nil, err
 	}
-	state := snapshot.State
 	report := &Report{
-		Directory: o.Dir.Path(), ReadOnly: o.Dir.Writable() != nil, Generation: state.Generation,
-		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Findings: []string{},
+		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation,
+		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Findings: o.looseMode(),
 	}
 	for _, key := range state.Keys {
 		line := KeyReport{Key: key}
@@ -85,10 +82,9 @@ func (o *Operator) Report(ctx context.Context) (*Report, error) {
 			line.PrunableAt = o.Policy.PrunableAt(key)
 		}
 		report.Keys = append(report.Keys, line)
-		report.Findings = append(report.Findings, o.looseMode(key)...)
 	}
 	if o.Cluster != nil {
-		if err := o.ask(ctx, snapshot, report); err != nil {
+		if err := o.ask(ctx, state, report); err != nil {
 			return nil, err
 		}
 	}
@@ -104,31 +100,27 @@ func phaseWord(phase rotation.Phase) string {
 }
 
 // ask adds what the cluster knows.
-func (o *Operator) ask(ctx context.Context, snapshot *keydir.Snapshot, report *Report) error {
-	uses, err := o.Cluster.Uses(ctx, snapshot)
+func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report) error {
+	ring := state.Ring()
+	uses, err := o.Cluster.Uses(ctx, ring)
 	if err != nil {
 		return err
 	}
-	reissues, err := o.Cluster.Reissues(ctx, uses, snapshot.Ring())
+	reissues, err := o.Cluster.Reissues(ctx, uses, ring)
 	if err != nil {
 		return err
 	}
-	report.OtherKeys = uses.Others(snapshot.State)
+	report.OtherKeys = uses.Others(ring)
 	for i := range report.Keys {
 		key := &report.Keys[i]
 		key.Secrets = new(uses.Count(key.ID))
-		private := snapshot.Active
-		switch key.Role {
-		case signing.Retired:
+		if key.Role == signing.Retired {
 			for _, name := range uses.Names(key.ID) {
 				key.Holders = append(key.Holders, Holder{name, reissues[name]})
 			}
 			continue
-		case signing.Next:
-			private = snapshot.Next
-		case signing.Active:
 		}
-		err := o.Cluster.Prove(ctx, private)
+		err := o.Cluster.Prove(ctx, key.Pair.Private())
 		key.Accepted = acceptedWord(err)
 		if err != nil {
 			report.Findings = append(report.Findings, (&notAcceptedError{id: key.ID, err: err}).Error())
@@ -147,23 +139,23 @@ func acceptedWord(err error) string {
 	return "unknown"
 }
 
-// looseMode finds private keys that others may read. In a mounted Secret they say nothing: who may look into the volume is
-// decided elsewhere.
-func (o *Operator) looseMode(key rotation.Key) []string {
-	if key.VerifyOnly || o.Dir.Writable() != nil {
-		return nil
+// looseMode finds a file with private keys that others may read. In a mounted Secret its mode says nothing: who may look into
+// the volume is decided elsewhere.
+func (o *Operator) looseMode() []string {
+	if o.File.Writable() != nil {
+		return []string{}
 	}
-	path := filepath.Join(o.Dir.Path(), key.File)
+	path := o.File.Path()
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
-		return nil
+		return []string{}
 	}
-	return []string{fmt.Sprintf("%s, a private key, has mode %#o and others may read it: chmod 600 %s", path, info.Mode().Perm(), path)}
+	return []string{fmt.Sprintf("%s, with private keys, has mode %#o and others may read it: chmod 600 %s", path, info.Mode().Perm(), path)}
 }
 
 func (o *Operator) nextStep(state rotation.State) string {
-	if o.Dir.Writable() != nil {
-		return "the directory is read-only here; rotate in the one that it is a copy of"
+	if o.File.Writable() != nil {
+		return "the ring is read-only here; rotate the one that it is a copy of"
 	}
 	switch state.Phase() {
 	case rotation.Published:

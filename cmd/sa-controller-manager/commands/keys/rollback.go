@@ -9,50 +9,44 @@ import (
 	"slices"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/signing/keydir"
 	"sa-controller-manager/signing/rotation"
 )
 
 // Rollback has the former key sign again, or withdraws a next key that does not sign yet. Unless it is forced, kube-apiserver is
 // asked first: the former key may have been taken from it since, and it may sign with the next key already.
 func (o *Operator) Rollback(ctx context.Context, force bool) error {
-	snapshot, err := o.read()
+	state, err := o.read()
 	if err != nil {
 		return err
 	}
 	rollback := func(state rotation.State) (rotation.State, error) {
 		return rotation.Rollback(state, o.Clock.Now(), o.Policy)
 	}
-	if _, err := rollback(snapshot.State); err != nil {
+	if _, err := rollback(state); err != nil {
 		return err
 	}
 	if !force {
-		ask := o.acceptsFormer
-		if snapshot.State.Phase() == rotation.Published {
+		ask := o.acceptsPrevious
+		if state.Phase() == rotation.Published {
 			ask = o.nobodySignsWithNext
 		}
-		if err := ask(ctx, snapshot); err != nil {
+		if err := ask(ctx, state); err != nil {
 			return err
 		}
 	}
 	// The generation keeps what was answered from being said of another key.
-	_, err = o.Dir.Update(snapshot.State.Generation, rollback)
-	return err
+	return o.File.Update(state.Generation, rollback)
 }
 
-// acceptsFormer refuses to go back to a key whose tokens would be dead.
-func (o *Operator) acceptsFormer(ctx context.Context, snapshot *keydir.Snapshot) error {
+// acceptsPrevious refuses to go back to a key whose tokens would be dead.
+func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) error {
 	const breaks = "every new token is refused by each kube-apiserver that does not know the former key any more"
-	id := snapshot.State.Rotation.From
+	id := state.Rotation.From
 	if o.Cluster == nil {
 		return unasked("whether kube-apiserver still accepts key "+id, breaks)
 	}
-	former, _ := snapshot.State.Key(id) // or the transition would have been refused
-	private, err := o.Dir.PrivateKey(former)
-	if err != nil {
-		return err
-	}
-	err = o.Cluster.Prove(ctx, private)
+	previous, _ := state.Key(id) // or the transition would have been refused
+	err := o.Cluster.Prove(ctx, previous.Pair.Private())
 	switch {
 	case err == nil:
 		return nil
@@ -67,9 +61,9 @@ func (o *Operator) acceptsFormer(ctx context.Context, snapshot *keydir.Snapshot)
 }
 
 // nobodySignsWithNext refuses to take a key away that somebody signs with.
-func (o *Operator) nobodySignsWithNext(ctx context.Context, snapshot *keydir.Snapshot) error {
+func (o *Operator) nobodySignsWithNext(ctx context.Context, state rotation.State) error {
 	const breaks = "every token that a kube-apiserver has signed with the next key is refused by whoever verifies with the key ring"
-	id := snapshot.State.Rotation.To
+	id := state.Rotation.To
 	question := "whether kube-apiserver signs with key " + id + " already"
 	if o.Cluster == nil {
 		return unasked(question, breaks)

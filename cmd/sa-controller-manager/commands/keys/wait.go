@@ -27,11 +27,11 @@ const (
 // AwaitActivation returns once nothing but the proof is missing.
 func (o *Operator) AwaitActivation(ctx context.Context) error {
 	for {
-		snapshot, err := o.read()
+		state, err := o.read()
 		if err != nil {
 			return err
 		}
-		if _, err = rotation.Activate(snapshot.State, o.Clock.Now(), o.Policy, false); err == nil {
+		if _, err = rotation.Activate(state, o.Clock.Now(), o.Policy, false); err == nil {
 			return nil
 		}
 		if !o.await(ctx, err) {

@@ -25,7 +25,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -36,7 +36,7 @@ var (
 	policy = rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
 )
 
-// world is a key directory beside a kube-apiserver.
+// world is a key ring beside a kube-apiserver.
 type world struct {
 	*Operator
 
@@ -59,7 +59,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 		signer: private(t, testkeys.RSA2048Other()),
 	}
 	w.Operator = &Operator{
-		Dir: keydir.At(filepath.Join(t.TempDir(), "keys")), Policy: policy, Clock: w.clock,
+		File: ringfile.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
@@ -92,9 +92,9 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: tokenOf(w.t, w.signer)}}, nil
 }
 
-func (w *world) pair(data []byte) *keydir.Pair {
+func (w *world) pair(data []byte) *signing.KeyPair {
 	w.t.Helper()
-	pair, err := keydir.Import(data)
+	pair, err := signing.ParseKeyPair(data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (w *world) pair(data []byte) *keydir.Pair {
 func (w *world) start(data []byte) string {
 	w.t.Helper()
 	pair := w.pair(data)
-	_, err := w.Start(func(signing.PublicKey) bool { return false }, func(signing.PublicKey) (*keydir.Pair, error) { return pair, nil })
+	_, err := w.Start(func(signing.PublicKey) bool { return false }, func(signing.PublicKey) (*signing.KeyPair, error) { return pair, nil })
 	w.must(err)
 	return pair.Public().ID
 }
@@ -119,9 +119,9 @@ func (w *world) must(err error) {
 
 func (w *world) state() rotation.State {
 	w.t.Helper()
-	snapshot, err := w.Dir.Read()
+	state, err := w.File.Read()
 	w.must(err)
-	return snapshot.State
+	return state
 }
 
 func private(t *testing.T, data []byte) *signing.PrivateKey {

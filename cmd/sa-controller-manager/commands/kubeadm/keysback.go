@@ -13,16 +13,28 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing/ringfile"
 )
 
-const ownKeysDirFlag = "service-account-keys-dir"
+const keyRingFlag = "service-account-key-ring"
+
+// keepsKeyRing refuses to write our manifest anew without the key ring that it has: nothing is carried over from the
+// one that is there, and the process would sign with a file that may have missed a rotation. An empty flag says that this
+// is meant. A key file does not, because the command that wrote the first manifest may have named one.
+func (c *Config) keepsKeyRing(o *observed) error {
+	ring := ownFlag(o.manager, keyRingFlag)
+	if ring == "" || !c.Rewrite || !c.does(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has %s and would be written anew without it; to keep it add --extra-arg=%s --extra-arg=%s; to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
+		c.manifest(manager), assign(keyRingFlag, ring), assign(keyFlag, ""), assign(keyRingFlag, ring), assign(keyRingFlag, ""))
+}
 
 // inUse is what tokens are signed and verified with up to the handback.
 type inUse struct {
-	// active signs; activeFile has its private half.
-	active     signing.PublicKey
-	activeFile string
+	// active signs; install is a command that has a file hold its private half.
+	active  signing.PublicKey
+	install func(file string) string
 	// verify are the active one and all others that tokens which may live are verified with.
 	verify []verifyKey
 }
@@ -69,18 +81,26 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 }
 
 func (c *Config) signsNow(o *observed) (*inUse, error) {
-	if path := ownFlag(o.manager, ownKeysDirFlag); path != "" {
+	if path := ownFlag(o.manager, keyRingFlag); path != "" {
 		path = c.onNode(path)
-		snapshot, err := keydir.At(path).Read()
+		state, err := ringfile.At(path).Read()
 		if err != nil {
-			return nil, fmt.Errorf("our --%s: %w", ownKeysDirFlag, err)
+			return nil, fmt.Errorf("our --%s: %w", keyRingFlag, err)
 		}
-		active := snapshot.Active.Public()
-		list := "sa-controller-manager keys list -o pem " + assign(ownKeysDirFlag, path)
-		return &inUse{
-			active: active, activeFile: filepath.Join(path, snapshot.State.Active().File),
-			verify: verifyKeys(list, slices.Concat([]signing.PublicKey{active}, snapshot.Retired)...),
-		}, nil
+		ring := state.Ring()
+		keys := &inUse{
+			active: ring.Active().Public(),
+			install: func(file string) string {
+				return "sa-controller-manager keys export --private --replace --file=" + file + " " + assign(keyRingFlag, path)
+			},
+		}
+		list := "sa-controller-manager keys list -o pem " + assign(keyRingFlag, path)
+		for _, key := range ring.All() {
+			if key.Role != signing.Next {
+				keys.verify = append(keys.verify, verifyKey{key.PublicKey, list})
+			}
+		}
+		return keys, nil
 	}
 	path := ownFlag(o.manager, keyFlag)
 	if path == "" {
@@ -91,7 +111,10 @@ func (c *Config) signsNow(o *observed) (*inUse, error) {
 	if err != nil {
 		return nil, fmt.Errorf("our --%s: %w", keyFlag, err)
 	}
-	return &inUse{active: key, activeFile: path, verify: verifyKeys(publicOf(path), key)}, nil
+	return &inUse{
+		active: key, verify: verifyKeys(publicOf(path), key),
+		install: func(file string) string { return "install -m 600 " + path + " " + file },
+	}, nil
 }
 
 // publicOf is a command that prints the public keys of a file that can be read, and no private one.
@@ -178,8 +201,8 @@ func (k *inUse) sign(name, file string) error {
 	if err != nil || key.ID == k.active.ID {
 		return err
 	}
-	return fmt.Errorf("%s holds key %s (%s), and %s would sign with it after the handback; key %s (%s) signs now; first: install -m 600 %s %s",
-		file, key.ID, key.Algorithm, name, k.active.ID, k.active.Algorithm, k.activeFile, file)
+	return fmt.Errorf("%s holds key %s (%s), and %s would sign with it after the handback; key %s (%s) signs now; first: %s",
+		file, key.ID, key.Algorithm, name, k.active.ID, k.active.Algorithm, k.install(file))
 }
 
 // readPrivateKey keeps the public half.

@@ -14,7 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sa-controller-manager/signing/keydir"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -25,19 +26,18 @@ type rotated struct {
 	*controlPlane
 
 	pki  string
-	ring *keydir.Dir
+	ring *ringfile.File
 }
 
 func newRotated(t *testing.T, signer bool) *rotated {
 	t.Helper()
 	p := &rotated{controlPlane: newSigningControlPlane(t)}
 	p.pki = p.dir + "/pki"
-	p.ring = keydir.At(p.pki + "/sa-keys")
+	p.ring = ringfile.At(p.pki + "/sa-keys/ring.json")
 	p.write(t, "pki/sa.key", testkeys.RSA2048())
 	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	_, err := p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{})
-	must(t, err)
+	must(t, p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{}))
 	p.config.ExternalSigner = signer
 	p.does(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
@@ -48,13 +48,13 @@ func newRotated(t *testing.T, signer bool) *rotated {
 		}
 	}
 	own := string(read(t, p.config.manifest(manager)))
-	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, assign(keyFlag, p.pki+"/sa.key"), assign(ownKeysDirFlag, p.ring.Path()))))
-	published, err := p.ring.Publish(1, pair(t, testkeys.P256()), now, rotation.Policy{})
-	must(t, err)
-	_, err = p.ring.Update(published.Generation, func(s rotation.State) (rotation.State, error) {
+	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, assign(keyFlag, p.pki+"/sa.key"), assign(keyRingFlag, p.ring.Path()))))
+	must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
+		return rotation.Publish(s, rotation.KeyOf(pair(t, testkeys.P256())), now, rotation.Policy{})
+	}))
+	must(t, p.ring.Update(2, func(s rotation.State) (rotation.State, error) {
 		return rotation.Activate(s, now, rotation.Policy{}, true)
-	})
-	must(t, err)
+	}))
 	return p
 }
 
@@ -78,7 +78,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			reason: "nobody has brought the two files up to date",
 			change: func(*testing.T, *rotated) {},
 			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
-				"first: (echo; sa-controller-manager keys list -o pem --service-account-keys-dir=PKI/sa-keys) >>PKI/sa.pub",
+				"first: (echo; sa-controller-manager keys list -o pem --service-account-key-ring=PKI/sa-keys/ring.json) >>PKI/sa.pub",
 		},
 		"UpToDate": {change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t) }},
 		"RetiredKeyMissing": {
@@ -109,7 +109,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				p.toFiles(t)
 				p.write(t, "pki/sa-keys/ring.json", []byte("{"))
 			},
-			want: "compare the keys in use with those of the files that kube-apiserver gets back: our --service-account-keys-dir: PKI/sa-keys/ring.json: ",
+			want: "compare the keys in use with those of the files that kube-apiserver gets back: our --service-account-key-ring: PKI/sa-keys/ring.json: ",
 		},
 		"NotCompared": {
 			reason: "somebody knows better",
@@ -124,10 +124,10 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			change: func(_ *testing.T, p *rotated) { p.config.Steps = []string{StepWebhook} },
 		},
 		"OneKeyFile": {
-			reason: "a rotation without a key directory",
+			reason: "a rotation without a key ring",
 			change: func(t *testing.T, p *rotated) {
 				t.Helper()
-				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
+				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
 				p.write(t, "pki/ours.key", testkeys.P256())
 			},
 			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
@@ -139,7 +139,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				t.Helper()
 				p.toFiles(t)
 				p.write(t, "pki/old.pub", public(t, testkeys.P384()))
-				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(ownKeysDirFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.pub"))
+				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyRingFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.pub"))
 			},
 			want: "PKI/sa.pub does not hold key " + keyID(t, testkeys.P384()) + " (ES384), and kube-apiserver would refuse all its tokens after the handback; " +
 				"first: (echo; cat PKI/old.pub) >>PKI/sa.pub",
@@ -150,7 +150,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				t.Helper()
 				p.toFiles(t)
 				p.write(t, "pki/old.key", testkeys.P384())
-				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(ownKeysDirFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.key"))
+				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyRingFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.key"))
 			},
 			want: "first: (echo; openssl pkey -pubout -in PKI/old.key) >>PKI/sa.pub",
 		},
@@ -158,14 +158,14 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			change: func(t *testing.T, p *rotated) {
 				t.Helper()
 				p.toFiles(t)
-				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(ownKeysDirFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/none.pub"))
+				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyRingFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/none.pub"))
 			},
 			want: "our --service-account-key-file: open PKI/none.pub: no such file or directory",
 		},
 		"NoKey": {
 			change: func(t *testing.T, p *rotated) {
 				t.Helper()
-				p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), "--v=1")
+				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), "--v=1")
 			},
 		},
 	}
@@ -203,7 +203,7 @@ func TestMendOfStaleKeysLosesNone(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			p := newRotated(t, signer)
-			p.ownArgument(t, assign(ownKeysDirFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
+			p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
 			p.write(t, "pki/ours.key", testkeys.P256())
 			p.write(t, "pki/sa.key", testkeys.P256())
 			p.write(t, "pki/sa.pub", bytes.TrimSpace(slices.Concat(public(t, testkeys.RSA2048()), public(t, testkeys.P384()))))
@@ -236,7 +236,7 @@ func TestHandbackOfStaleKeysToOne(t *testing.T) {
 	p := newRotated(t, true)
 	p.config.Steps = []string{StepControllerManager}
 	want := "sa.key holds key " + keyID(t, testkeys.RSA2048()) + " (RS256), and kube-controller-manager would sign with it after the handback; key " +
-		keyID(t, testkeys.P256()) + " (ES256) signs now; first: install -m 600 " + p.ring.Path() + "/key-"
+		keyID(t, testkeys.P256()) + " (ES256) signs now; first: sa-controller-manager keys export --private --replace --file=" + p.pki + "/sa.key --service-account-key-ring=" + p.ring.Path()
 	if err := Handback(t.Context(), p.config); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -266,9 +266,9 @@ func (p *rotated) ownArgument(t *testing.T, old, replacement string) {
 	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.Replace(own, old, replacement, 1)))
 }
 
-func pair(t *testing.T, data []byte) *keydir.Pair {
+func pair(t *testing.T, data []byte) *signing.KeyPair {
 	t.Helper()
-	pair, err := keydir.Import(data)
+	pair, err := signing.ParseKeyPair(data)
 	must(t, err)
 	return pair
 }
@@ -277,7 +277,7 @@ func keyID(t *testing.T, data []byte) string { t.Helper(); return pair(t, data).
 
 func public(t *testing.T, data []byte) []byte {
 	t.Helper()
-	pem, err := keydir.EncodePublic(pair(t, data).Public())
+	pem, err := signing.EncodePublicKeys(pair(t, data).Public())
 	must(t, err)
 	return pem
 }

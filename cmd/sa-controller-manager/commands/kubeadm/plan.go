@@ -36,7 +36,7 @@ func wanted(writes []write, path string, before, after []byte) []write {
 // planTakeover decides what a takeover does. It refuses before the first step if a later
 // one could not be done.
 func (c *Config) planTakeover(o *observed) ([]step, error) {
-	if err := c.keepsKeysDir(o); err != nil {
+	if err := c.keepsKeyRing(o); err != nil {
 		return nil, err
 	}
 	own := step{name: StepManager}

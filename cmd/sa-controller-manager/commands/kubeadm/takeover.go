@@ -66,7 +66,7 @@ kube-apiserver does not come up. docs/uninstall.md says what is left after it.
 The key files that the two get back must hold the key that signs now and all that verify;
 after a rotation they may not. That is refused before anything is changed, with the
 command that mends it; no command takes a public key out. What verifies is every key of
-our --service-account-keys-dir and --service-account-key-file.`
+our --service-account-key-ring and --service-account-key-file.`
 
 const handbackExamples = `  # What would be done
   sa-controller-manager kubeadm handback --dry-run

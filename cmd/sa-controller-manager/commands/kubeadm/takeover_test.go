@@ -75,8 +75,8 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		"NoValue":    {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
 		"NotAPort":   {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},
 		"TwoKeys": {
-			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-keys-dir=/k"},
-			want: "Error: " + start + "--service-account-keys-dir \"/k\" must not be given together with --service-account-private-key-file",
+			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-key-ring=/k"},
+			want: "Error: " + start + "--service-account-key-ring \"/k\" must not be given together with --service-account-private-key-file",
 		},
 		"TwoMistakes": {
 			args: []string{"--extra-arg=--secure-port=-1", "--extra-arg=--webhook-port=-1"},
@@ -116,7 +116,7 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 	}{
 		"Flag":        {args: []string{"--extra-arg=--bind-address=0.0.0.0"}},
 		"Underscores": {args: []string{"--extra-arg=--bind_address=0.0.0.0"}},
-		"KeysDir":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-keys-dir=/k"}},
+		"KeyRing":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/k"}},
 		"WithSigner":  {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
 		"Binary":      {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
 		"Image":       {reason: "likewise", args: []string{"--image=registry.example.com/sa-controller-manager:v9", "--extra-arg=--new-flag=1"}},
@@ -133,11 +133,11 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 }
 
 // What the refusal names as ways on are ways on.
-func TestTakeoverKeepsTheKeysDir(t *testing.T) {
+func TestTakeoverKeepsTheKeyRing(t *testing.T) {
 	t.Parallel()
 	n := newTakeoverNode(t)
-	keep := []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-keys-dir=/etc/kubernetes/pki/sa-keys"}
-	const giveUp = "--extra-arg=--service-account-keys-dir="
+	keep := []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"}
+	const giveUp = "--extra-arg=--service-account-key-ring="
 	p := newPodFlags()
 	for _, arg := range keep {
 		p.extraArgs = append(p.extraArgs, strings.TrimPrefix(arg, "--extra-arg="))

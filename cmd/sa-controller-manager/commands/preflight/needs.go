@@ -43,8 +43,8 @@ type Needs struct {
 
 	// AutoTokenSecrets is --token-secrets=auto.
 	AutoTokenSecrets bool
-	// KeyDirectory is --service-account-keys-dir.
-	KeyDirectory bool
+	// KeyRing is --service-account-key-ring.
+	KeyRing bool
 	// Signer is --external-signer-socket, whose keys are proved without a Token part too.
 	Signer bool
 	// DiscoverIssuer is that no --service-account-issuer is given.
@@ -84,7 +84,7 @@ func Everything() Needs {
 	return Needs{
 		Parts:              Parts(),
 		AutoTokenSecrets:   true,
-		KeyDirectory:       true,
+		KeyRing:            true,
 		Signer:             true,
 		DiscoverIssuer:     true,
 		ServingCA:          true,

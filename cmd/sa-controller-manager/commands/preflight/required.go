@@ -22,7 +22,7 @@ func RequiredBy(o *options.Options) (Needs, error) {
 	}
 	needs := Needs{
 		AutoTokenSecrets: o.Tokens.TokenSecrets == options.TokenSecretsAuto,
-		KeyDirectory:     o.Keys.Dir != "",
+		KeyRing:          o.Keys.Store().Rotates,
 		Signer:           o.ExternalSigner.Socket != "",
 		DiscoverIssuer:   o.Keys.Issuer() == "",
 		LeaseNamespace:   o.LeaderElection.ResourceNamespace,
@@ -36,7 +36,7 @@ func RequiredBy(o *options.Options) (Needs, error) {
 		runs bool
 	}{
 		{ServiceAccount, set.Enabled(options.ServiceAccountController)},
-		{Token, set.Enabled(options.ServiceAccountTokenController) && (o.Keys.PrivateKeyFile != "" || o.Keys.Dir != "")},
+		{Token, set.Enabled(options.ServiceAccountTokenController) && o.Keys.Store() != (options.KeyStore{})},
 		{RootCA, set.Enabled(options.RootCACertificatePublisher)},
 		{LegacyTokenCleaner, set.Enabled(options.LegacyServiceAccountTokenCleaner)},
 		{Webhook, o.Webhook.Port != 0},

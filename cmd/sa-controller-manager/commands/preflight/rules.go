@@ -108,16 +108,16 @@ func tokenRules(n Needs) []Rule {
 				"kubernetes.io/service-account-token.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.AutoTokenSecrets || n.KeyDirectory, "create"), Resource: secrets,
-			Why: "Only for --token-secrets=auto, and for re-issue with --service-account-keys-dir.",
+			Part: Token, Verbs: onlyIf(n.AutoTokenSecrets || n.KeyRing, "create"), Resource: secrets,
+			Why: "Only for --token-secrets=auto, and for re-issue with --service-account-key-ring.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.KeyDirectory, "create"), Resource: configMaps, Namespace: system,
+			Part: Token, Verbs: onlyIf(n.KeyRing, "create"), Resource: configMaps, Namespace: system,
 			Why: "RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.KeyDirectory, "get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-key-ring",
-			Why: "Only for --service-account-keys-dir: which key ring the leader has, by a hash, so that replicas notice when theirs is " +
+			Part: Token, Verbs: onlyIf(n.KeyRing, "get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-key-ring",
+			Why: "Only for --service-account-key-ring: which key ring the leader has, by a hash, so that replicas notice when theirs is " +
 				"another one. It holds no key.",
 		},
 		{

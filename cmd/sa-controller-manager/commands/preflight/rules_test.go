@@ -18,12 +18,12 @@ func TestRulesFollowFlags(t *testing.T) {
 		gone   []string
 	}{
 		"Manual": {"re-issue makes Secrets", func(n *Needs) { n.AutoTokenSecrets = false }, nil},
-		"NoKeyDirectory": {"nothing is re-issued", func(n *Needs) { n.KeyDirectory = false }, []string{
+		"NoKeyRing": {"nothing is re-issued", func(n *Needs) { n.KeyRing = false }, []string{
 			"get configmaps/sa-controller-manager-key-ring in kube-system",
 			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
 			"watch configmaps/sa-controller-manager-key-ring in kube-system",
 		}},
-		"ManualNoKeyDirectory": {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets, n.KeyDirectory = false, false }, []string{
+		"ManualNoKeyRing": {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets, n.KeyRing = false, false }, []string{
 			"create secrets", "get configmaps/sa-controller-manager-key-ring in kube-system",
 			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
 			"watch configmaps/sa-controller-manager-key-ring in kube-system",

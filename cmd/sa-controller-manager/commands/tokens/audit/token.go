@@ -21,9 +21,9 @@ type State string
 
 // The states of keys, and three of our own.
 const (
-	StateActive    = State(jwks.Active)
-	StateNext      = State(jwks.Next)
-	StateRetired   = State(jwks.Retired)
+	StateActive    = State(signing.Active)
+	StateNext      = State(signing.Next)
+	StateRetired   = State(signing.Retired)
 	StateKnown     = State(jwks.Known)
 	StatePublished = State(jwks.Published)
 	StateUnknown   = State(jwks.Unknown)

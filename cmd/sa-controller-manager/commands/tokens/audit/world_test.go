@@ -44,8 +44,8 @@ func signer(tb testing.TB, data []byte) *signing.PrivateKey {
 func testKeys(tb testing.TB) *Keys {
 	tb.Helper()
 	return NewKeys([]jwks.Key{
-		{PublicKey: signer(tb, testkeys.P256()).Public(), State: jwks.Active},
-		{PublicKey: signer(tb, testkeys.P384()).Public(), State: jwks.Retired},
+		{PublicKey: signer(tb, testkeys.P256()).Public(), State: signing.Active},
+		{PublicKey: signer(tb, testkeys.P384()).Public(), State: signing.Retired},
 	})
 }
 

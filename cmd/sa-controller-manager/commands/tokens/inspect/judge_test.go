@@ -59,8 +59,8 @@ func segment(text string) string { return base64.RawURLEncoding.EncodeToString([
 func keys(tb testing.TB) []jwks.Key {
 	tb.Helper()
 	return []jwks.Key{
-		{PublicKey: private(tb, testkeys.RSA2048()).Public(), State: jwks.Active, Origin: "one"},
-		{PublicKey: private(tb, testkeys.P256()).Public(), State: jwks.Retired, Origin: "two"},
+		{PublicKey: private(tb, testkeys.RSA2048()).Public(), State: signing.Active, Origin: "one"},
+		{PublicKey: private(tb, testkeys.P256()).Public(), State: signing.Retired, Origin: "two"},
 	}
 }
 
@@ -126,7 +126,7 @@ func TestJudge(t *testing.T) {
 func TestSigningKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: keys(t)})
-	want := &inspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: jwks.Retired, Origin: "two"}
+	want := &inspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: signing.Retired, Origin: "two"}
 	if diff := cmp.Diff(want, got.Key); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -1,0 +1,68 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.
+func TestRewriteKeepsTheKeyRing(t *testing.T) {
+	t.Parallel()
+	const (
+		file   = "--service-account-private-key-file=/etc/kubernetes/pki/sa.key"
+		noFile = "--service-account-private-key-file="
+		ring   = "--service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json"
+		noRing = "--service-account-key-ring="
+	)
+	after := []string{file, noFile, ring} // what docs/rotation.md leads to
+	cases := map[string]struct {
+		reason    string
+		now, anew []string // arguments
+		leave     bool     // without --rewrite and what implies it
+		steps     []string
+		refused   bool
+	}{
+		"Dropped":        {now: after, anew: []string{file, "--bind-address=0.0.0.0"}, refused: true},
+		"ManagerAlone":   {now: after, anew: []string{file}, steps: []string{StepManager}, refused: true},
+		"KeyFile":        {reason: "a command from before the rotation may name one", now: after, anew: []string{file, "--service-account-private-key-file=/etc/kubernetes/pki/ours.key"}, refused: true},
+		"NoKey":          {reason: "half of what was to be given", now: after, anew: []string{file, noFile}, refused: true},
+		"Kept":           {now: after, anew: after},
+		"Moved":          {reason: "somebody says where to", now: after, anew: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"}},
+		"GivenUp":        {reason: "somebody says so", now: after, anew: []string{file, noRing}},
+		"GivenUpEarlier": {now: []string{file, ring, noRing}, anew: []string{file}},
+		"NeverThere":     {now: []string{file}, anew: []string{file}},
+		"NoManifest":     {anew: []string{file}},
+		"LeftAsItIs":     {now: after, anew: []string{file}, leave: true},
+		"OtherSteps":     {reason: "our manifest is not written", now: after, anew: []string{file}, steps: []string{StepControllerManager}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, "v1.36")
+			if tc.now != nil {
+				p.write(t, "manifests/sa-controller-manager.yaml", ownWith(tc.now))
+			}
+			p.config.Render = func(string, *Signer) ([]byte, error) { return ownWith(tc.anew), nil }
+			p.config.Rewrite, p.config.Steps = !tc.leave, tc.steps
+			err := Takeover(t.Context(), p.config) // a dry run
+			if !tc.refused {
+				if err != nil {
+					t.Errorf("%s: %v", tc.reason, err)
+				}
+				return
+			}
+			want := p.config.manifest(manager) + " has " + ring + " and would be written anew without it; to keep it add --extra-arg=" + noFile + " --extra-arg=" + ring + ";"
+			if err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
+				t.Errorf("%s: error %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
+			}
+		})
+	}
+}
+
+// ownWith is our manifest as far as this package reads it.
+func ownWith(args []string) []byte {
+	return []byte("kind: Pod\nspec:\n  containers:\n  - args:\n    - " + strings.Join(args, "\n    - ") + "\n")
+}

@@ -1,0 +1,125 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// KeyPair is a key as a ring file keeps it: in PEM form, with the private half if that is here. Its encoding lives
+// in a closure, where no format verb reaches it.
+type KeyPair struct {
+	public  PublicKey
+	private *PrivateKey
+	pem     func() []byte
+}
+
+// Public is the verification key of the pair.
+func (p *KeyPair) Public() PublicKey { return p.public }
+
+// Private is the key that signs, nil if only the public half is here.
+func (p *KeyPair) Private() *PrivateKey { return p.private }
+
+// PEM is what ParseKeyPair reads: the private key, or the public one if that is all there is.
+func (p *KeyPair) PEM() []byte { return p.pem() }
+
+// String names the key by algorithm and ID.
+func (p *KeyPair) String() string { return p.public.Algorithm + " key " + p.public.ID }
+
+// GoString keeps %#v from printing fields.
+func (p *KeyPair) GoString() string { return p.String() }
+
+// generators make the kinds of keys that kube-apiserver accepts.
+var generators = map[string]func() (crypto.Signer, error){
+	"RSA-2048": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 2048) },
+	"RSA-3072": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 3072) },
+	"RSA-4096": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 4096) },
+	"P-256":    func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) },
+	"P-384":    func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P384(), rand.Reader) },
+	"P-521":    func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P521(), rand.Reader) },
+}
+
+// KeyKinds are the names that GenerateKeyPair takes.
+func KeyKinds() []string { return slices.Sorted(maps.Keys(generators)) }
+
+// KindOf is the kind of key that GenerateKeyPair makes in place of a key.
+func KindOf(key PublicKey) string {
+	switch k := key.Key.(type) {
+	case *ecdsa.PublicKey:
+		return k.Curve.Params().Name
+	case *rsa.PublicKey:
+		switch bits := k.N.BitLen(); {
+		case bits <= 2048:
+			return "RSA-2048"
+		case bits <= 3072:
+			return "RSA-3072"
+		}
+	}
+	return "RSA-4096"
+}
+
+// GenerateKeyPair makes a new key of the named kind.
+func GenerateKeyPair(kind string) (*KeyPair, error) {
+	generate, ok := generators[kind]
+	if !ok {
+		return nil, fmt.Errorf("no keys of kind %q are made, only %s", kind, strings.Join(KeyKinds(), ", "))
+	}
+	signer, err := generate()
+	if err != nil {
+		return nil, fmt.Errorf("generate a key of kind %s: %w", kind, err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(signer)
+	if err != nil {
+		return nil, fmt.Errorf("encode a key of kind %s: %w", kind, err)
+	}
+	return ParseKeyPair(pem.EncodeToMemory(&pem.Block{Type: labelPKCS8, Bytes: der}))
+}
+
+// ParseKeyPair takes the signing key of a PEM file, the one that ParsePrivateKey finds, and nothing else that is in the file.
+func ParseKeyPair(data []byte) (*KeyPair, error) {
+	private, err := ParsePrivateKey(data)
+	if err != nil {
+		return nil, err
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		alone := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})
+		if key, err := ParsePrivateKey(alone); err == nil && key.ID() == private.ID() {
+			return &KeyPair{public: private.Public(), private: private, pem: func() []byte { return alone }}, nil
+		}
+	}
+	return nil, errors.New("found a private key that cannot be had alone")
+}
+
+// PublicHalf is the pair of a key whose private half is not here.
+func PublicHalf(public PublicKey) (*KeyPair, error) {
+	encoded, err := EncodePublicKeys(public)
+	if err != nil {
+		return nil, err
+	}
+	return &KeyPair{public: public, pem: func() []byte { return encoded }}, nil
+}
+
+// EncodePublicKeys renders verification keys in PEM form, as kube-apiserver reads them with --service-account-key-file.
+func EncodePublicKeys(keys ...PublicKey) ([]byte, error) {
+	var all []byte
+	for _, key := range keys {
+		der, err := x509.MarshalPKIXPublicKey(key.Key)
+		if err != nil {
+			return nil, fmt.Errorf("encode public key %s: %w", key.ID, err)
+		}
+		all = append(all, pem.EncodeToMemory(&pem.Block{Type: labelPublic, Bytes: der})...)
+	}
+	return all, nil
+}

@@ -1,0 +1,112 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+)
+
+// maxSize bounds the content of a file, as package reload does: a ring has a few keys, of at most 4 KiB each.
+const maxSize = 1 << 20
+
+// document is the content of the file: the state, and each key with its PEM.
+type document struct {
+	rotation.State
+
+	Keys []entry `json:"keys"`
+}
+
+type entry struct {
+	rotation.Key
+
+	PEM string `json:"pem"`
+}
+
+// encode renders a valid state for people to read: one member a line, a final newline.
+func encode(state rotation.State) ([]byte, error) {
+	if err := state.Validate(); err != nil {
+		return nil, fmt.Errorf("encode the key ring: %w", err)
+	}
+	content := document{State: state}
+	for _, key := range state.Keys {
+		if key.Pair == nil {
+			return nil, fmt.Errorf("encode the key ring: %s key %s has no PEM", key.Role, key.ID)
+		}
+		content.Keys = append(content.Keys, entry{Key: key, PEM: string(key.Pair.PEM())})
+	}
+	data, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the key ring: %w", err)
+	}
+	if len(data) >= maxSize {
+		return nil, fmt.Errorf("encode the key ring: it has %d bytes, want less than %d", len(data), maxSize)
+	}
+	return append(data, '\n'), nil
+}
+
+// decode reads what encode wrote. Everything that it does not know is an error: a member in it may be the one that matters. A
+// newer schema version is said first, because its unknown members are to be expected.
+func decode(data []byte) (rotation.State, error) {
+	var version struct {
+		SchemaVersion int `json:"schemaVersion"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &version); err != nil {
+		return rotation.State{}, fmt.Errorf("the key ring is not JSON: %w", err)
+	}
+	if version.SchemaVersion > rotation.SchemaVersion {
+		return rotation.State{}, rotation.State{SchemaVersion: version.SchemaVersion}.Validate()
+	}
+	var content document
+	unknown, err := kjson.UnmarshalStrict(data, &content)
+	if err = errors.Join(append(unknown, err)...); err != nil {
+		return rotation.State{}, fmt.Errorf("the key ring is not as this program writes it: %w", err)
+	}
+	state := content.State
+	for _, entry := range content.Keys {
+		state.Keys = append(state.Keys, entry.Key)
+	}
+	if err := state.Validate(); err != nil {
+		return rotation.State{}, err
+	}
+	for i, key := range state.Keys {
+		if state.Keys[i].Pair, err = parsePEM(key, []byte(content.Keys[i].PEM)); err != nil {
+			return rotation.State{}, fmt.Errorf("pem of %s key %s: %w", key.Role, key.ID, err)
+		}
+	}
+	return state, nil
+}
+
+// parsePEM reads the key that an entry describes. That of a retired key is read to the end too: a rollback is to find it.
+func parsePEM(key rotation.Key, data []byte) (pair *signing.KeyPair, err error) {
+	if key.PublicOnly {
+		pair, err = parsePublicHalf(data)
+	} else {
+		pair, err = signing.ParseKeyPair(data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if public := pair.Public(); public.ID != key.ID || public.Algorithm != key.Algorithm {
+		return nil, fmt.Errorf("it is another key: %s (%s)", public.ID, public.Algorithm)
+	}
+	return pair, nil
+}
+
+func parsePublicHalf(data []byte) (*signing.KeyPair, error) {
+	keys, err := signing.ParsePublicKeys(data)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) != 1 {
+		return nil, fmt.Errorf("it holds %d keys, want one", len(keys))
+	}
+	return signing.PublicHalf(keys[0])
+}

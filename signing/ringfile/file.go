@@ -1,0 +1,192 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/rotation"
+)
+
+const (
+	directoryMode = 0o700
+	fileMode      = 0o600
+)
+
+// File is a key ring in a file. It holds nothing open.
+type File struct{ path string }
+
+// At names the file at path, which need not exist yet.
+func At(path string) *File { return &File{path: path} }
+
+// Path is the path given to At.
+func (f *File) Path() string { return f.path }
+
+// Read returns the ring as it is now.
+func (f *File) Read() (rotation.State, error) {
+	data, err := reload.ReadFile(f.path)
+	if err != nil {
+		return rotation.State{}, withHint(err)
+	}
+	state, err := decode(data)
+	if err != nil {
+		return rotation.State{}, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return state, nil
+}
+
+// withHint says where key rings come from.
+func withHint(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no key ring: %w (sa-controller-manager keys init makes one)", err)
+	}
+	return err
+}
+
+// Init makes a key ring where there is none: pair signs, and retired keys verify.
+func (f *File) Init(pair *signing.KeyPair, retired []signing.PublicKey, now time.Time, policy rotation.Policy) error {
+	var keys []rotation.Key
+	for _, public := range signing.NewKeySet(retired...).All() {
+		if public.ID == pair.Public().ID {
+			continue // what is given to verify with often holds the signing key too
+		}
+		half, err := signing.PublicHalf(public)
+		if err != nil {
+			return err
+		}
+		keys = append(keys, rotation.KeyOf(half))
+	}
+	state, err := rotation.New(rotation.KeyOf(pair), keys, now, policy)
+	if err != nil {
+		return err
+	}
+	return f.locked(func() error {
+		if _, err := os.Lstat(f.path); err == nil {
+			return fmt.Errorf("%s is there already: nothing is to be done, or choose another file", f.path)
+		}
+		return f.write(state)
+	})
+}
+
+// StaleError says that the ring changed after the caller had looked at it.
+type StaleError struct {
+	Path      string
+	Seen, Now int64
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was looked at and it has %d now; look again", e.Path, e.Seen, e.Now)
+}
+
+// Update changes the ring by a transition. generation is that of the state the caller has decided on; a ring that has changed
+// since is a *StaleError.
+func (f *File) Update(generation int64, transition func(rotation.State) (rotation.State, error)) error {
+	return f.locked(func() error {
+		state, err := f.Read()
+		if err != nil {
+			return err
+		}
+		if state.Generation != generation {
+			return &StaleError{Path: f.path, Seen: generation, Now: state.Generation}
+		}
+		next, err := transition(state)
+		if err != nil {
+			return err
+		}
+		if next.Generation != generation+1 {
+			return &StaleError{Path: f.path, Seen: next.Generation - 1, Now: generation}
+		}
+		return f.write(next)
+	})
+}
+
+// Import replaces the ring by another copy of it, such as that of another node, and reports whether that is another content.
+// One that cannot have come after the ring that is there is refused.
+func (f *File) Import(from *File) (changed bool, err error) {
+	state, err := from.Read()
+	if err != nil {
+		return false, err
+	}
+	err = f.locked(func() error {
+		present, err := f.Read()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case same(present, state):
+			return nil
+		default:
+			if err := follows(&present, state); err != nil {
+				return fmt.Errorf("%s: %w", from.path, err)
+			}
+		}
+		changed = true
+		return f.write(state)
+	})
+	return changed, err
+}
+
+// locked has change do its work while no other writer does.
+func (f *File) locked(change func() error) error {
+	if err := f.Writable(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.path), directoryMode); err != nil {
+		return err
+	}
+	unlock, err := f.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := atomicfile.RemoveLeftovers(f.path); err != nil {
+		return fmt.Errorf("remove what a killed command has left: %w", err)
+	}
+	return change()
+}
+
+func (f *File) write(state rotation.State) error {
+	data, err := encode(state)
+	if err != nil {
+		return err
+	}
+	// A file that is there keeps its mode, which a copy may have lost.
+	if err := os.Chmod(f.path, fileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomicfile.Write(f.path, data, fileMode)
+}
+
+// follows refuses a state that cannot have come after the last one.
+func follows(last *rotation.State, next rotation.State) error {
+	if last == nil {
+		return nil
+	}
+	was, is := last.Generation, next.Generation
+	if is < was {
+		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one, or restart to go back to this one", is, was)
+	}
+	if is == was && !same(*last, next) {
+		return fmt.Errorf("generation %d is in use with another content: the ring was changed in two places. Keep one of them, rotate there, and bring the result here", is)
+	}
+	return nil
+}
+
+func same(a, b rotation.State) bool {
+	first, err := encode(a)
+	if err != nil {
+		return false
+	}
+	second, err := encode(b)
+	return err == nil && bytes.Equal(first, second)
+}

@@ -1,0 +1,272 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestRead reads a ring in which every role occurs.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	update(t, f, publish(pair(t, testkeys.P256())), activate, complete, publish(pair(t, testkeys.P521())))
+	ring := read(t, f).Ring()
+	var got []string
+	for _, key := range ring.All() {
+		got = append(got, key.ID+" "+string(key.Role))
+	}
+	want := []string{p256ID + " active", pair(t, testkeys.P521()).Public().ID + " next", rsaID + " retired", p384ID + " retired"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("keys of the ring: -want +got:\n%s", diff)
+	}
+	if ring.Active().ID() != p256ID || ring.Next() == nil || ring.Generation() != 5 {
+		t.Errorf("%v signs, %v is next, generation %d", ring.Active(), ring.Next(), ring.Generation())
+	}
+	if diff := cmp.Diff(map[string]fs.FileMode{"ring.json": 0o600}, files(t, f)); diff != "" {
+		t.Errorf("files: -want +got:\n%s", diff)
+	}
+	for _, key := range read(t, f).Keys {
+		if got := key.Pair.Private() == nil; got != (key.ID == p384ID) {
+			t.Errorf("key %s has only a public half: %t", key.ID, got)
+		}
+	}
+}
+
+// TestReadRefuses damages a good ring in one way at a time.
+func TestReadRefuses(t *testing.T) {
+	t.Parallel()
+	write := func(data []byte) func(*testing.T, *File) {
+		return func(t *testing.T, f *File) { t.Helper(); must(t, os.WriteFile(f.path, data, 0o600)) }
+	}
+	edit := func(old, replacement string) func(*testing.T, *File) {
+		return func(t *testing.T, f *File) {
+			t.Helper()
+			data := string(bytesOf(t, f))
+			if !strings.Contains(data, old) {
+				t.Fatalf("the ring has no %s", old)
+			}
+			must(t, os.WriteFile(f.path, []byte(strings.ReplaceAll(data, old, replacement)), 0o600))
+		}
+	}
+	text := func(pem []byte) string { return strings.ReplaceAll(string(pem), "\n", `\n`) }
+	public := func(pem []byte) []byte {
+		encoded, err := signing.EncodePublicKeys(pair(t, pem).Public())
+		must(t, err)
+		return encoded
+	}
+	rsa, half := text(pair(t, testkeys.RSA2048()).PEM()), text(public(testkeys.P384()))
+	cases := map[string]struct {
+		reason string
+		damage func(*testing.T, *File)
+		want   string
+	}{
+		"no file":           {"not there", func(t *testing.T, f *File) { t.Helper(); must(t, os.Remove(f.path)) }, "there is no key ring: read "},
+		"empty":             {"cut off", write(nil), "the key ring is not JSON"},
+		"no JSON":           {"garbage", write([]byte("{")), "the key ring is not JSON"},
+		"two values":        {"which one counts?", edit("\n}\n", "\n}{}"), "the key ring is not JSON"},
+		"newer schema":      {"of a later release", edit(`"schemaVersion": 1`, `"schemaVersion": 2, "new": 1`), "use the release that wrote the state, or a later one"},
+		"unknown member":    {"may matter", edit(`"generation"`, `"x": 1, "generation"`), `unknown field "x"`},
+		"wrong case":        {"may matter", edit(`"generation"`, `"Generation"`), `unknown field "Generation"`},
+		"member twice":      {"which one counts?", edit(`"generation": 1`, `"generation": 1, "generation": 2`), `duplicate field "generation"`},
+		"two active":        {"one signs", edit(`"role": "retired"`, `"role": "active"`), "must be able to sign"},
+		"none active":       {"one signs", edit(`"role": "active"`, `"role": "retired"`), "must have retiredAt"},
+		"no PEM":            {"cut out", edit(rsa, ""), "pem of active key " + rsaID + ": found nothing, the file is empty"},
+		"another key":       {"mixed up", edit(rsa, text(testkeys.P256())), "it is another key: " + p256ID},
+		"public half":       {"cannot sign", edit(rsa, text(public(testkeys.RSA2048()))), "found a public key; accepted is an unencrypted private key"},
+		"two public keys":   {"which one?", edit(half, half+half), "it holds 2 keys, want one"},
+		"another algorithm": {"mixed up", edit("RS256", "ES256"), "it is another key: " + rsaID + " (RS256)"},
+		"a directory": {"odd", func(t *testing.T, f *File) {
+			t.Helper()
+			must(t, os.Remove(f.path))
+			must(t, os.Mkdir(f.path, 0o700))
+		}, "is a directory, not a file"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newRing(t)
+			tc.damage(t, f)
+			_, err := f.Read()
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("%s: got %v, want an error with %q", tc.reason, err, tc.want)
+			}
+			if !strings.Contains(err.Error(), f.path) || strings.Contains(err.Error(), "PRIVATE KEY") {
+				t.Errorf("%s: error %q does not name the file, or quotes it", tc.reason, err)
+			}
+			if err := f.Update(1, rollback); err == nil {
+				t.Errorf("%s: a writer went to work on it", tc.reason)
+			}
+		})
+	}
+}
+
+func TestStaleGeneration(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	seen := read(t, f).Generation
+	update(t, f, publish(pair(t, testkeys.P256())))
+	before := bytesOf(t, f)
+	var stale *StaleError
+	if err := f.Update(seen, activate); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
+		t.Errorf("updated on a stale look: %v", err)
+	}
+	if err := f.Update(seen+1, func(s rotation.State) (rotation.State, error) { return s, nil }); !errors.As(err, &stale) {
+		t.Errorf("a state that does not follow was written: %v", err)
+	}
+	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
+		t.Error("stale writers have left something")
+	}
+}
+
+func TestSecondWriterIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	err := f.Update(1, func(s rotation.State) (rotation.State, error) {
+		err := At(f.path).Update(s.Generation, rollback)
+		var locked *LockedError
+		if !errors.As(err, &locked) || locked.PID != os.Getpid() || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+			t.Errorf("a second writer was told %v", err)
+		}
+		if _, err := At(f.path).Read(); err != nil {
+			t.Errorf("a reader was kept waiting: %v", err)
+		}
+		return rotation.Publish(s, rotation.Key{ID: rsaID}, epoch, policy) // refused
+	})
+	if _, refused := errors.AsType[*rotation.Refusal](err); !refused {
+		t.Fatalf("the first writer was told %v", err)
+	}
+	update(t, f, publish(pair(t, testkeys.P256()))) // the lock is free again
+}
+
+// TestMountedSecret reads a directory as kubelet makes it and refuses to write there.
+func TestMountedSecret(t *testing.T) {
+	t.Parallel()
+	source, mount := newRing(t), t.TempDir()
+	must(t, os.Rename(filepath.Dir(source.path), filepath.Join(mount, "..2026_11_21")))
+	must(t, os.Symlink("..2026_11_21", filepath.Join(mount, "..data")))
+	must(t, os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
+	f := At(filepath.Join(mount, "ring.json"))
+	if read(t, f).Active().ID != rsaID {
+		t.Error("the ring of a mounted Secret is another one")
+	}
+	var readOnly *ReadOnlyError
+	if err := f.Writable(); !errors.As(err, &readOnly) {
+		t.Errorf("a mounted Secret counts as writable: %v", err)
+	}
+	if err := f.Update(1, publish(pair(t, testkeys.P256()))); !errors.As(err, &readOnly) || !strings.Contains(err.Error(), "the file that it is a copy of") {
+		t.Errorf("published into a mounted Secret: %v", err)
+	}
+	if _, err := f.Import(newRing(t)); !errors.As(err, &readOnly) {
+		t.Errorf("imported into a mounted Secret: %v", err)
+	}
+}
+
+func TestInit(t *testing.T) {
+	t.Parallel()
+	ring := newRing(t)
+	before := bytesOf(t, ring)
+	if err := ring.Init(pair(t, testkeys.P256()), nil, epoch, policy); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("made over a ring: %v", err)
+	}
+	if !bytes.Equal(before, bytesOf(t, ring)) {
+		t.Error("the ring that was there has changed")
+	}
+	signs, other := pair(t, testkeys.RSA2048()), pair(t, testkeys.P256()).Public()
+	once := At(filepath.Join(t.TempDir(), "ring.json")) // in a directory that is there
+	must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, epoch, policy))
+	if keys := read(t, once).Keys; len(keys) != 2 {
+		t.Errorf("the ring has %d keys, want 2", len(keys))
+	}
+}
+
+// TestGone: what leaves the ring is on record, whether it may have signed or not.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	update(t, f, publish(pair(t, testkeys.P256())), rollback, pruneOf(p384ID))
+	if s := read(t, f); !cmp.Equal(s.Withdrawn, []string{p256ID}) || !cmp.Equal(s.Pruned, []string{p384ID}) {
+		t.Errorf("withdrawn %v, pruned %v", s.Withdrawn, s.Pruned)
+	}
+	update(t, f, publish(pair(t, testkeys.P256())))
+	if s := read(t, f); len(s.Withdrawn) > 0 || len(s.Pruned) != 1 {
+		t.Errorf("a key that is back counts as gone: withdrawn %v, pruned %v", s.Withdrawn, s.Pruned)
+	}
+}
+
+// TestImport brings copies of a ring to another node.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	source, copied := newRing(t), At(filepath.Join(t.TempDir(), "pki", "ring.json"))
+	bring := func(from *File, want bool) {
+		t.Helper()
+		if changed, err := copied.Import(from); err != nil || changed != want {
+			t.Errorf("changed %t, error %v; want %t", changed, err, want)
+		}
+		if !bytes.Equal(bytesOf(t, from), bytesOf(t, copied)) {
+			t.Error("the copy is another ring")
+		}
+	}
+	bring(source, true)
+	bring(source, false)
+	old := At(filepath.Join(t.TempDir(), "old.json"))
+	must(t, os.WriteFile(old.path, bytesOf(t, source), 0o600))
+	update(t, source, publish(pair(t, testkeys.P256())), activate)
+	bring(source, true)
+	if diff := cmp.Diff(map[string]fs.FileMode{"ring.json": 0o600}, files(t, copied)); diff != "" {
+		t.Errorf("files: -want +got:\n%s", diff)
+	}
+
+	forked := newRing(t)
+	update(t, forked, publish(pair(t, testkeys.P521())), activate)
+	damaged := At(filepath.Join(t.TempDir(), "damaged.json"))
+	must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
+	for from, want := range map[*File]string{
+		old: old.path + ": generation 1 is older than 3", forked: "generation 3 is in use with another content", damaged: "the key ring is not JSON",
+	} {
+		if changed, err := copied.Import(from); err == nil || changed || !strings.Contains(err.Error(), want) {
+			t.Errorf("changed %t, error %v; want %q", changed, err, want)
+		}
+	}
+	bring(source, false)
+}
+
+// TestLeftoversAreRemoved: a writer that is killed leaves a private key in a file of its own.
+func TestLeftoversAreRemoved(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	left := filepath.Join(filepath.Dir(f.path), ".ring.json-1234")
+	must(t, os.WriteFile(left, testkeys.P256()[:20], 0o600))
+	if _, err := f.Read(); err != nil {
+		t.Errorf("a leftover is in the way of a reader: %v", err)
+	}
+	update(t, f, publish(pair(t, testkeys.P256())))
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there still: %v", err)
+	}
+}
+
+// TestPairsDoNotPrint: a state may come to be printed as it is.
+func TestPairsDoNotPrint(t *testing.T) {
+	t.Parallel()
+	state := read(t, newRing(t))
+	for _, verb := range []string{"%v", "%+v", "%#v"} {
+		if text := fmt.Sprintf(verb, state); strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "MII") {
+			t.Errorf("%s prints a key", verb)
+		}
+	}
+}

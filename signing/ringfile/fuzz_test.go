@@ -1,0 +1,62 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// FuzzRead reads any content. What is accepted must be a ring that signs, of the keys that the file names, and read again as it
+// was; what is refused must be refused without a word of a PEM.
+func FuzzRead(f *testing.F) {
+	ring := newRing(f)
+	seed := func() {
+		data := bytesOf(f, ring)
+		f.Add(data)
+		f.Add(data[:len(data)-20])
+		f.Add(bytes.ReplaceAll(data, []byte("RS256"), []byte("ES256")))
+		f.Add(bytes.ReplaceAll(data, []byte("retired"), []byte("active")))
+		f.Add(bytes.ReplaceAll(data, []byte("publicOnly"), []byte("x")))
+	}
+	seed()
+	for _, next := range []transition{pruneOf(p384ID), publish(pair(f, testkeys.P256())), activate, complete, rollback} {
+		update(f, ring, next)
+		seed()
+	}
+	secret := string(pair(f, testkeys.P256()).PEM()[60:100])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		state, err := decode(data)
+		if err != nil {
+			if strings.Contains(err.Error(), secret) {
+				t.Fatalf("the error quotes a key: %v", err)
+			}
+			return
+		}
+		// What is written need not be what was read, such as 12:00+00:00 for 12:00Z; what is read then must be.
+		once, err := encode(state)
+		must(t, err)
+		again, err := decode(once)
+		must(t, err)
+		if !same(state, again) {
+			t.Fatalf("reads otherwise than it was written:\n%s", once)
+		}
+		keyring := signing.KeyringOf(state.Ring())
+		if got, want := len(keyring.Keys().All()), len(state.Keys); got != want {
+			t.Fatalf("%d keys verify, and the file names %d", got, want)
+		}
+		for _, key := range state.Keys {
+			if public, ok := keyring.Keys().Lookup(key.ID); !ok || public.Algorithm != key.Algorithm || keyring.Ring().Role(key.ID) != key.Role {
+				t.Fatalf("%s key %s does not verify, or with another algorithm or role", key.Role, key.ID)
+			}
+		}
+		if _, _, err := keyring.Sign(t.Context(), signing.JWTHeader, "e30"); err != nil {
+			t.Fatalf("the ring cannot sign: %v", err)
+		}
+	})
+}

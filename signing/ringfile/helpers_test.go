@@ -1,0 +1,118 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	policy = rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+)
+
+const (
+	rsaID  = "08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY"
+	p256ID = "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4"
+	p384ID = "ndNms7FPZ8s0S_IEu2oMbq1NJEIdqHD7aJWnSarOhh4"
+)
+
+func pair(t testing.TB, data []byte) *signing.KeyPair {
+	t.Helper()
+	p, err := signing.ParseKeyPair(data)
+	must(t, err)
+	return p
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, f *File) rotation.State {
+	t.Helper()
+	state, err := f.Read()
+	must(t, err)
+	return state
+}
+
+// newRing makes a ring in which an RSA key signs and a public key verifies.
+func newRing(t testing.TB) *File {
+	t.Helper()
+	f := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
+	must(t, f.Init(pair(t, testkeys.RSA2048()), []signing.PublicKey{pair(t, testkeys.P384()).Public()}, epoch, policy))
+	return f
+}
+
+type transition = func(rotation.State) (rotation.State, error)
+
+// update makes transitions that must be made, on the ring as it is.
+func update(t testing.TB, f *File, transitions ...transition) {
+	t.Helper()
+	for _, transition := range transitions {
+		must(t, f.Update(read(t, f).Generation, transition))
+	}
+}
+
+func publish(pair *signing.KeyPair) transition {
+	return func(s rotation.State) (rotation.State, error) {
+		return rotation.Publish(s, rotation.KeyOf(pair), epoch, policy)
+	}
+}
+
+func activate(s rotation.State) (rotation.State, error) {
+	return rotation.Activate(s, epoch.Add(time.Hour), policy, false)
+}
+
+func complete(s rotation.State) (rotation.State, error) {
+	return rotation.Complete(s, epoch.Add(2*time.Hour), policy)
+}
+
+func rollback(s rotation.State) (rotation.State, error) {
+	return rotation.Rollback(s, epoch.Add(3*time.Hour), policy)
+}
+
+func pruneOf(id string) transition {
+	return func(s rotation.State) (rotation.State, error) {
+		return rotation.Prune(s, id, rotation.Usage{}, epoch.Add(1000*time.Hour), policy, false)
+	}
+}
+
+// files lists the directory but for the lock, with modes.
+func files(t testing.TB, f *File) map[string]fs.FileMode {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(f.path))
+	must(t, err)
+	all := map[string]fs.FileMode{}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		must(t, err)
+		if entry.Name() != filepath.Base(f.lockPath()) {
+			all[entry.Name()] = info.Mode()
+		}
+	}
+	return all
+}
+
+// bytesOf is the content of the file.
+func bytesOf(t testing.TB, f *File) []byte {
+	t.Helper()
+	data, err := os.ReadFile(f.path)
+	must(t, err)
+	return data
+}

@@ -1,0 +1,57 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"context"
+	"fmt"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/rotation"
+)
+
+// Store is the signing.Store of a ring file.
+type Store struct{ file *reload.File[rotation.State] }
+
+var _ signing.Store = (*Store)(nil)
+
+// Open reads the ring and prepares to follow it (package reload). A change that takes the ring back to an earlier generation
+// is refused for as long as the Store lives: it is an old copy, and what it does not know of may have signed.
+func Open(path string, options reload.Options) (*Store, error) {
+	var last *rotation.State // parse is never called twice at a time
+	file, err := reload.Open(path, func(data []byte) (rotation.State, error) {
+		state, err := decode(data)
+		if err != nil {
+			return rotation.State{}, err
+		}
+		if err := follows(last, state); err != nil {
+			return rotation.State{}, err
+		}
+		last = &state
+		return state, nil
+	}, options)
+	if err != nil {
+		return nil, withHint(err)
+	}
+	return &Store{file: file}, nil
+}
+
+// Load implements signing.Store.
+func (s *Store) Load() *signing.Ring { return s.file.Get().Ring() }
+
+// Watch implements signing.Store.
+func (s *Store) Watch(ctx context.Context, changed func(*signing.Ring), refused func(error)) {
+	s.file.Watch(ctx, func(state rotation.State) { changed(state.Ring()) }, refused)
+}
+
+// Status implements signing.Store.
+func (s *Store) Status() signing.StoreStatus {
+	state := s.file.Get()
+	status := signing.StoreStatus{Detail: fmt.Sprintf("generation %d", state.Generation), Refused: s.file.Refused()}
+	if state.InProgress() {
+		status.Detail += fmt.Sprintf(", a rotation to key %s is %s", state.Rotation.To, state.Phase())
+	}
+	return status
+}

@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// followed is a file under Watch, with what its callbacks were told.
+type followed struct {
+	*Store
+
+	told chan string // "+" and the generation when accepted, "-" and the error when refused
+}
+
+func follow(t *testing.T, path string) *followed {
+	t.Helper()
+	store, err := Open(path, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond})
+	must(t, err)
+	f := &followed{Store: store, told: make(chan string, 100)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		store.Watch(ctx, func(r *signing.Ring) { f.told <- "+" + strconv.FormatInt(r.Generation(), 10) }, func(err error) { f.told <- "-" + err.Error() })
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return f
+}
+
+// expect waits for the next thing told.
+func (f *followed) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case told := <-f.told:
+		if !strings.Contains(told, want) {
+			t.Fatalf("told %q, want %q", told, want)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatalf("not told %q within 15 s", want)
+	}
+	if refused := f.Status().Refused; (refused != nil) != strings.HasPrefix(want, "-") {
+		t.Errorf("after %q the file counts as refused: %v", want, refused)
+	}
+}
+
+// restored waits until the file holds again what is in use, which is told to nobody.
+func (f *followed) restored(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); f.Status().Refused != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("still refused: %v", f.Status().Refused)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	ring := newRing(t)
+	f := follow(t, ring.path)
+	update(t, ring, publish(pair(t, testkeys.P256())))
+	f.expect(t, "+2")
+	if got, want := f.Status().Detail, "generation 2, a rotation to key "+p256ID+" is published"; got != want {
+		t.Errorf("the status is %q, want %q", got, want)
+	}
+	old := bytesOf(t, ring)
+	update(t, ring, activate)
+	f.expect(t, "+3")
+	if f.Load().ActiveID() != p256ID {
+		t.Errorf("%v signs", f.Load().Active())
+	}
+	present := bytesOf(t, ring)
+
+	must(t, os.WriteFile(ring.path, old, 0o600))
+	f.expect(t, "-"+ring.path+": generation 2 is older than 3, which is in use")
+	if f.Load().ActiveID() != p256ID {
+		t.Error("an old copy took the key back")
+	}
+	must(t, os.WriteFile(ring.path, []byte("garbage"), 0o600))
+	f.expect(t, "-"+ring.path+": the key ring is not JSON")
+	must(t, os.WriteFile(ring.path, present, 0o600))
+	f.restored(t)
+
+	other := strings.Replace(string(present), `"phase": "activated"`, `"phase": "completed"`, 1)
+	must(t, os.WriteFile(ring.path, []byte(other), 0o600))
+	f.expect(t, "-"+ring.path+": generation 3 is in use with another content")
+	must(t, os.WriteFile(ring.path, present, 0o600))
+	f.restored(t)
+
+	update(t, ring, complete)
+	f.expect(t, "+4")
+	if got := f.Status().Detail; got != "generation 4" {
+		t.Errorf("the status is %q", got)
+	}
+}
+
+// TestWatchMountedSecret moves the link as kubelet does.
+func TestWatchMountedSecret(t *testing.T) {
+	t.Parallel()
+	source, mount := newRing(t), t.TempDir()
+	bring := func(version string) {
+		t.Helper()
+		must(t, os.CopyFS(filepath.Join(mount, version), os.DirFS(filepath.Dir(source.path))))
+		must(t, os.Symlink(version, filepath.Join(mount, "..data_tmp")))
+		must(t, os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")))
+	}
+	bring("..1")
+	must(t, os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
+	f := follow(t, filepath.Join(mount, "ring.json"))
+	update(t, source, publish(pair(t, testkeys.P256())))
+	bring("..2")
+	must(t, os.RemoveAll(filepath.Join(mount, "..1")))
+	f.expect(t, "+2")
+}
+
+func TestOpenNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ring.json")
+	if _, err := Open(path, reload.Options{}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "keys init makes one") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// FuzzConfiguration reads anything as the file of --admission-control-config-file. It is refused with the name of the file, or it
-// gives every plugin of it exactly one configuration and says the same once it is written again.
+// FuzzConfiguration reads anything as the file of --admission-control-config-file. It is refused
+// with the name of the file, or it gives every plugin of it exactly one configuration and says the
+// same once it is written again.
 func FuzzConfiguration(f *testing.F) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
 	for _, seed := range []string{

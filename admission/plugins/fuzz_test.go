@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzConfiguredRules: rules that are accepted say what they match, and the same once they are written again.
+// FuzzConfiguredRules: rules that are accepted say what they match, and the same once they are
+// written again.
 func FuzzConfiguredRules(f *testing.F) {
 	for _, seed := range []string{
 		"", "rules: []", "rules:\n- {group: apps, resource: deployments, operations: [CREATE, UPDATE]}\n", "rules: [{resource: '*', version: v1, subResource: x}]",

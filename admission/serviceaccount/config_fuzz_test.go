@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzParseConfig: a configuration is refused with the name of the plugin, or says the same once it is written again.
+// FuzzParseConfig: a configuration is refused with the name of the plugin, or says the same once it
+// is written again.
 func FuzzParseConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", "null", "mode: secret", "mode: ''", "mode: none", "Mode: secret", "limitSecretReferences: true\nlimitSecretReferences: false",

@@ -15,13 +15,15 @@ import (
 )
 
 var (
-	// scalars may get another value, lists may get longer at their end. Nothing else is the plugin's.
+	// scalars may get another value, lists may get longer at their end. Nothing else is the
+	// plugin's.
 	scalars = regexp.MustCompile(`^/spec/serviceAccount(Name)?$`)
 	lists   = regexp.MustCompile(`^/spec/(volumes|imagePullSecrets|(containers|initContainers)/[0-9]+/volumeMounts)$`)
 	paths   = regexp.MustCompile(`^/spec(/serviceAccount(Name)?|/(volumes|imagePullSecrets|(containers|initContainers)/[0-9]+/volumeMounts)(/-)?)?$`)
 )
 
-// checkOnlyAdds holds a patch to the invariant that everything that was there stays as it was, in its place.
+// checkOnlyAdds holds a patch to the invariant that everything that was there stays as it was, in
+// its place.
 func checkOnlyAdds(t *testing.T, object, patched []byte, operations []admission.PatchOperation) {
 	t.Helper()
 	for _, operation := range operations {
@@ -46,7 +48,8 @@ func decoded(t *testing.T, object []byte) any {
 	return value
 }
 
-// changed says what of before is not in after, or is in after and nobody's business; "" if nothing is.
+// changed says what of before is not in after, or is in after and nobody's business; "" if nothing
+// is.
 func changed(path string, before, after any) string {
 	switch {
 	case scalars.MatchString(path):

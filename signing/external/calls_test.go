@@ -25,7 +25,8 @@ import (
 	"sa-controller-manager/signing/signertest"
 )
 
-// TestVersionsAgree wants the same answers from v1 and v1alpha1, byte for byte but for the signature, which varies.
+// TestVersionsAgree wants the same answers from v1 and v1alpha1, byte for byte but for the
+// signature, which varies.
 func TestVersionsAgree(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
@@ -152,8 +153,8 @@ func (b broken) Sign(ctx context.Context, _ signing.HeaderStyle, _ string) (head
 
 func (b broken) Keys() *signing.KeySet { return signing.NewKeySet() }
 
-// TestRefusals wants the right code, a text without anything of the payload, one audit line for what somebody may not have, and
-// a count.
+// TestRefusals wants the right code, a text without anything of the payload, one audit line for
+// what somebody may not have, and a count.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const secret = "value-of-a-claim"
@@ -277,7 +278,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestNoTimeToWait wants a call whose time would be up before its turn to be told so at once, and keys to be had all the while.
+// TestNoTimeToWait wants a call whose time would be up before its turn to be told so at once, and
+// keys to be had all the while.
 func TestNoTimeToWait(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))

@@ -12,7 +12,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestSocketConforms runs the suite on the socket's client, with each kind of key behind the socket.
+// TestSocketConforms runs the suite on the socket's client, with each kind of key behind the
+// socket.
 func TestSocketConforms(t *testing.T) {
 	t.Parallel()
 	for name, pem := range map[string][]byte{

@@ -24,8 +24,8 @@ const (
 	mostCallers = 16
 )
 
-// TestSilentConnections wants as many as there may be to stay, the oldest ones beyond to be hung up on, who means it to
-// be heard meanwhile and afterwards, and nobody to delay the end.
+// TestSilentConnections wants as many as there may be to stay, the oldest ones beyond to be hung up
+// on, who means it to be heard meanwhile and afterwards, and nobody to delay the end.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	const mostSilent = mostOpen - 1 // there is a caller
@@ -65,8 +65,9 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestManyCallers wants the first callers to be answered, calls of further ones to be rejected, strangers to take nobody's
-// place, and a caller that does not even fetch the keys to give its place up.
+// TestManyCallers wants the first callers to be answered, calls of further ones to be rejected,
+// strangers to take nobody's place, and a caller that does not even fetch the keys to give its
+// place up.
 func TestManyCallers(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))

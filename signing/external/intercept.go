@@ -18,8 +18,8 @@ import (
 // errTooManyCallers rejects a call on a connection for which there is no place.
 var errTooManyCallers = errors.New("as many other connections are in use as may be")
 
-// authFilter stands before every call: it lets allowed users through as far as there is room, counts and times, and turns errors
-// into answers.
+// authFilter stands before every call: it lets allowed users through as far as there is room,
+// counts and times, and turns errors into answers.
 type authFilter struct {
 	allowed []uint32
 	metrics *Metrics
@@ -60,7 +60,8 @@ func (f *authFilter) call(ctx context.Context, request any, handle grpc.UnaryHan
 	return handle(ctx, request)
 }
 
-// log is the audit: one line for each refusal, which says who asked and which rule it was, never what was asked for.
+// log is the audit: one line for each refusal, which says who asked and which rule it was, never
+// what was asked for.
 func (f *authFilter) log(ctx context.Context, method string, ended outcome, err error) {
 	c, _ := callerOf(ctx)
 	logger := f.logger.WithValues("method", method, "uid", c.uid, "pid", c.pid)

@@ -15,7 +15,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// errNoKeys is an empty key set. kube-apiserver takes an answer without keys for an error of its own.
+// errNoKeys is an empty key set. kube-apiserver takes an answer without keys for an error of its
+// own.
 var errNoKeys = errors.New("there is no verification key")
 
 // encodedKey is a key as both versions of the service send it.
@@ -31,8 +32,8 @@ type snapshot struct {
 	keys  []encodedKey
 }
 
-// keyCache encodes each key set once: kube-apiserver asks for the keys whenever a token names a key that it does not know, and
-// anybody can send it such tokens.
+// keyCache encodes each key set once: kube-apiserver asks for the keys whenever a token names a key
+// that it does not know, and anybody can send it such tokens.
 type keyCache struct {
 	source  signing.KeySource
 	clock   clock.PassiveClock
@@ -41,8 +42,9 @@ type keyCache struct {
 
 // get returns the present keys. It reads memory only.
 //
-// Its time is that at which these keys were first seen, and stays for as long as they do: kube-apiserver builds its discovery
-// document anew whenever the time changes (pkg/serviceaccount/externaljwt/plugin/keycache.go).
+// Its time is that at which these keys were first seen, and stays for as long as they do:
+// kube-apiserver builds its discovery document anew whenever the time changes
+// (pkg/serviceaccount/externaljwt/plugin/keycache.go).
 func (c *keyCache) get() (*snapshot, error) {
 	set := c.source.Keys()
 	former := c.current.Load()

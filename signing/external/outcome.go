@@ -31,8 +31,9 @@ type outcome struct {
 	refused bool
 }
 
-// outcomeOf is the one place where errors of this process become answers. Only texts that are known to hold nothing of the
-// payload and no key material leave the process; of the rest the caller learns that there was an error.
+// outcomeOf is the one place where errors of this process become answers. Only texts that are known
+// to hold nothing of the payload and no key material leave the process; of the rest the caller
+// learns that there was an error.
 func outcomeOf(err error) outcome {
 	refusal, isRefusal := errors.AsType[Refusal](err)
 	switch {

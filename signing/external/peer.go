@@ -21,8 +21,9 @@ import (
 // errStranger refuses a call of a user who may not sign.
 var errStranger = errors.New("the user of this process is not among those that may use this socket")
 
-// peerCredentials has the kernel say who is at the other end of a connection. A stranger is let in and then refused at each
-// call: kube-apiserver retries a connection that closes until it gives up, and never shows why.
+// peerCredentials has the kernel say who is at the other end of a connection. A stranger is let in
+// and then refused at each call: kube-apiserver retries a connection that closes until it gives up,
+// and never shows why.
 type peerCredentials struct{}
 
 var _ credentials.TransportCredentials = peerCredentials{}

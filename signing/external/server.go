@@ -30,33 +30,36 @@ const (
 	// pkg/apis/authentication/validation, MinTokenAgeSec).
 	MinTokenExpiration = 10 * time.Minute
 
-	// maxMessageBytes is a payload of the greatest length that the policy reads, with room to spare. Larger ones are refused
-	// unread.
+	// maxMessageBytes is a payload of the greatest length that the policy reads, with room to
+	// spare. Larger ones are refused unread.
 	maxMessageBytes = 96 << 10
 
 	// maxHeaderBytes bounds what comes before a message.
 	maxHeaderBytes = 16 << 10
 
-	// maxStreams is how many calls one connection has under way; kube-apiserver keeps the next one back. No more than there are
-	// processors are worked on at a time.
+	// maxStreams is how many calls one connection has under way; kube-apiserver keeps the next one
+	// back. No more than there are processors are worked on at a time.
 	maxStreams = 16
 
-	// What a connection costs while nothing passes: by default it would be 64 KiB. Larger messages pass too.
+	// What a connection costs while nothing passes: by default it would be 64 KiB. Larger messages
+	// pass too.
 	readBufferBytes  = 4 << 10
 	writeBufferBytes = 4 << 10
 
-	// windowBytes is how much a connection and a stream may bring before it is read. That it is given keeps gRPC from making it larger.
+	// windowBytes is how much a connection and a stream may bring before it is read. That it is
+	// given keeps gRPC from making it larger.
 	windowBytes = 64 << 10
 
-	// maxConnections is how many connections may be open, and maxCallers how many of them may have made a call. A kube-apiserver
-	// has one.
+	// maxConnections is how many connections may be open, and maxCallers how many of them may have
+	// made a call. A kube-apiserver has one.
 	maxConnections = 48
 	maxCallers     = 16
 
 	// helloTimeout is for the first words of a connection. Who connects is on this machine.
 	helloTimeout = 5 * time.Second
 
-	// drainTimeout is for calls under way, which take milliseconds. The whole process has 10 s to stop.
+	// drainTimeout is for calls under way, which take milliseconds. The whole process has 10 s to
+	// stop.
 	drainTimeout = 3 * time.Second
 
 	// watchPeriod is how often the socket file is looked at.
@@ -73,11 +76,14 @@ type Config struct {
 	Signer signing.Signer
 	// Keys are what verifies.
 	Keys signing.KeySource
-	// Check says which payloads may be signed; its error is a Refusal for all others. It must not block.
+	// Check says which payloads may be signed; its error is a Refusal for all others. It must not
+	// block.
 	Check func(payload string) error
-	// MaxTokenExpiration is how long a token may live, MinTokenExpiration at least, in whole seconds.
+	// MaxTokenExpiration is how long a token may live, MinTokenExpiration at least, in whole
+	// seconds.
 	MaxTokenExpiration time.Duration
-	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole seconds.
+	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole
+	// seconds.
 	RefreshHint time.Duration
 	// QPS is how many signatures are made a second; those of one second may come at once.
 	QPS float32
@@ -96,7 +102,8 @@ type Server struct {
 	trouble atomic.Pointer[string]
 }
 
-// Listen takes the socket. What is wrong with the configuration or the socket is an error that names it.
+// Listen takes the socket. What is wrong with the configuration or the socket is an error that
+// names it.
 func Listen(config Config) (*Server, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -117,8 +124,9 @@ func Listen(config Config) (*Server, error) {
 	return &Server{config: config, socket: taken, listener: listener}, nil
 }
 
-// Run serves until ctx ends, lets calls under way finish, and removes the socket. An error means that serving ended by itself.
-// Run is called once, and also gives the socket up when ctx has ended already.
+// Run serves until ctx ends, lets calls under way finish, and removes the socket. An error means
+// that serving ended by itself. Run is called once, and also gives the socket up when ctx has ended
+// already.
 func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	connections := connlimit.New(connlimit.Limits{Open: maxConnections, Callers: maxCallers})
@@ -153,8 +161,8 @@ type end struct {
 	err error
 }
 
-// build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls, buffers; and a connection
-// whose other end has gone without a word is noticed.
+// build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls,
+// buffers; and a connection whose other end has gone without a word is noticed.
 func (s *Server) build(logger klog.Logger) *grpc.Server {
 	filter := &authFilter{allowed: s.config.AllowedUIDs, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
 	server := grpc.NewServer(
@@ -170,7 +178,8 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 		grpc.InitialConnWindowSize(windowBytes),
 		grpc.ConnectionTimeout(helloTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			// A kube-apiserver fetches the keys, if nothing else. A caller that does not gives up its place.
+			// A kube-apiserver fetches the keys, if nothing else. A caller that does not gives up
+			// its place.
 			MaxConnectionIdle: 2 * s.config.RefreshHint,
 			Time:              30 * time.Second,
 			Timeout:           10 * time.Second,
@@ -189,8 +198,9 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 	return server
 }
 
-// watch returns when ctx ends or serving does. Meanwhile it puts the socket back if somebody has removed it: connections that
-// are there go on without the file, but a kube-apiserver that starts anew would not find it.
+// watch returns when ctx ends or serving does. Meanwhile it puts the socket back if somebody has
+// removed it: connections that are there go on without the file, but a kube-apiserver that starts
+// anew would not find it.
 func (s *Server) watch(ctx context.Context, ended <-chan end, serve func(net.Listener)) error {
 	ticker := s.config.Clock.NewTicker(watchPeriod)
 	defer ticker.Stop()
@@ -239,7 +249,8 @@ func drain(logger klog.Logger, server *grpc.Server, connections *connlimit.Limit
 	server.GracefulStop()
 }
 
-// Status is for a health check: what is served, or what keeps kube-apiserver from connecting. It does not block.
+// Status is for a health check: what is served, or what keeps kube-apiserver from connecting. It
+// does not block.
 func (s *Server) Status() (string, error) {
 	if trouble := s.trouble.Load(); trouble != nil {
 		return "", fmt.Errorf("external signer socket %s: %s", s.config.Path, *trouble)

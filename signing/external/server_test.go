@@ -81,7 +81,8 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
-// TestStaleSocket wants what a killed process leaves to be replaced, and the socket to be there with its mode alone.
+// TestStaleSocket wants what a killed process leaves to be replaced, and the socket to be there
+// with its mode alone.
 func TestStaleSocket(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
@@ -111,7 +112,8 @@ func TestStaleSocket(t *testing.T) {
 	serve(t, config) // it can be had again
 }
 
-// TestRunAfterTheEnd wants the socket to be given up by a process that is told to end while it starts.
+// TestRunAfterTheEnd wants the socket to be given up by a process that is told to end while it
+// starts.
 func TestRunAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
@@ -169,8 +171,8 @@ func TestGracefulEnd(t *testing.T) {
 	<-stopped
 }
 
-// TestSocketIsPutBack wants a kube-apiserver that starts anew to find the socket, though somebody has removed it, and a socket of
-// somebody else's to be left alone and told of.
+// TestSocketIsPutBack wants a kube-apiserver that starts anew to find the socket, though somebody
+// has removed it, and a socket of somebody else's to be left alone and told of.
 func TestSocketIsPutBack(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))

@@ -22,8 +22,9 @@ var errTooMany = errors.New("more signatures are asked for than may be made")
 
 // service answers both versions of the API. Its errors are told to the caller by outcomeOf.
 //
-// No key is ever excluded from OIDC discovery. The active one must not be, and the others have signed bound tokens before, or
-// are about to: relying parties outside of the cluster need them as long as kube-apiserver does.
+// No key is ever excluded from OIDC discovery. The active one must not be, and the others have
+// signed bound tokens before, or are about to: relying parties outside of the cluster need them as
+// long as kube-apiserver does.
 type service struct {
 	externaljwtv1.UnsafeExternalJWTSignerServer
 
@@ -39,7 +40,8 @@ type service struct {
 	refreshHint        time.Duration
 }
 
-// register offers v1, and v1alpha1, which kube-apiserver of 1.32 and 1.33 asks for. Their messages are the same on the wire.
+// register offers v1, and v1alpha1, which kube-apiserver of 1.32 and 1.33 asks for. Their messages
+// are the same on the wire.
 func register(server *grpc.Server, s *service) {
 	v1 := externaljwtv1.ExternalJWTSigner_ServiceDesc
 	v1alpha1 := v1
@@ -75,7 +77,8 @@ func (s *service) Metadata(context.Context, *externaljwtv1.MetadataRequest) (*ex
 	return &externaljwtv1.MetadataResponse{MaxTokenExpirationSeconds: int64(s.maxTokenExpiration.Seconds())}, nil
 }
 
-// sign answers Sign. The order is that of cost: what is refused has cost neither a turn among the signatures nor a signature.
+// sign answers Sign. The order is that of cost: what is refused has cost neither a turn among the
+// signatures nor a signature.
 func (s *service) sign(ctx context.Context, payload string) (header, signature string, err error) {
 	if err := s.rate.Wait(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -19,15 +19,15 @@ const (
 	// socketMode lets the owner and the group connect. The kernel asks for the right to write.
 	socketMode = 0o660
 
-	// MaxPathLength is how long the path of a socket may be, in bytes. It leaves room for the suffix below in the 107 that a
-	// socket address holds (unix(7)).
+	// MaxPathLength is how long the path of a socket may be, in bytes. It leaves room for the
+	// suffix below in the 107 that a socket address holds (unix(7)).
 	MaxPathLength = 103
 
 	// newSuffix is what a socket is called until it has its mode, and then is renamed from.
 	newSuffix = ".new"
 
-	// lockSuffix is the file that a living process holds a lock on. It stays when the process ends: who removes a lock file
-	// may remove the one that the next process has just locked.
+	// lockSuffix is the file that a living process holds a lock on. It stays when the process ends:
+	// who removes a lock file may remove the one that the next process has just locked.
 	lockSuffix = ".lock"
 
 	probeTimeout = time.Second
@@ -40,8 +40,8 @@ type socket struct {
 	file fs.FileInfo // what bind has made
 }
 
-// openSocket takes path and begins to listen. A file that a dead process has left is replaced; a living one, and a file that is
-// no socket, is an error.
+// openSocket takes path and begins to listen. A file that a dead process has left is replaced; a
+// living one, and a file that is no socket, is an error.
 func openSocket(path string) (*socket, net.Listener, error) {
 	lock, err := takeLock(path + lockSuffix)
 	if err != nil {
@@ -57,7 +57,8 @@ func openSocket(path string) (*socket, net.Listener, error) {
 
 var errServed = errors.New("another process serves on it")
 
-// takeLock fails at once when another process holds the lock. The kernel takes it away from a process that dies.
+// takeLock fails at once when another process holds the lock. The kernel takes it away from a
+// process that dies.
 func takeLock(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -74,8 +75,8 @@ func takeLock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// bind listens under another name and then renames, so that the socket is never there with a wider mode, and a previous one is
-// replaced without a moment in which there is none.
+// bind listens under another name and then renames, so that the socket is never there with a wider
+// mode, and a previous one is replaced without a moment in which there is none.
 func (s *socket) bind() (net.Listener, error) {
 	if err := s.checkPrevious(); err != nil {
 		return nil, err
@@ -109,7 +110,8 @@ func (s *socket) publish() error {
 	return nil
 }
 
-// checkPrevious looks at what is in the way. A process that does not know of the lock is found by connecting to it.
+// checkPrevious looks at what is in the way. A process that does not know of the lock is found by
+// connecting to it.
 func (s *socket) checkPrevious() error {
 	info, err := os.Lstat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +133,8 @@ func (s *socket) checkPrevious() error {
 	return errServed
 }
 
-// intact says whether the file at path is still the socket that this process listens on: nil, fs.ErrNotExist if there is none,
-// or what else is wrong.
+// intact says whether the file at path is still the socket that this process listens on: nil,
+// fs.ErrNotExist if there is none, or what else is wrong.
 func (s *socket) intact() error {
 	info, err := os.Lstat(s.path)
 	if err != nil {

@@ -56,8 +56,8 @@ func plan(o observation) (decision, error) {
 	found := reading{}
 	if o.secret != nil {
 		found = read(o.secret)
-		if found.foreign != nil {
-			return decision{action: refuse, reason: found.foreign.Error()}, nil
+		if found.foreign != "" {
+			return decision{action: refuse, reason: found.foreign}, nil
 		}
 		d.state = found.state
 		if found.damage != "" {

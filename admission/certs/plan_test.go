@@ -121,8 +121,8 @@ func TestReadVersion(t *testing.T) {
 		"\xff2": {damaged: true},
 	} {
 		found := read(with(whole, stateobject.VersionKey, version))
-		if got := found.damage != ""; got != want.damaged || (found.foreign != nil) != want.foreign {
-			t.Errorf("version %q: damage %q, foreign %v; want damaged %t, foreign %t", version, found.damage, found.foreign, want.damaged, want.foreign)
+		if got := found.damage != ""; got != want.damaged || (found.foreign != "") != want.foreign {
+			t.Errorf("version %q: damage %q, foreign %q; want damaged %t, foreign %t", version, found.damage, found.foreign, want.damaged, want.foreign)
 		}
 		if !want.foreign && found.active == nil {
 			t.Errorf("version %q: the CA beside it was not read", version)

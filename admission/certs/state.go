@@ -36,7 +36,7 @@ type reading struct {
 	// damage says what could not be read, "" if all could.
 	damage string
 	// foreign says that the Secret is of another version, of which nothing is read.
-	foreign error
+	foreign string
 	// outgoing is the certificate of a CA whose key could not be read.
 	outgoing *x509.Certificate
 }
@@ -45,7 +45,7 @@ type reading struct {
 func read(secret *corev1.Secret) reading {
 	fields, err := stateobject.Read(secret.Data)
 	if err != nil {
-		return reading{foreign: err}
+		return reading{foreign: err.Error()}
 	}
 	var r reading
 	if r.active, err = readAuthority(fields.Get(keyActiveCert), fields.Get(keyActiveKey)); err != nil {
@@ -73,7 +73,7 @@ func Active(secret *corev1.Secret) (*x509.Certificate, error) {
 }
 
 // whole reports whether leaves can be issued from what was read.
-func (r reading) whole() bool { return r.foreign == nil && r.damage == "" }
+func (r reading) whole() bool { return r.foreign == "" && r.damage == "" }
 
 // certificates are those of the caBundle, the active one first.
 func (s state) certificates() []*x509.Certificate {

@@ -26,6 +26,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
@@ -104,7 +105,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 
 	cmd.AddCommand(
 		version.NewCommand(), webhookcommand.NewCommand(cli.Connect), doctor.NewCommand(cli.Connect),
-		preflight.NewCommand(cli.Connect), newKeysCommand(cli.Connect), tokens.NewCommand(cli.Connect),
+		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(), docs.NewCommand(),
 	)
 	setHelp(cmd, sets)

@@ -6,6 +6,7 @@ package app
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // TestOutputFlags wants every command to explain, to complete and to take the same formats.
@@ -121,4 +124,33 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 		all = append(all, allCommands(sub)...)
 	}
 	return all
+}
+
+// TestKeysOfARing have the states that they have there.
+func TestKeysOfARing(t *testing.T) {
+	t.Parallel()
+	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys")
+	old := "--service-account-key-file=" + writeFile(t, "old.pem", testkeys.P384())
+	steps := [][]string{
+		{"keys", "init", ring, "--from-private-key-file=" + writeFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", ring},
+	}
+	for _, args := range steps {
+		if got := command(t, args...); got.code != 0 {
+			t.Fatalf("%q: %+v", args, got)
+		}
+	}
+	got := command(t, "keys", "jwks", ring, old, "--check="+writeFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
+	lines := strings.Split(got.stdout, "\n")
+	if got.code != 2 || len(lines) != 5 {
+		t.Fatalf("%+v", got)
+	}
+	for i, want := range []string{"active    same", "next      missing", "retired   missing"} {
+		if !strings.Contains(lines[i+1], want) {
+			t.Errorf("line %q, want %q", lines[i+1], want)
+		}
+	}
+	got = command(t, "tokens", "inspect", ring, writeFile(t, "token", []byte(clitest.LegacyToken(t))))
+	if got.code != 0 || !strings.Contains(got.stdout, "(ES256), active, of --service-account-key-ring") {
+		t.Errorf("%+v", got)
+	}
 }

@@ -14,6 +14,9 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -168,5 +171,22 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 	_, err := (&files{}).bundle(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("hello")}})
 	if err == nil || !strings.HasPrefix(err.Error(), "certificate-authority-data of the kubeconfig: ") {
 		t.Errorf("garbage inline: got error %v, want one that says where it is", err)
+	}
+}
+
+// TestOpenKeyRing is about the start of the manager.
+func TestOpenKeyRing(t *testing.T) {
+	t.Parallel()
+	ring := filepath.Join(t.TempDir(), "ring.json")
+	if _, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
+	f, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
+		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
 	}
 }

@@ -8,9 +8,39 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/signing/rotation"
 )
+
+func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Go back to the key that signed before the rotation",
+		Long: `Go back to the former key of the latest rotation: in progress, or completed and the key
+not pruned yet. A new key that has never signed is removed. One that has signed is
+retired: its tokens stay valid until it is pruned.
+
+kube-apiserver is asked first: whether it still accepts a token of the former key, or,
+before a key is removed, whether it signs with that one already.`,
+		Args: cli.NoArguments,
+	}
+	o := newCommandOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
+	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the former key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			return err
+		}
+		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
+			return nil, operator.Rollback(ctx, force)
+		})
+	}
+	return cmd
+}
 
 // Rollback has the former key sign again, or withdraws a next key that does not sign yet. Unless it is forced, kube-apiserver is
 // asked first: the former key may have been taken from it since, and it may sign with the next key already.

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keys
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
 
-const keysDescription = `Make, show and rotate a key ring: the signing key, the one that comes next and the
+const description = `Make, show and rotate a key ring: the signing key, the one that comes next and the
 retired ones that verify only, in one file with mode 0600. The manager reads it with --service-account-key-ring and
 takes a change within 15 s, without a restart.
 
@@ -44,8 +44,8 @@ replaced whenever it changes.
 Exit code: 0 if it is done, 1 if it could not be done, and 2 if "list" or "status" have
 found something that is wrong.`
 
-// keysOptions are the flags that the commands share.
-type keysOptions struct {
+// commandOptions are the flags that the commands share.
+type commandOptions struct {
 	client     cli.ClientFunc
 	connection options.Connection
 	ring       string
@@ -56,20 +56,20 @@ type keysOptions struct {
 	policy     rotation.Policy
 }
 
-// newKeysCommand needs no running manager.
-func newKeysCommand(client cli.ClientFunc) *cobra.Command {
+// NewCommand needs no running manager.
+func NewCommand(client cli.ClientFunc) *cobra.Command {
 	return cli.Parent(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, show and rotate the signing keys of a key ring",
-		Long:  keysDescription,
+		Long:  description,
 		Args:  cli.NoArguments,
-	}, newKeysInitCommand(client), newKeysListCommand(client), newKeysRotateCommand(client), newKeysRollbackCommand(client), newKeysPruneCommand(client),
-		newKeysExportCommand(), newKeysImportCommand(client), newJWKSCommand(client))
+	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newRollbackCommand(client), newPruneCommand(client),
+		newExportCommand(), newImportCommand(client), jwks.NewCommand(client))
 }
 
-// newKeysOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
-func newKeysOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *keysOptions {
-	o := &keysOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
+// newCommandOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
+func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
+	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
 	cli.AddConnectionFlags(cmd, &o.connection)
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
@@ -83,28 +83,28 @@ func newKeysOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string
 	return o
 }
 
-func (o *keysOptions) addRing(fs *pflag.FlagSet) {
+func (o *commandOptions) addRing(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ring, options.KeyRingFlag, o.ring, "Key ring `file`, the manager's own.")
 }
 
-func (o *keysOptions) validateRing() (p options.Problems) {
+func (o *commandOptions) validateRing() (p options.Problems) {
 	if o.ring == "" {
 		p.Add(options.KeyRingFlag, o.ring, "must be the path of a key ring")
 	}
 	return p
 }
 
-func (o *keysOptions) addCacheAge(fs *pflag.FlagSet) {
+func (o *commandOptions) addCacheAge(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
 		"How long a new key is published before it may sign: how old a copy of the key set may be that somebody verifies tokens with.")
 }
 
-func (o *keysOptions) addHoldDown(fs *pflag.FlagSet) {
+func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.policy.HoldDown, "hold-down", o.policy.HoldDown,
 		"How long a key that ceases to sign is kept at least, so that it can be had back.")
 }
 
-func (o *keysOptions) validate() []error {
+func (o *commandOptions) validate() []error {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
 	p.Account(o.account)
 	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
@@ -117,12 +117,12 @@ func (o *keysOptions) validate() []error {
 }
 
 // operator asks the cluster only if the flags say which one: a ring file needs none.
-func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
+func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 	progress := cli.WaitingFor
 	if cli.TerminalWidth(stderr) > 0 {
 		progress = cli.WaitingOn
 	}
-	operator := &keys.Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
+	operator := &Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
 	}
@@ -131,7 +131,7 @@ func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
-	operator.Cluster = &keys.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
+	operator.Cluster = &Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
 	for _, url := range o.apiServers {
 		connection := o.connection
 		connection.Master = url
@@ -139,13 +139,13 @@ func (o *keysOptions) operator(stderr io.Writer) (*keys.Operator, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--apiserver %q: %w", url, err)
 		}
-		operator.Cluster.Others = append(operator.Cluster.Others, keys.APIServer{URL: url, Client: other})
+		operator.Cluster.Others = append(operator.Cluster.Others, APIServer{URL: url, Client: other})
 	}
 	return operator, nil
 }
 
 // show prints the ring. What is found to be wrong decides the exit code.
-func (o *keysOptions) show(cmd *cobra.Command) error {
+func (o *commandOptions) show(cmd *cobra.Command) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (o *keysOptions) show(cmd *cobra.Command) error {
 	return err
 }
 
-func (o *keysOptions) print(cmd *cobra.Command, operator *keys.Operator, pruned []keys.Pruned) (*keys.Report, error) {
+func (o *commandOptions) print(cmd *cobra.Command, operator *Operator, pruned []Pruned) (*Report, error) {
 	report, err := operator.Report(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (o *keysOptions) print(cmd *cobra.Command, operator *keys.Operator, pruned 
 
 // act makes one step and prints the ring after it. The step was made whatever is found to be wrong then: that kube-apiserver
 // does not accept the next key is how things are after a start.
-func (o *keysOptions) act(cmd *cobra.Command, step func(context.Context, *keys.Operator) ([]keys.Pruned, error)) error {
+func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Operator) ([]Pruned, error)) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keys
 
 import (
 	"context"
@@ -12,11 +12,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
 )
 
-const keysRotateExamples = `  # Begin, from whatever signs now to P-256. Nothing signs with the new key yet.
+const rotateExamples = `  # Begin, from whatever signs now to P-256. Nothing signs with the new key yet.
   sa-controller-manager keys rotate start --service-account-key-ring=ring.json --algorithm=P-256
 
   # Without an external signer: give kube-apiserver all public keys, and restart it.
@@ -28,14 +27,14 @@ const keysRotateExamples = `  # Begin, from whatever signs now to P-256. Nothing
   # When all is well.
   sa-controller-manager keys rotate complete --service-account-key-ring=ring.json --kubeconfig=admin.conf`
 
-func newKeysRotateCommand(client cli.ClientFunc) *cobra.Command {
+func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	return cli.Parent(&cobra.Command{
 		Use:   "rotate",
 		Short: "Rotate to another signing key, step by step",
 		Long: `Rotate to another signing key. "start" publishes it, "activate" signs with it, "complete"
 ends the rotation; "status" says how far it is. Each step waits for a decision of yours,
 and "keys rollback" goes back from each of them.`,
-		Example: keysRotateExamples,
+		Example: rotateExamples,
 		Args:    cli.NoArguments,
 	}, newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client))
 }
@@ -54,7 +53,7 @@ kube-apiserver reads its --service-account-key-file at its start only. Unless it
 external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
 		Args: cli.NoArguments,
 	}
-	o := newKeysOptions(cmd, client)
+	o := newCommandOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the new private key, instead of having one made. It is copied.")
@@ -66,7 +65,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
 			resumed, err := start(operator, from, algorithm)
 			if err != nil {
 				return nil, err
@@ -83,7 +82,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	return cmd
 }
 
-func start(operator *keys.Operator, from, kind string) (resumed bool, err error) {
+func start(operator *Operator, from, kind string) (resumed bool, err error) {
 	var own *signing.KeyPair
 	if from != "" {
 		if own, err = newPair(from, ""); err != nil {
@@ -120,7 +119,7 @@ sa-controller-manager/reissue). One whose key is not in the ring is named too, a
 unknown-key. Nothing is changed.`,
 		Args: cli.NoArguments,
 	}
-	o := newKeysOptions(cmd, client)
+	o := newCommandOptions(cmd, client)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
@@ -139,7 +138,7 @@ new key has been published for long enough, and when kube-apiserver has accepted
 token that is signed with it (of two minutes, and for an audience of our own). If it
 signs already, nothing is changed.`,
 		Args: cli.NoArguments,
-	}, (*keys.Operator).Activate)
+	}, (*Operator).Activate)
 }
 
 func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
@@ -151,27 +150,27 @@ counted from now on. If the new key does not sign yet, this first does what "act
 does. The former key stays in the ring until it is pruned. If that was done already,
 nothing is changed.`,
 		Args: cli.NoArguments,
-	}, (*keys.Operator).Complete)
+	}, (*Operator).Complete)
 }
 
 // newActivatingCommand is one that may activate a key.
-func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*keys.Operator, context.Context, keys.ActivateOptions) error) *cobra.Command {
-	var activate keys.ActivateOptions
-	o := newKeysOptions(cmd, client)
+func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*Operator, context.Context, ActivateOptions) error) *cobra.Command {
+	var activate ActivateOptions
+	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	addActivateFlags(cmd.Flags(), &activate)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
 			return nil, step(operator, ctx, activate)
 		})
 	}
 	return cmd
 }
 
-func addActivateFlags(fs *pflag.FlagSet, activate *keys.ActivateOptions) {
+func addActivateFlags(fs *pflag.FlagSet, activate *ActivateOptions) {
 	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough and kube-apiserver accepts it.")
 	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough. Whoever verifies with an older copy of the key set refuses new tokens.")
 	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package jwks
 
 import (
 	"context"
@@ -13,11 +13,10 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
 )
 
-const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
+const description = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
 relying parties outside of the cluster: the same bytes for each key as kube-apiserver's
 ` + signing.JWKSPath + `. Only public halves are in it. With --discovery it is the OpenID
 Connect discovery document, to be published at the issuer's
@@ -37,7 +36,7 @@ Exit code: 0, with --check if all keys are the same; 2 if they are not; 1 if som
 could not be read. No permission is needed in a cluster, but for --check=cluster: to get
 ` + signing.JWKSPath + `, which the ClusterRole system:service-account-issuer-discovery grants.`
 
-const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
+const examples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
 
   # The document that leads to it.
@@ -50,8 +49,8 @@ const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
 
-// jwksOptions are the flags of the command.
-type jwksOptions struct {
+// commandOptions are the flags of the command.
+type commandOptions struct {
 	connection options.Connection
 	keys       options.Keys
 	discovery  bool
@@ -63,13 +62,13 @@ type jwksOptions struct {
 	output     cli.Output
 }
 
-func newJWKSCommand(client cli.ClientFunc) *cobra.Command {
-	o := &jwksOptions{timeout: 10 * time.Second}
+func NewCommand(client cli.ClientFunc) *cobra.Command {
+	o := &commandOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "jwks",
 		Short:   "Print the public keys for relying parties, or compare what is published with them",
-		Long:    jwksDescription,
-		Example: jwksExamples,
+		Long:    description,
+		Example: examples,
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate(cmd)); err != nil {
@@ -78,20 +77,20 @@ func newJWKSCommand(client cli.ClientFunc) *cobra.Command {
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	jwks.AddKeyFlags(cmd, &o.keys)
+	AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
 	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer, "With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
 	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri, "With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, or \"cluster\" for kube-apiserver's.")
-	jwks.AddCAFile(cmd, &o.caFile)
+	AddCAFile(cmd, &o.caFile)
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	cmd.Flags().Lookup("output").Usage = "With --check, the format: \"table\", \"json\" or \"yaml\"."
 	return cmd
 }
 
-func (o *jwksOptions) validate(cmd *cobra.Command) []error {
+func (o *commandOptions) validate(cmd *cobra.Command) []error {
 	p := options.Problems(o.output.Validate())
 	if cmd.Flags().Changed("output") && o.check == "" {
 		p.Add("output", o.output.Format, "is for --check; a JWKS is always JSON")
@@ -112,22 +111,22 @@ func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 	return append(p, o.keys.Validate()...)
 }
 
-func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
-	ring, err := jwks.ReadKeys(&o.keys)
+func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+	ring, err := ReadKeys(&o.keys)
 	if err != nil {
 		return err
 	}
 	if len(ring) == 0 {
-		return jwks.ErrNoKeys
+		return ErrNoKeys
 	}
 	if o.check != "" {
 		return o.compare(ctx, client, ring, stdout, stderr)
 	}
 	var document []byte
 	if o.discovery {
-		document, err = signing.MarshalDiscovery(o.issuer, o.uri, jwks.Public(ring))
+		document, err = signing.MarshalDiscovery(o.issuer, o.uri, Public(ring))
 	} else {
-		document, err = signing.MarshalJWKS(jwks.Public(ring))
+		document, err = signing.MarshalJWKS(Public(ring))
 	}
 	if err != nil {
 		return err
@@ -136,18 +135,18 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 	return err
 }
 
-func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []jwks.Key, stdout, stderr io.Writer) error {
+func (o *commandOptions) compare(ctx context.Context, client cli.ClientFunc, ring []Key, stdout, stderr io.Writer) error {
 	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
-	published, err := jwks.ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
+	published, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
 	if err != nil {
 		return err
 	}
-	lines := jwks.Compare(ring, published)
-	if err := jwks.Print(stdout, lines, o.output.Format); err != nil {
+	lines := Compare(ring, published)
+	if err := Print(stdout, lines, o.output.Format); err != nil {
 		return err
 	}
-	if jwks.Drifted(lines) {
+	if Drifted(lines) {
 		fmt.Fprintln(stderr, "What is published is not what the keys are.")
 		return cli.ErrFindings
 	}

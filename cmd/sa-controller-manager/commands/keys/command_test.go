@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keys
 
 import (
 	"encoding/json"
@@ -10,21 +10,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
 
 // keysCommand runs one on a ring, without a cluster.
-func keysCommand(t *testing.T, ring string, args ...string) outcome {
+func keysCommand(t *testing.T, ring string, args ...string) clitest.Outcome {
 	t.Helper()
-	got := command(t, append(append([]string{"keys"}, args...), "--service-account-key-ring="+ring)...)
-	if strings.Contains(got.stdout+got.stderr, "PRIVATE KEY") {
+	got := clitest.Run(t, NewCommand(cli.Connect), append(args, "--service-account-key-ring="+ring)...)
+	if strings.Contains(got.Stdout+got.Stderr, "PRIVATE KEY") {
 		t.Errorf("keys %v prints a key", args)
 	}
 	return got
@@ -34,14 +33,14 @@ func keysCommand(t *testing.T, ring string, args ...string) outcome {
 func TestKeysCommands(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "keys", "ring.json")
-	from := writeFile(t, "sa.key", testkeys.RSA2048())
+	from := clitest.WriteFile(t, "sa.key", testkeys.RSA2048())
 	steps := []struct {
 		args []string
 		code int
 		want string // in what is printed
 	}{
 		{[]string{"list"}, 1, "there is no key ring: read "},
-		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + writeFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
+		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + clitest.WriteFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "retired (public half)"},
 		{[]string{"rollback"}, 1, "the ring was never rotated"},
@@ -72,23 +71,23 @@ func TestKeysCommands(t *testing.T) {
 	}
 	for _, step := range steps {
 		got := keysCommand(t, ring, step.args...)
-		if got.code != step.code || !strings.Contains(got.stdout+got.stderr, step.want) {
-			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.code, step.code, step.want, got.stdout, got.stderr)
+		if got.Code != step.code || !strings.Contains(got.Stdout+got.Stderr, step.want) {
+			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.Code, step.code, step.want, got.Stdout, got.Stderr)
 		}
 	}
-	public, err := signing.ParsePublicKeys([]byte(keysCommand(t, ring, "list", "-o", "pem").stdout))
+	public, err := signing.ParsePublicKeys([]byte(keysCommand(t, ring, "list", "-o", "pem").Stdout))
 	if err != nil || len(public) != 3 {
 		t.Errorf("-o pem has %d keys (%v), want 3", len(public), err)
 	}
 	var report struct{ Keys []struct{ ID string } }
-	if err := json.Unmarshal([]byte(keysCommand(t, ring, "list", "-o", "json").stdout), &report); err != nil || len(report.Keys) != 3 {
+	if err := json.Unmarshal([]byte(keysCommand(t, ring, "list", "-o", "json").Stdout), &report); err != nil || len(report.Keys) != 3 {
 		t.Fatalf("-o json has %d keys (%v), want 3", len(report.Keys), err)
 	}
 	// Others may read it: a finding.
 	if err := os.Chmod(ring, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if got := keysCommand(t, ring, "list"); got.code != cli.ExitFindings || !strings.Contains(got.stdout, "chmod 600") {
+	if got := keysCommand(t, ring, "list"); got.Code != cli.ExitFindings || !strings.Contains(got.Stdout, "chmod 600") {
 		t.Errorf("a loose mode: %+v", got)
 	}
 }
@@ -97,19 +96,23 @@ func TestKeysCommands(t *testing.T) {
 func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+writeFile(t, "old.pub", testkeys.P384())); got.code != 0 {
+	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+clitest.WriteFile(t, "old.pub", testkeys.P384())); got.Code != 0 {
 		t.Fatalf("init: %+v", got)
 	}
-	old := keyID(t, testkeys.P384())
+	old := private(t, testkeys.P384()).ID()
 	got := keysCommand(t, ring, "prune", "--force", "--key-id="+old, "--key-id="+old, "--key-id=nobody")
-	if got.code != 1 || !strings.Contains(got.stdout, "\nPruned:     "+old+"\n") || !strings.Contains(got.stderr, "the ring has no key nobody") {
-		t.Errorf("code %d, want 1, the pruned key and what is wrong with the other one:\n%s%s", got.code, got.stdout, got.stderr)
+	if got.Code != 1 || !strings.Contains(got.Stdout, "\nPruned:     "+old+"\n") || !strings.Contains(got.Stderr, "the ring has no key nobody") {
+		t.Errorf("code %d, want 1, the pruned key and what is wrong with the other one:\n%s%s", got.Code, got.Stdout, got.Stderr)
 	}
 }
 
 func TestKeysCommandsRefuse(t *testing.T) {
 	t.Parallel()
-	weak := writeFile(t, "old.pub", slices.Concat(testkeys.RSA1024(), testkeys.P256()))
+	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak := clitest.WriteFile(t, "old.pub", slices.Concat(testkeys.RSA1024(), testkeys.P256()))
 	cases := map[string]struct {
 		args []string
 		want string
@@ -121,7 +124,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"TwoKeys":         {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=a", "--algorithm=P-256"}, `Error: --algorithm "P-256" is for a new key`},
 		"WeakKey":         {[]string{"rotate", "start", "--service-account-key-ring=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
 		"NoFile":          {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
-		"Certificate":     {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + writeFile(t, "crt", certificatePEM(t))}, "Error: --from-private-key-file: "},
+		"Certificate":     {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + clitest.WriteFile(t, "crt", cert)}, "Error: --from-private-key-file: "},
 		"LostKey":         {[]string{"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak}, "Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is "},
 		"Account":         {[]string{"list", "--service-account-key-ring=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
 		"APIServer":       {[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
@@ -136,7 +139,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := command(t, append([]string{"keys"}, tc.args...)...); got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, tc.want) {
+			if got := clitest.Run(t, NewCommand(cli.Connect), tc.args...); got.Code != 1 || got.Stdout != "" || !strings.Contains(got.Stderr, tc.want) {
 				t.Errorf("%+v, want code 1 and %q", got, tc.want)
 			}
 		})
@@ -147,22 +150,22 @@ func TestKeysCommandsRefuse(t *testing.T) {
 func TestKeysExport(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	from, old := writeFile(t, "sa.key", testkeys.P256()), keyID(t, testkeys.P384())
-	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+writeFile(t, "old.pub", testkeys.P384()))
-	for id, args := range map[string][]string{keyID(t, testkeys.P256()): nil, old: {"--key-id=" + old}} {
+	from, old := clitest.WriteFile(t, "sa.key", testkeys.P256()), private(t, testkeys.P384()).ID()
+	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+clitest.WriteFile(t, "old.pub", testkeys.P384()))
+	for id, args := range map[string][]string{private(t, testkeys.P256()).ID(): nil, old: {"--key-id=" + old}} {
 		got := keysCommand(t, ring, append([]string{"export"}, args...)...)
-		public, err := signing.ParsePublicKeys([]byte(got.stdout))
+		public, err := signing.ParsePublicKeys([]byte(got.Stdout))
 		if err != nil || len(public) != 1 || public[0].ID != id {
 			t.Errorf("%v: %d keys (%v), want that of %s", args, len(public), err, id)
 		}
 	}
 	to := filepath.Join(t.TempDir(), "new.key")
 	export := []string{"export", "--private", "--file=" + to}
-	if got := keysCommand(t, ring, export...); got.code != 0 || got.stdout != "" {
+	if got := keysCommand(t, ring, export...); got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("to a file: %+v", got)
 	}
 	data, err := os.ReadFile(to)
-	if err != nil || keyID(t, data) != keyID(t, testkeys.P256()) {
+	if err != nil || private(t, data).ID() != private(t, testkeys.P256()).ID() {
 		t.Errorf("the file has another key, or none: %v", err)
 	}
 	if info, err := os.Stat(to); err != nil || info.Mode() != 0o600 {
@@ -173,20 +176,20 @@ func TestKeysExport(t *testing.T) {
 		"the ring has no key nobody":              {"--key-id=nobody", "--replace"},
 		"only the public half of key " + old:      {"--key-id=" + old, "--replace"},
 	} {
-		if got := keysCommand(t, ring, append(export, args...)...); got.code != 1 || !strings.Contains(got.stderr, want) {
+		if got := keysCommand(t, ring, append(export, args...)...); got.Code != 1 || !strings.Contains(got.Stderr, want) {
 			t.Errorf("%v: %+v, want %q", args, got, want)
 		}
 	}
-	if got := keysCommand(t, ring, append(export, "--replace")...); got.code != 0 {
+	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 0 {
 		t.Errorf("replace: %+v", got)
 	}
 	if err := os.Chmod(to, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := keysCommand(t, ring, append(export, "--replace")...); got.code != 1 || !strings.Contains(got.stderr, "chmod 600 "+to) {
+	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 1 || !strings.Contains(got.Stderr, "chmod 600 "+to) {
 		t.Errorf("into a file that others may read: %+v", got)
 	}
-	if got := command(t, "keys", "export", "--private", "--service-account-key-ring="+ring); keyID(t, []byte(got.stdout)) != keyID(t, testkeys.P256()) {
+	if got := clitest.Run(t, NewCommand(cli.Connect), "export", "--private", "--service-account-key-ring="+ring); private(t, []byte(got.Stdout)).ID() != private(t, testkeys.P256()).ID() {
 		t.Error("it is not printed when it is asked for")
 	}
 }
@@ -200,7 +203,7 @@ func TestKeysImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := writeFile(t, "old.json", data)
+	old := clitest.WriteFile(t, "old.json", data)
 	for _, step := range []struct {
 		args []string
 		code int
@@ -211,52 +214,8 @@ func TestKeysImport(t *testing.T) {
 		{[]string{"rotate", "start"}, 0, "generation 2\n"},
 		{[]string{"import", old}, 1, old + ": generation 1 is older than 2"},
 	} {
-		if got := keysCommand(t, second, step.args...); got.code != step.code || !strings.Contains(got.stdout+got.stderr, step.want) {
+		if got := keysCommand(t, second, step.args...); got.Code != step.code || !strings.Contains(got.Stdout+got.Stderr, step.want) {
 			t.Errorf("%v: %+v, want %q", step.args, got, step.want)
 		}
-	}
-}
-
-// TestOpenKeyRing is about the start of the manager.
-func TestOpenKeyRing(t *testing.T) {
-	t.Parallel()
-	ring := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
-		t.Errorf("a file that is not there: %v", err)
-	}
-	keysCommand(t, ring, "init", "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
-	f, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
-		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
-	}
-}
-
-func TestProgressOnATerminal(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	tell := cli.WaitingOn(&b)
-	tell("the cache age", 90*time.Second)
-	tell("the cache age", 85*time.Second)
-	tell("kube-apiserver", 0)
-	const want = "Waiting: the cache age\n1m30s left \r\x1b[K1m25s left \r\x1b[KWaiting: kube-apiserver\n"
-	if b.String() != want {
-		t.Errorf("printed %q, want %q", b.String(), want)
-	}
-}
-
-func TestProgressInALog(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	tell := cli.WaitingFor(&b)
-	tell("the cache age", 90*time.Second)
-	tell("the cache age", 85*time.Second)
-	tell("kube-apiserver", 0)
-	tell("kube-apiserver", 0)
-	const want = "Waiting: the cache age (1m30s left)\nWaiting: kube-apiserver\n"
-	if b.String() != want {
-		t.Errorf("printed %q, want %q", b.String(), want)
 	}
 }

@@ -1,23 +1,20 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package keys
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
 )
 
-const keysInitExamples = `  # Take over the key that kube-controller-manager signs with. Tokens stay as they are.
+const initExamples = `  # Take over the key that kube-controller-manager signs with. Tokens stay as they are.
   sa-controller-manager keys init --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json \
     --from-private-key-file=/etc/kubernetes/pki/sa.key
 
@@ -28,8 +25,8 @@ const keysInitExamples = `  # Take over the key that kube-controller-manager sig
   # A new cluster.
   sa-controller-manager keys init --service-account-key-ring=ring.json --algorithm=P-256`
 
-// newKeysInitCommand makes a key ring.
-func newKeysInitCommand(client cli.ClientFunc) *cobra.Command {
+// newInitCommand makes a key ring.
+func newInitCommand(client cli.ClientFunc) *cobra.Command {
 	var from, algorithm string
 	var verify []string
 	cmd := &cobra.Command{
@@ -40,10 +37,10 @@ func newKeysInitCommand(client cli.ClientFunc) *cobra.Command {
 With --from-private-key-file the key of that file signs, as it did before: every token
 goes on being valid. Without it a new key is made, which kube-apiserver must be given
 first. Keys of --service-account-key-file become retired keys: they verify.`,
-		Example: keysInitExamples,
+		Example: initExamples,
 		Args:    cli.NoArguments,
 	}
-	o := newKeysOptions(cmd, client)
+	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
 	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
@@ -55,7 +52,7 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return o.act(cmd, func(_ context.Context, operator *keys.Operator) ([]keys.Pruned, error) {
+		return o.act(cmd, func(_ context.Context, operator *Operator) ([]Pruned, error) {
 			pair, err := newPair(from, algorithm)
 			if err != nil {
 				return nil, err
@@ -92,53 +89,4 @@ func newPair(from, algorithm string) (*signing.KeyPair, error) {
 		return signing.GenerateKeyPair(algorithm)
 	}
 	return cli.ReadFile("from-private-key-file", from, signing.ParseKeyPair)
-}
-
-const keysListExamples = `  # What is in the ring.
-  sa-controller-manager keys list --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json
-
-  # With what the cluster knows: is each key accepted, and how many Secrets bear it?
-  sa-controller-manager keys list --service-account-key-ring=ring.json --kubeconfig=admin.conf
-
-  # The public keys, for kube-apiserver's --service-account-key-file.
-  sa-controller-manager keys list --service-account-key-ring=ring.json -o pem > sa.pub`
-
-// newKeysListCommand shows a key ring.
-func newKeysListCommand(client cli.ClientFunc) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "Show the keys of a ring, and what is wrong with it",
-		Long: `Show the keys of a ring. With --kubeconfig the cluster is asked which of them it
-accepts and how many token Secrets bear each. Nothing is changed.
-
--o pem prints the public keys alone.`,
-		Example: keysListExamples,
-		Args:    cli.NoArguments,
-	}
-	o := newKeysOptions(cmd, client, "pem")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-			return err
-		}
-		if o.output.Format == "pem" {
-			return o.printPublicKeys(cmd)
-		}
-		return o.show(cmd)
-	}
-	return cmd
-}
-
-func (o *keysOptions) printPublicKeys(cmd *cobra.Command) error {
-	state, err := ringfile.At(o.ring).Read()
-	if err != nil {
-		return err
-	}
-	data, err := signing.EncodePublicKeys(state.Ring().KeySet().All()...)
-	if err != nil {
-		return err
-	}
-	if _, err := cmd.OutOrStdout().Write(data); err != nil {
-		return fmt.Errorf("print the public keys: %w", err)
-	}
-	return nil
 }

@@ -1,0 +1,37 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	tell := WaitingOn(&b)
+	tell("the cache age", 90*time.Second)
+	tell("the cache age", 85*time.Second)
+	tell("kube-apiserver", 0)
+	const want = "Waiting: the cache age\n1m30s left \r\x1b[K1m25s left \r\x1b[KWaiting: kube-apiserver\n"
+	if b.String() != want {
+		t.Errorf("printed %q, want %q", b.String(), want)
+	}
+}
+
+func TestProgressInALog(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	tell := WaitingFor(&b)
+	tell("the cache age", 90*time.Second)
+	tell("the cache age", 85*time.Second)
+	tell("kube-apiserver", 0)
+	tell("kube-apiserver", 0)
+	const want = "Waiting: the cache age (1m30s left)\nWaiting: kube-apiserver\n"
+	if b.String() != want {
+		t.Errorf("printed %q, want %q", b.String(), want)
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ringfile"
+)
+
+const listExamples = `  # What is in the ring.
+  sa-controller-manager keys list --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json
+
+  # With what the cluster knows: is each key accepted, and how many Secrets bear it?
+  sa-controller-manager keys list --service-account-key-ring=ring.json --kubeconfig=admin.conf
+
+  # The public keys, for kube-apiserver's --service-account-key-file.
+  sa-controller-manager keys list --service-account-key-ring=ring.json -o pem > sa.pub`
+
+// newListCommand shows a key ring.
+func newListCommand(client cli.ClientFunc) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the keys of a ring, and what is wrong with it",
+		Long: `Show the keys of a ring. With --kubeconfig the cluster is asked which of them it
+accepts and how many token Secrets bear each. Nothing is changed.
+
+-o pem prints the public keys alone.`,
+		Example: listExamples,
+		Args:    cli.NoArguments,
+	}
+	o := newCommandOptions(cmd, client, "pem")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			return err
+		}
+		if o.output.Format == "pem" {
+			return o.printPublicKeys(cmd)
+		}
+		return o.show(cmd)
+	}
+	return cmd
+}
+
+func (o *commandOptions) printPublicKeys(cmd *cobra.Command) error {
+	state, err := ringfile.At(o.ring).Read()
+	if err != nil {
+		return err
+	}
+	data, err := signing.EncodePublicKeys(state.Ring().KeySet().All()...)
+	if err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(data); err != nil {
+		return fmt.Errorf("print the public keys: %w", err)
+	}
+	return nil
+}

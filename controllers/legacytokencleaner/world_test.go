@@ -4,11 +4,9 @@
 package legacytokencleaner
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
@@ -74,13 +73,7 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 		change(&config)
 	}
 	w.Controller = New(config)
-	t.Cleanup(func() { // a queue lives from New on
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	controllertest.EndQueues(t, w.Run)
 	w.cacheObjects(t, live...)
 	return w
 }
@@ -88,21 +81,7 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 // cacheObjects puts objects into the caches as the informers would.
 func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
-	_, accounts := w.Informers.Accounts()
-	_, secrets := w.Informers.TokenSecrets()
-	for _, object := range objects {
-		var err error
-		switch object := object.(type) {
-		case *corev1.ServiceAccount:
-			err = accounts.GetIndexer().Add(object)
-		case *corev1.Secret:
-			err = secrets.GetIndexer().Add(tokensecrets.Observe(object))
-		default: // not cached
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	controllertest.Cache(t, w.Informers, objects...)
 }
 
 // runRound does one round, with every namespace once, in order.
@@ -128,17 +107,15 @@ func (w *world) runRound(t *testing.T) error {
 // look at the tracking ConfigMap is left out.
 func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	var lines []string
-	for _, action := range w.client.Actions() {
-		if action.GetResource().Resource != "configmaps" {
-			lines = append(lines, describe(t, action))
+	return controllertest.Actions(t, w.client, func(t testing.TB, action clienttesting.Action) string {
+		if action.GetResource().Resource == "configmaps" {
+			return ""
 		}
-	}
-	w.client.ClearActions()
-	return lines
+		return describe(t, action)
+	})
 }
 
-func describe(t *testing.T, action clienttesting.Action) string {
+func describe(t testing.TB, action clienttesting.Action) string {
 	t.Helper()
 	what := action.GetVerb() + " " + action.GetResource().Resource + " " + action.GetNamespace() + "/"
 	switch action := action.(type) {
@@ -168,43 +145,13 @@ func (w *world) decisions(t *testing.T) map[string]float64 {
 	return w.series(t, "sacm_legacy_token_cleaner_secrets")
 }
 
-// series are the values above zero of a metric with one label, by its value.
 func (w *world) series(t *testing.T, name string) map[string]float64 {
 	t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			label := ""
-			for _, pair := range metric.GetLabel() {
-				label = pair.GetValue()
-			}
-			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value > 0 {
-				values[label] = value
-			}
-		}
-	}
-	return values
+	return controllertest.Series(t, w.registry, name)
 }
 
 // events are the Events recorded so far, as "Type Reason".
-func (w *world) events() []string {
-	var reasons []string
-	for {
-		select {
-		case event := <-w.recorded.Events:
-			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
-		default:
-			return reasons
-		}
-	}
-}
+func (w *world) events() []string { return controllertest.Events(w.recorded) }
 
 // account is ServiceAccount ns/app, which references Secret app-token.
 func account(change ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {

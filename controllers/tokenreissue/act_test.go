@@ -160,7 +160,7 @@ func TestReissue(t *testing.T) {
 			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
 				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.told, w.told()); diff != "" {
+			if diff := cmp.Diff(tc.told, w.events()); diff != "" {
 				t.Errorf("%s\nevents (-want +got):\n%s", tc.reason, diff)
 			}
 			want := tc.counted

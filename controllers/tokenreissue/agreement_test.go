@@ -52,7 +52,7 @@ func TestAgreement(t *testing.T) {
 			if diff := cmp.Diff(mismatch, w.series(t, "sacm_key_ring_mismatch")); diff != "" {
 				t.Errorf("%s: mismatch (-want +got):\n%s", when, diff)
 			}
-			if diff := cmp.Diff(told, w.told()); diff != "" {
+			if diff := cmp.Diff(told, w.events()); diff != "" {
 				t.Errorf("%s: events (-want +got):\n%s", when, diff)
 			}
 		}

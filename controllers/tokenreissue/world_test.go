@@ -4,11 +4,8 @@
 package tokenreissue
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
@@ -194,13 +192,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
 	w.created, w.refused = expectations{}, refusals{}
-	t.Cleanup(func() { // a queue lives from the first key on
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	controllertest.EndQueues(t, w.Run)
 	w.cacheObjects(t, objects...)
 	return w
 }
@@ -208,22 +200,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 // cacheObjects puts objects into the caches as the informers would.
 func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
 	t.Helper()
-	for _, object := range objects {
-		var err error
-		switch object := object.(type) {
-		case *corev1.ServiceAccount:
-			err = w.accountInformer.GetIndexer().Update(object)
-		case *corev1.Secret:
-			err = w.secretInformer.GetIndexer().Update(tokensecrets.Observe(object))
-		case *corev1.ConfigMap:
-			err = w.ringInformer.GetIndexer().Update(object)
-		default:
-			t.Fatalf("no cache for %T", object)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	controllertest.Cache(t, w.Informers, objects...)
 }
 
 // lead publishes the ring and forgets that it did.
@@ -238,15 +215,10 @@ func (w *world) lead(t *testing.T) {
 // actions says what was asked of the API, a line each, with every precondition.
 func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	var lines []string
-	for _, action := range w.client.Actions() {
-		lines = append(lines, describeAction(t, action))
-	}
-	w.client.ClearActions()
-	return lines
+	return controllertest.Actions(t, w.client, describeAction)
 }
 
-func describeAction(t *testing.T, action clienttesting.Action) string {
+func describeAction(t testing.TB, action clienttesting.Action) string {
 	t.Helper()
 	what := action.GetVerb() + " " + action.GetResource().Resource + " "
 	switch action := action.(type) {
@@ -286,43 +258,10 @@ func describeAction(t *testing.T, action clienttesting.Action) string {
 	return ""
 }
 
-// told are the Events recorded so far, as "Type Reason".
-func (w *world) told() []string {
-	var reasons []string
-	for {
-		select {
-		case event := <-w.recorded.Events:
-			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
-		default:
-			return reasons
-		}
-	}
-}
+// events are the Events recorded so far, as "Type Reason".
+func (w *world) events() []string { return controllertest.Events(w.recorded) }
 
-// series are the values of a metric that are not zero, by the values of its labels.
 func (w *world) series(t *testing.T, name string) map[string]float64 {
 	t.Helper()
-	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			var labels []string
-			for _, label := range metric.GetLabel() {
-				if label.GetValue() != "" {
-					labels = append(labels, label.GetValue())
-				}
-			}
-			slices.Sort(labels)
-			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value != 0 {
-				values[strings.Join(labels, " ")] = value
-			}
-		}
-	}
-	return values
+	return controllertest.Series(t, w.registry, name)
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -92,20 +93,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 // cacheObjects puts objects into the caches as the informers would.
 func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
-	for _, object := range objects {
-		var err error
-		switch object := object.(type) {
-		case *corev1.ServiceAccount:
-			err = w.accountInformer.GetIndexer().Add(object)
-		case *corev1.Secret:
-			err = w.secretInformer.GetIndexer().Add(tokensecrets.Observe(object))
-		default:
-			t.Fatalf("no cache for %T", object)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	controllertest.Cache(t, w.Informers, objects...)
 }
 
 // syncsAccount has the account be looked at, and wants these actions.
@@ -122,15 +110,10 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 // actions says what was asked of the API, a line each, with every precondition.
 func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	var lines []string
-	for _, action := range w.client.Actions() {
-		lines = append(lines, describe(t, action))
-	}
-	w.client.ClearActions()
-	return lines
+	return controllertest.Actions(t, w.client, describe)
 }
 
-func describe(t *testing.T, action clienttesting.Action) string {
+func describe(t testing.TB, action clienttesting.Action) string {
 	t.Helper()
 	what := action.GetVerb() + " " + action.GetResource().Resource + " "
 	switch action := action.(type) {
@@ -153,7 +136,7 @@ func describe(t *testing.T, action clienttesting.Action) string {
 	return ""
 }
 
-func describePatch(t *testing.T, action clienttesting.PatchActionImpl) string {
+func describePatch(t testing.TB, action clienttesting.PatchActionImpl) string {
 	t.Helper()
 	var patch struct {
 		Metadata meta.PatchMetadata `json:"metadata"`
@@ -182,17 +165,7 @@ func describePatch(t *testing.T, action clienttesting.PatchActionImpl) string {
 }
 
 // events are the Events recorded so far, as "Type Reason".
-func (w *world) events() []string {
-	var reasons []string
-	for {
-		select {
-		case event := <-w.recorded.Events:
-			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
-		default:
-			return reasons
-		}
-	}
-}
+func (w *world) events() []string { return controllertest.Events(w.recorded) }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 

@@ -1,0 +1,119 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllertest has what the tests of several controllers need: it fills caches by
+// hand, and reads what a controller has asked, recorded and counted. Nothing but tests may
+// import this package.
+package controllertest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/tokensecrets"
+)
+
+// Cache puts objects into the caches of informers that are not started, as these would. What no
+// controller watches is left out.
+func Cache(t testing.TB, in *informers.Informers, objects ...runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		var informer cache.SharedIndexInformer
+		var cached any = object
+		switch object := object.(type) {
+		case *corev1.ServiceAccount:
+			_, informer = in.Accounts()
+		case *corev1.Secret:
+			_, informer = in.TokenSecrets()
+			cached = tokensecrets.Observe(object)
+		case *corev1.ConfigMap:
+			if object.Name != informers.KeyRingName {
+				continue
+			}
+			_, informer = in.KeyRing()
+		default:
+			continue
+		}
+		if err := informer.GetIndexer().Update(cached); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Actions says what was asked of client since the last call, a line each. An action that is
+// described as "" is left out.
+func Actions(t testing.TB, client *fake.Clientset, describe func(testing.TB, clienttesting.Action) string) []string {
+	t.Helper()
+	var lines []string
+	for _, action := range client.Actions() {
+		if line := describe(t, action); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	client.ClearActions()
+	return lines
+}
+
+// Events are those recorded since the last call, as "Type Reason".
+func Events(recorded *clientevents.FakeRecorder) []string {
+	var reasons []string
+	for {
+		select {
+		case event := <-recorded.Events:
+			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
+		default:
+			return reasons
+		}
+	}
+}
+
+// Series are the values of a metric that are not zero, by the values of its labels.
+func Series(t testing.TB, registry metrics.KubeRegistry, name string) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				if label.GetValue() != "" {
+					labels = append(labels, label.GetValue())
+				}
+			}
+			slices.Sort(labels)
+			if value := metric.GetGauge().GetValue() + metric.GetCounter().GetValue(); value != 0 {
+				values[strings.Join(labels, " ")] = value
+			}
+		}
+	}
+	return values
+}
+
+// EndQueues ends the queues of a controller when the test ends: they live from New on, until Run
+// has returned.
+func EndQueues(t testing.TB, run func(context.Context) error) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -36,10 +36,13 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
 )
 
 const (
+	queueName = "key_probe"
+
 	firstBackoff = time.Second
 	maxBackoff   = 30 * time.Second
 )
@@ -61,6 +64,7 @@ type Config struct {
 	// Process is the object that Events about this process regard.
 	Process *corev1.ObjectReference
 	Metrics *Metrics
+	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker
 }
 
@@ -69,17 +73,26 @@ type Config struct {
 type Activator struct {
 	Config
 	accounts corev1listers.ServiceAccountLister
-	changed  chan struct{}
+	loop     *reconcile.Runner[work]
 	status   atomic.Pointer[string]
 	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
+
+	// Only the loop's one worker looks at what follows.
+	failure failure
 }
+
+// work is the one key of the queue.
+type work string
+
+const probing work = "probe"
 
 // New builds an activator that does not run yet.
 func New(config Config) *Activator {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	a := &Activator{Config: config, changed: make(chan struct{}, 1)}
+	a := &Activator{Config: config}
+	a.loop = reconcile.New(reconcile.Config[work]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops, Clock: config.Clock})
 	a.proven.Store(new(""))
 	a.accounts, _ = config.Informers.Accounts()
 	a.show("")
@@ -92,10 +105,7 @@ func (a *Activator) RingChanged(ctx context.Context) {
 		a.found(ctx, ring)
 	}
 	a.show("")
-	select {
-	case a.changed <- struct{}{}:
-	default: // a look is due anyway
-	}
+	a.loop.AddIfRunning(probing)
 }
 
 // found says what has become of a changed key file.
@@ -117,49 +127,64 @@ func (a *Activator) Status() string { return *a.status.Load() }
 // Confirmed tells whether that key ID is of the key that kube-apiserver has accepted last.
 func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
 
-// Run proves the signing key and, if proof activates it, every next one until ctx ends. The informers must be
-// synced.
-func (a *Activator) Run(ctx context.Context) {
-	failing, told, backoff := "", "", firstBackoff
-	for {
-		key, isNext := a.unproven()
-		if key == nil {
-			failing, told = "", ""
-			if !a.await(ctx, nil) {
-				return
-			}
-			continue
-		}
-		err := a.prove(ctx, key)
-		if ctx.Err() != nil {
-			return
-		}
-		a.Metrics.probed(err)
-		if err == nil {
-			a.proven.Store(new(key.ID()))
-			if isNext {
-				a.activate(ctx, key)
-			}
-			a.show("")
-			continue
-		}
-		a.show(trouble(key, isNext, err))
-		// A refusal and an apiserver that cannot be asked are two kinds of failure; a
-		// text may differ in a port number each time.
-		if kind := fmt.Sprint(key.ID(), IsRefusal(err)); kind != failing {
-			failing, backoff = kind, firstBackoff
-		}
-		if reason := key.ID() + err.Error(); reason != told {
-			told = reason
-			a.report(ctx, key, isNext, err)
-		}
-		retry := a.Clock.NewTimer(backoff)
-		backoff = min(2*backoff, maxBackoff)
-		if !a.await(ctx, retry.C()) {
-			return
-		}
-		retry.Stop()
+// Run proves the signing key and, if proof activates it, every next one until ctx ends.
+// The informers must be synced.
+func (a *Activator) Run(ctx context.Context) error {
+	// Nothing is lost with a probe that is cut off.
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { stop(reconcile.ErrAtOnce) })()
+	a.loop.Add(probing)
+	a.loop.Run(running)
+	return nil
+}
+
+// sync proves one key. What fails is tried again at the pace of this package, and is no
+// failure of the loop's: a key may wait for days.
+func (a *Activator) sync(ctx context.Context, _ work) error {
+	key, isNext := a.unproven()
+	if key == nil {
+		a.failure = failure{}
+		return nil
 	}
+	err := a.prove(ctx, key)
+	if ctx.Err() != nil {
+		return nil
+	}
+	a.Metrics.probed(err)
+	if err == nil {
+		a.proven.Store(new(key.ID()))
+		if isNext {
+			a.activate(ctx, key)
+		}
+		a.show("")
+		a.loop.Add(probing) // there may be another one
+		return nil
+	}
+	a.show(trouble(key, isNext, err))
+	if reason := key.ID() + err.Error(); reason != a.failure.reported {
+		a.failure.reported = reason
+		a.report(ctx, key, isNext, err)
+	}
+	a.loop.AddAfter(probing, a.failure.next(fmt.Sprint(key.ID(), IsRefusal(err))))
+	return nil
+}
+
+// failure is what the last probe has ended with.
+type failure struct {
+	kind     string
+	reported string
+	backoff  time.Duration
+}
+
+// next is when to try again. A refusal and an apiserver that cannot be asked are two kinds
+// of failure; a text may differ in a port number each time.
+func (f *failure) next(kind string) time.Duration {
+	if kind != f.kind {
+		f.kind, f.backoff = kind, firstBackoff
+	}
+	after := f.backoff
+	f.backoff = min(2*f.backoff, maxBackoff)
+	return after
 }
 
 // unproven is the key to prove now: the next one if proof activates it, then the one
@@ -173,17 +198,6 @@ func (a *Activator) unproven() (key *signing.PrivateKey, isNext bool) {
 		return active, false
 	}
 	return nil, false
-}
-
-// await waits for a change, for retry or for the end, and tells whether to go on.
-func (a *Activator) await(ctx context.Context, retry <-chan time.Time) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-a.changed:
-	case <-retry:
-	}
-	return true
 }
 
 func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {

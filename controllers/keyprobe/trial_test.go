@@ -88,7 +88,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	config.Informers.Start(ctx)
 	config.Informers.Await(ctx)
 	ended := make(chan struct{})
-	go func() { defer close(ended); trial.Run(ctx) }()
+	go func() { defer close(ended); _ = trial.Run(ctx) }()
 	trial.stop = func() { cancel(); <-ended; config.Informers.Stop() }
 	synctest.Wait()
 	return trial

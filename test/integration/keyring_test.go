@@ -316,6 +316,7 @@ func TestRingFileIsReloaded(t *testing.T) {
 	c.accepted(t, first, account)
 
 	// Old and damaged states are refused; the manager signs as before and says why.
+	m.faulty = true
 	state := keyFile{d.path}
 	good := read(t, state.path)
 	for i, bad := range []struct {

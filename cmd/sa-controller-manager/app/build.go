@@ -136,6 +136,7 @@ func (m *manager) buildRing(ctx context.Context) {
 		Recorder:  m.recorder,
 		Process:   process(&o.LeaderElection),
 		Metrics:   keyprobe.NewMetrics(legacyregistry.MustRegister),
+		Loops:     m.loops,
 	})
 }
 

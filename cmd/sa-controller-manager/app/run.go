@@ -148,7 +148,7 @@ func (m *manager) work(ctx context.Context, start func(func(context.Context) err
 		return nil
 	}
 	if m.activator != nil {
-		start(func(support context.Context) error { m.activator.Run(support); return nil })
+		start(m.activator.Run)
 	}
 	if m.agreement != nil {
 		start(m.agreement.Run)

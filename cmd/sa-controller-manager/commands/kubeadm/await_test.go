@@ -105,7 +105,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// No kube-apiserver may be left without its neighbour, see others.go.
+// No kube-apiserver may be left without its neighbour, see peers.go.
 func TestMayRegister(t *testing.T) {
 	t.Parallel()
 	url := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url]\n")

@@ -93,7 +93,7 @@ func (c *Config) step(ctx context.Context, d direction, o *observed, s step) err
 	if err := c.guard(ctx, d, o, s); err != nil {
 		return err
 	}
-	if err := c.permit(ctx, d, o, s); err != nil {
+	if err := c.applyPermissions(ctx, d, o, s); err != nil {
 		return err
 	}
 	for _, w := range s.writes {
@@ -102,33 +102,6 @@ func (c *Config) step(ctx context.Context, d direction, o *observed, s step) err
 		}
 	}
 	return c.settle(ctx, d, o, s)
-}
-
-// guard is what must be so before a step may change anything.
-func (c *Config) guard(ctx context.Context, d direction, o *observed, s step) error {
-	switch {
-	case d == takeover && s.name == StepManager:
-		return c.await(ctx, c.mayRegister(o))
-	// Steps can be chosen, and time may have passed since the first one.
-	case d == takeover && s.name == StepControllerManager:
-		return c.await(ctx, func(ctx context.Context) error { return c.managerReady(ctx, c.ownManifest(o)) })
-	case d == takeover && s.name == StepAPIServer:
-		if err := c.socketServed(o); err != nil {
-			return err
-		}
-		return c.await(ctx, func(ctx context.Context) error {
-			return errors.Join(c.managerReady(ctx, c.ownManifest(o)), c.bound(ctx))
-		})
-	case d == handback && s.name == StepWebhook:
-		return c.await(ctx, c.pluginsOn)
-	case d == handback && s.name == StepManager:
-		if err := c.socketUnused(); err != nil {
-			return err
-		}
-		return c.await(ctx, c.unbound)
-	default:
-		return nil
-	}
 }
 
 // settle waits until a step has come true, and does what must come after that.

@@ -18,18 +18,6 @@ import (
 
 const keyRingFlag = "service-account-key-ring"
 
-// keepsKeyRing refuses to write our manifest anew without the key ring that it has: nothing is carried over from the
-// one that is there, and the process would sign with a file that may have missed a rotation. An empty flag says that this
-// is meant. A key file does not, because the command that wrote the first manifest may have named one.
-func (c *Config) keepsKeyRing(o *observed) error {
-	ring := ownFlag(o.manager, keyRingFlag)
-	if ring == "" || !c.Rewrite || !c.does(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {
-		return nil
-	}
-	return fmt.Errorf("%s has %s and would be written anew without it; to keep it add --extra-arg=%s --extra-arg=%s; to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
-		c.manifest(manager), assign(keyRingFlag, ring), assign(keyFlag, ""), assign(keyRingFlag, ring), assign(keyRingFlag, ""))
-}
-
 // inUse is what tokens are signed and verified with up to the handback.
 type inUse struct {
 	// active signs; install is a command that has a file hold its private half.

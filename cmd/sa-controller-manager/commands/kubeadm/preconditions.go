@@ -1,0 +1,101 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing"
+)
+
+// guard is what must be so before a step may change anything.
+func (c *Config) guard(ctx context.Context, d direction, o *observed, s step) error {
+	switch {
+	case d == takeover && s.name == StepManager:
+		return c.await(ctx, c.mayRegister(o))
+	// Steps can be chosen, and time may have passed since the first one.
+	case d == takeover && s.name == StepControllerManager:
+		return c.await(ctx, func(ctx context.Context) error { return c.managerReady(ctx, c.ownManifest(o)) })
+	case d == takeover && s.name == StepAPIServer:
+		if err := c.socketServed(o); err != nil {
+			return err
+		}
+		return c.await(ctx, func(ctx context.Context) error {
+			return errors.Join(c.managerReady(ctx, c.ownManifest(o)), c.bound(ctx))
+		})
+	case d == handback && s.name == StepWebhook:
+		return c.await(ctx, c.pluginsOn)
+	case d == handback && s.name == StepManager:
+		if err := c.socketUnused(); err != nil {
+			return err
+		}
+		return c.await(ctx, c.unbound)
+	default:
+		return nil
+	}
+}
+
+// applyPermissions applies the permissions of our process before the process is there that signs
+// for kube-apiserver. Without that its init container does it, and waits for
+// kube-apiserver; but now kube-apiserver waits for it, each time that the node starts.
+func (c *Config) applyPermissions(ctx context.Context, d direction, o *observed, s step) error {
+	if d != takeover || s.name != StepManager || len(s.writes) == 0 {
+		return nil
+	}
+	if signs, err := c.signs(o); err != nil || !signs {
+		return err
+	}
+	objects, err := manifests.Permissions()
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, func(ctx context.Context) error {
+		for _, object := range objects {
+			path, err := object.Path()
+			if err != nil {
+				return permanentError{err}
+			}
+			err = c.Client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(path).
+				Param("fieldManager", manager).Param("force", "true").Body(object.YAML).Do(ctx).Error()
+			if err != nil {
+				return fmt.Errorf("apply %s: %w", object, err)
+			}
+		}
+		return nil
+	})
+}
+
+// losesNone refuses to take key files from kube-apiserver if one of them has a key that our process cannot verify with:
+// kube-apiserver would learn of it no more and refuse its tokens. What else is wrong with a file our process says when it
+// starts, and then kube-apiserver is left alone.
+func (c *Config) losesNone(files []string) error {
+	for _, path := range c.allOnNode(files) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if _, err := signing.ParseAllPublicKeys(data); err != nil {
+			return fmt.Errorf("--%s of %s: %s: %w", verifyKeyFlag, apiServer, path, err)
+		}
+	}
+	return nil
+}
+
+// keepsKeyRing refuses to write our manifest anew without the key ring that it has: nothing is carried over from the
+// one that is there, and the process would sign with a file that may have missed a rotation. An empty flag says that this
+// is meant. A key file does not, because the command that wrote the first manifest may have named one.
+func (c *Config) keepsKeyRing(o *observed) error {
+	ring := ownFlag(o.manager, keyRingFlag)
+	if ring == "" || !c.Rewrite || !c.does(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has %s and would be written anew without it; to keep it add --extra-arg=%s --extra-arg=%s; to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
+		c.manifest(manager), assign(keyRingFlag, ring), assign(keyFlag, ""), assign(keyRingFlag, ring), assign(keyRingFlag, ""))
+}

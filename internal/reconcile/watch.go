@@ -29,8 +29,9 @@ func OnlyNamed(name string) func(*metav1.ListOptions) {
 }
 
 // RunWatching is Run for a loop of a single key: every event of a watch queues it. The first
-// sync begins once all watches have listed what there is. RunWatching returns when the watches
-// have ended too.
+// sync begins once all watches have listed what there is. At the end a sync under way is cut
+// off: the next one finds out what is left to do. RunWatching returns when the watches have
+// ended too.
 func (r *Runner[K]) RunWatching(ctx context.Context, key K, watches ...Watch) error {
 	var watching sync.WaitGroup
 	defer AwaitWatches(watching.Wait)
@@ -43,10 +44,14 @@ func (r *Runner[K]) RunWatching(ctx context.Context, key K, watches ...Watch) er
 		synced[i] = handler.HasSyncedChecker()
 		watching.Go(func() { watch.Informer.RunWithContext(ctx) })
 	}
-	if cache.WaitFor(ctx, "", synced...) {
-		r.Add(key)
-		r.Run(ctx)
+	if !cache.WaitFor(ctx, "", synced...) {
+		return nil
 	}
+	ending, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { stop(ErrAtOnce) })()
+	r.Add(key)
+	r.Run(ending)
 	return nil
 }
 

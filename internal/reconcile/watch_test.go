@@ -69,6 +69,26 @@ func TestRunWatching(t *testing.T) {
 	})
 }
 
+// TestRunWatchingEndsAtOnce: an apiserver that does not answer must not delay the end.
+func TestRunWatchingEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		loop := New(Config[string]{Name: "test", Workers: 1, Sync: func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if err := loop.RunWatching(ctx, "all"); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("it took %s, want a minute", took)
+		}
+	})
+}
+
 // TestObserveLooksIntoTombstones: a deletion that the watch has missed is one.
 func TestObserveLooksIntoTombstones(t *testing.T) {
 	t.Parallel()

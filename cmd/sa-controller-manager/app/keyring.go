@@ -9,10 +9,23 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/klog/v2"
 
 	"sa-controller-manager/signing"
 )
+
+// buildKeyStore builds the keys that sign, for whom the flags have sign.
+func (m *manager) buildKeyStore(r *runnable) error {
+	if m.files.store == nil || !m.signsLegacyTokens() && m.options.ExternalSigner.Socket == "" {
+		return nil
+	}
+	m.ring = signing.KeyringOf(m.files.store.Load(), m.files.publicKeys()...)
+	if generation := newRingGeneration(m.ring.Ring()); generation != nil {
+		m.showRing(generation)
+		m.onRing = append(m.onRing, func(context.Context) { m.showRing(generation) })
+	}
+	r.check = m.storeProbe
+	return nil
+}
 
 // ringChanged is called with each new ring of the key store.
 func (m *manager) ringChanged(ctx context.Context, stored *signing.Ring) {
@@ -22,22 +35,18 @@ func (m *manager) ringChanged(ctx context.Context, stored *signing.Ring) {
 	previous := m.ring.Ring().ActiveID()
 	m.ring.Set(stored)
 	if id := m.ring.Ring().ActiveID(); id != previous {
-		m.recorder.Normal(m.files.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
+		m.recorder.Normal(m.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
 	}
-	m.activator.RingChanged(ctx)
-	if m.reissuer != nil {
-		m.agreement.RingChanged()
-		m.reissuer.RingChanged()
+	for _, changed := range m.onRing {
+		changed(ctx)
 	}
-	m.showRing(ctx)
 }
 
-// showRing says which generation is in use, if the store counts them.
-func (m *manager) showRing(ctx context.Context) {
-	if ring := m.ring.Ring(); m.generation != nil {
-		m.generation.Set(float64(ring.Generation()))
-		klog.FromContext(ctx).Info("Took the keys of the ring", "generation", ring.Generation(), "signs", ring.ActiveID(), "status", m.files.store.Status().Detail)
-	}
+// showRing says which generation is in use.
+func (m *manager) showRing(generation *metrics.Gauge) {
+	ring := m.ring.Ring()
+	generation.Set(float64(ring.Generation()))
+	m.logger.Info("Took the keys of the ring", "generation", ring.Generation(), "signs", ring.ActiveID(), "status", m.files.store.Status().Detail)
 }
 
 // storeProbe never fails: whatever the key store holds now, there are keys in use.

@@ -7,35 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"sync"
 
-	election "k8s.io/client-go/tools/leaderelection"
-	"k8s.io/component-base/metrics"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
-	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
-	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/serviceaccount"
-	"sa-controller-manager/controllers/tokenreissue"
-	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
-	"sa-controller-manager/internal/serving"
-	"sa-controller-manager/internal/watchhealth"
-	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/external"
 )
 
 // Run is the manager: it builds every part from o, runs them until ctx ends and
 // returns when all have stopped. What is wrong with a flag's file or with an
 // address is an error at once; an API server that does not answer is not.
 func Run(ctx context.Context, o *options.Options) error {
-	boundMemory()
+	setGCPercent()
 	m, err := newManager(ctx, o)
 	if err != nil {
 		return err
@@ -43,64 +31,34 @@ func Run(ctx context.Context, o *options.Options) error {
 	return m.run(ctx)
 }
 
-// manager is the wired process. Its fields are what run needs.
-type manager struct {
-	options      *options.Options
-	clients      clients
-	informers    *informers.Informers
-	recorder     *events.Recorder
-	loops        *reconcile.Metrics
-	files        *files
-	ring         *signing.Keyring // nil without a signing key
-	generation   *metrics.Gauge   // nil without one, or if its store counts none
-	rootCA       *rootca.Source
-	rootCABundle *rootca.BundleController   // nil if no root CA is published
-	caMetrics    *rootca.Metrics            // likewise
-	activator    *keyprobe.Activator        // nil without a signing key
-	agreement    *tokenreissue.Agreement    // nil if the key store does not rotate
-	reissuer     *tokenreissue.Controller   // likewise
-	accounts     *serviceaccount.Controller // nil if it is not enabled
-	webhook      *webhook                   // nil if it is turned off
-	podConfig    *podadmission.Config       // of the ServiceAccount plugin, nil if it is not enabled
-	preflight    *preflight.Watcher
-	controllers  []controller
-	watchdog     *election.HealthzAdaptor
-	freshness    *watchhealth.Tracker
-	server       *serving.Server
-	signer       *external.Server // nil if it is turned off
+// heapGrowth is how much the heap may grow between two collections, in percent of what
+// lives. It is half of Go's default: what a flood of connections keeps in use is paid for
+// once and a half, not twice. A store of tokens allocates little, so that the collections
+// which that costs are few.
+const heapGrowth = 50
+
+// setGCPercent is called at the start of the process. GOGC and GOMEMLIMIT win.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 }
 
-// webhookRegistration is what the leader runs besides the controllers of KCM.
-const webhookRegistration = "webhook-registration"
-
-// controller is one that only the leader runs.
-type controller struct {
-	name string
-	run  func(context.Context) error
-}
-
-// run starts everything in the order in which one part needs another and stops it
-// in the reverse order: controllers first, the health endpoints last.
+// run starts everything in the order of the phases and stops it in the reverse order:
+// controllers first, the health endpoints last.
 func (m *manager) run(ctx context.Context) error {
 	support, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	start := func(part func(context.Context) error) {
-		running.Go(func() {
-			if err := part(support); err != nil {
-				stop(err)
-			}
-		})
+	start := func(p phase) {
+		for _, r := range m.of(p) {
+			running.Go(func() {
+				if err := r.run(support); err != nil {
+					stop(err)
+				}
+			})
+		}
 	}
-	// kube-apiserver may be waiting for it to start itself.
-	if m.signer != nil {
-		start(m.signer.Run)
-	}
-	start(m.server.Run)
-	start(m.recorder.Run)
-	start(func(ctx context.Context) error {
-		m.files.watch(ctx, func(stored *signing.Ring) { m.ringChanged(ctx, stored) }, m.ring, m.newRootCA)
-		return nil
-	})
+	start(atOnce)
 
 	// A part that fails ends the controllers too.
 	working, cancel := context.WithCancel(ctx)
@@ -127,51 +85,46 @@ func (m *manager) run(ctx context.Context) error {
 	return err
 }
 
+// of is what runs in a phase.
+func (m *manager) of(p phase) []runnable {
+	var all []runnable
+	for _, r := range m.runnables {
+		if r.run != nil && r.phase == p {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // work waits for the API server and then runs the controllers until ctx ends.
-func (m *manager) work(ctx context.Context, start func(func(context.Context) error)) error {
+func (m *manager) work(ctx context.Context, start func(phase)) error {
 	if !awaitAPIServer(ctx, m.clients.main) {
 		return nil
 	}
-	start(func(support context.Context) error { m.preflight.Run(support); return nil })
-	start(m.server.Lookup)
-	start(func(support context.Context) error {
-		m.informers.Start(support)
-		<-support.Done()
-		return nil
-	})
-	if m.webhook != nil {
-		for _, follower := range m.webhook.followers {
-			start(follower)
-		}
-	}
+	start(connected)
 	if !m.informers.Await(ctx) {
 		return nil
 	}
-	if m.activator != nil {
-		start(m.activator.Run)
-	}
-	if m.agreement != nil {
-		start(m.agreement.Run)
-	}
+	start(synced)
 	if !m.options.LeaderElection.LeaderElect {
-		return m.runControllers(ctx)
+		return m.lead(ctx)
 	}
 	return leaderelection.Run(ctx, leaderelection.Config{
 		LeaderElectionConfiguration: m.options.LeaderElection.LeaderElectionConfiguration,
 
 		Name: options.ProgramName, Client: m.clients.election, Watchdog: m.watchdog,
-	}, m.runControllers)
+	}, m.lead)
 }
 
-// runControllers runs all controllers until ctx ends and every one has stopped. It may
-// be called again after that.
-func (m *manager) runControllers(ctx context.Context) error {
+// lead runs what only a leader runs until ctx ends and all of it has stopped. It may be
+// called again after that.
+func (m *manager) lead(ctx context.Context) error {
 	controllersmetrics.Register()
 	started := controllersmetrics.NewControllerManagerMetrics(options.ProgramName)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running sync.WaitGroup
-	for _, c := range m.controllers {
+	for _, c := range m.of(leading) {
 		running.Go(func() {
 			logger := klog.FromContext(ctx).WithValues("controller", c.name)
 			logger.Info("Controller starts")

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -14,6 +15,14 @@ import (
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/tokens"
 )
+
+func (m *manager) buildSigner(r *runnable) error {
+	if m.options.ExternalSigner.Socket != "" {
+		r.run = func(ctx context.Context) error { return m.signer.Run(ctx) }
+		r.check = func() (string, error) { return m.signer.Status() }
+	}
+	return nil
+}
 
 // listenAsSigner takes the socket of the external signer, or returns nil if there is to
 // be none. It is the last thing that a start-up does, because only Run gives it up.

@@ -42,12 +42,63 @@ type webhook struct {
 }
 
 // buildWebhook builds the webhook and opens its port at once, so that one that is
-// taken is an error of the start-up. It returns nil if the webhook is turned off.
-func (m *manager) buildWebhook() (*webhook, error) {
-	o := &m.options.Webhook
-	if o.Port == 0 {
-		return nil, nil
+// taken is an error of the start-up.
+func (m *manager) buildWebhook(r *runnable) error {
+	if m.options.Webhook.Port == 0 {
+		return nil
 	}
+	var err error
+	if m.webhook, err = m.newWebhook(); err != nil {
+		return err
+	}
+	for _, follower := range m.webhook.followers {
+		m.runnables = append(m.runnables, runnable{name: r.name, phase: r.phase, run: follower})
+	}
+	r.check = func() (string, error) { return "", m.webhook.source.Ready() }
+	return nil
+}
+
+func (m *manager) buildRegistration(r *runnable) error {
+	if m.webhook == nil {
+		return nil
+	}
+	r.run = m.webhook.registrar.Run
+	r.check = func() (string, error) { return registrationProbe(m.webhook.registrar.Status()) }
+	return nil
+}
+
+// registrationProbe says how far the registration is, in the error if there is one.
+func registrationProbe(status registration.Status) (string, error) {
+	if err := status.Check(); err != nil {
+		return "", err
+	}
+	return status.String(), nil
+}
+
+func (m *manager) buildPodScan(r *runnable) error {
+	if m.webhook != nil && m.webhook.scanner != nil {
+		r.run = m.webhook.scanner.Run
+	}
+	return nil
+}
+
+// newPodScanner is nil unless this process both gives Pods their accounts and
+// registers the webhook: it would not know otherwise when to look, nor what for.
+func (m *manager) newPodScanner() *podscan.Scanner {
+	if m.podConfig == nil || m.options.Webhook.Registration == options.RegistrationNone {
+		return nil
+	}
+	return podscan.NewScanner(podscan.ScannerConfig{
+		Finder:   podscan.Finder{Client: m.clients.main, Config: *m.podConfig},
+		Process:  m.process,
+		Recorder: m.recorder,
+		Metrics:  podscan.NewMetrics(legacyregistry.MustRegister),
+		Loops:    m.loops,
+	})
+}
+
+func (m *manager) newWebhook() (*webhook, error) {
+	o := &m.options.Webhook
 	metrics := admission.NewMetrics(legacyregistry.MustRegister)
 	chain, err := m.buildChain(metrics)
 	if err != nil {
@@ -82,7 +133,7 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 	if !anyReplicaProves(o) {
 		config.Responder = responder
 	}
-	if w.scanner = m.newMissedScanner(); w.scanner != nil {
+	if w.scanner = m.newPodScanner(); w.scanner != nil {
 		config.Changed = w.scanner.Registration
 	}
 	if o.AwaitsHosts() {

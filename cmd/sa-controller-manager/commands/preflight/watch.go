@@ -38,13 +38,13 @@ func NewWatcher(client kubernetes.Interface, rules []Rule) *Watcher {
 
 // Run asks until everything is granted or ctx ends, and logs what is missing whenever
 // that has changed.
-func (w *Watcher) Run(ctx context.Context) {
+func (w *Watcher) Run(ctx context.Context) error {
 	wanted := Accesses(w.rules)
 	said := ""
 	for retry := firstRetry; ; retry = min(2*retry, maxRetry) {
 		report := Check(ctx, w.client, wanted)
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		w.note(report)
 		if says := fmt.Sprint(report.Missing(), report.Err()); says != said {
@@ -52,11 +52,11 @@ func (w *Watcher) Run(ctx context.Context) {
 			said = says
 		}
 		if wanted = report.notGranted(); len(wanted) == 0 {
-			return
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(retry):
 		}
 	}

@@ -24,7 +24,7 @@ func TestBoundMemory(t *testing.T) {
 			t.Setenv("GOGC", tc.gogc)
 			t.Setenv("GOMEMLIMIT", tc.limit)
 			former := debug.SetGCPercent(before)
-			boundMemory()
+			setGCPercent()
 			if got := debug.SetGCPercent(former); got != tc.want {
 				t.Errorf("got %d%%, want %d%%", got, tc.want)
 			}

@@ -1,0 +1,310 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/legacytokencleaner"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/serviceaccount"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
+
+// phase says when something runs, from then until the process stops.
+type phase int
+
+const (
+	atOnce    phase = iota // kube-apiserver may be waiting for it to start itself
+	connected              // once the API server answers
+	synced                 // once the caches are filled too
+	leading                // likewise, and as long as this process leads
+)
+
+// runnable is something that the process runs, or whose health it shows.
+type runnable struct {
+	// name is also that of the check.
+	name  string
+	phase phase
+	// build sets run and check, or neither if the flags turn it off.
+	build func(m *manager, r *runnable) error
+	run   func(ctx context.Context) error
+	// check is a question of /readyz, which it answers from memory, at once.
+	check func() (detail string, err error)
+}
+
+// runnables is all that runs. Rows are built in this order, which decides what is watched:
+// what a row uses is above it.
+func runnables() []runnable {
+	return []runnable{
+		{name: "event-recorder", phase: atOnce, build: (*manager).buildRecorder},
+		{name: "files", phase: atOnce, build: (*manager).buildFiles},
+		{name: "permissions", phase: connected, build: (*manager).buildPermissions},
+		{name: "caches", phase: connected, build: (*manager).buildCaches},
+		{name: "watches", build: (*manager).buildWatches},
+		{name: "key-store", build: (*manager).buildKeyStore},
+		{name: "signing-key", phase: synced, build: (*manager).buildKeyProbe},
+		{name: "key-ring", phase: synced, build: (*manager).buildRingAgreement},
+		{name: options.ServiceAccountController, phase: leading, build: (*manager).buildServiceAccounts},
+		{name: options.LegacyServiceAccountTokenCleaner, phase: leading, build: (*manager).buildTokenCleaner},
+		{name: "root-ca-overlap", phase: leading, build: (*manager).buildRootCAOverlap},
+		{name: options.RootCACertificatePublisher, phase: leading, build: (*manager).buildRootCAPublisher},
+		{name: options.ServiceAccountTokenController, phase: leading, build: (*manager).buildTokenController},
+		{name: "token-reissue", phase: leading, build: (*manager).buildTokenReissue},
+		{name: "webhook-certificate", phase: connected, build: (*manager).buildWebhook},
+		{name: "webhook-registration", phase: leading, build: (*manager).buildRegistration},
+		{name: "webhook-missed-pods", phase: leading, build: (*manager).buildPodScan},
+		{name: "external-signer", phase: atOnce, build: (*manager).buildSigner},
+	}
+}
+
+// build builds what the flags enable.
+func (m *manager) build() error {
+	for _, r := range runnables() {
+		if err := r.build(m, &r); err != nil {
+			return err
+		}
+		if r.run != nil || r.check != nil {
+			m.runnables = append(m.runnables, r)
+		}
+	}
+	return nil
+}
+
+func (m *manager) buildRecorder(r *runnable) error {
+	r.run = m.recorder.Run
+	return nil
+}
+
+func (m *manager) buildFiles(r *runnable) error {
+	r.run = func(ctx context.Context) error {
+		m.files.watch(ctx, func(stored *signing.Ring) { m.ringChanged(ctx, stored) }, m.ring, m.newRootCA)
+		return nil
+	}
+	return nil
+}
+
+func (m *manager) buildPermissions(r *runnable) error {
+	needs, err := preflight.RequiredBy(m.options)
+	if err != nil {
+		return err
+	}
+	watcher := preflight.NewWatcher(m.clients.main, preflight.Rules(needs))
+	r.run, r.check = watcher.Run, watcher.Status
+	return nil
+}
+
+func (m *manager) buildCaches(r *runnable) error {
+	r.run = func(ctx context.Context) error {
+		m.informers.Start(ctx)
+		<-ctx.Done()
+		return nil
+	}
+	r.check = func() (string, error) { return "", m.cachesReady() }
+	return nil
+}
+
+func (m *manager) buildWatches(r *runnable) error {
+	r.check = func() (string, error) { return "", m.watches.Check() }
+	return nil
+}
+
+func (m *manager) buildKeyProbe(r *runnable) error {
+	o := m.options
+	if m.ring == nil {
+		return nil
+	}
+	m.activator = keyprobe.New(keyprobe.Config{
+		Client:    m.clients.main,
+		Informers: m.informers,
+		Ring:      m.ring,
+		Issuer:    o.Keys.Issuer(),
+		Immediate: o.Keys.Activation == options.KeyActivationImmediate,
+		Kept:      m.keptForSigner(),
+		Recorder:  m.recorder,
+		Process:   m.process,
+		Metrics:   keyprobe.NewMetrics(legacyregistry.MustRegister),
+		Loops:     m.loops,
+	})
+	m.onRing = append(m.onRing, m.activator.RingChanged)
+	r.run = m.activator.Run
+	r.check = func() (string, error) { return m.activator.Status(), nil }
+	return nil
+}
+
+// rotates reports whether keys of the token controller can be retired.
+func (m *manager) rotates() bool {
+	return m.signsLegacyTokens() && m.files.keys.Rotates
+}
+
+// signsLegacyTokens reports whether the token controller runs.
+func (m *manager) signsLegacyTokens() bool {
+	return m.enabled.Enabled(options.ServiceAccountTokenController) && m.files.store != nil
+}
+
+func (m *manager) buildRingAgreement(r *runnable) error {
+	if !m.rotates() {
+		return nil
+	}
+	m.reissueMetrics = tokenreissue.NewMetrics(legacyregistry.MustRegister)
+	agreement := tokenreissue.NewAgreement(tokenreissue.AgreementConfig{
+		Informers: m.informers,
+		Ring:      m.ring,
+		Recorder:  m.recorder,
+		Process:   m.process,
+		Metrics:   m.reissueMetrics,
+	})
+	m.onRing = append(m.onRing, func(context.Context) { agreement.RingChanged() })
+	r.run = agreement.Run
+	r.check = func() (string, error) { return agreement.Status(), nil }
+	return nil
+}
+
+func (m *manager) buildServiceAccounts(r *runnable) error {
+	if !m.enabled.Enabled(r.name) {
+		return nil
+	}
+	m.accounts = serviceaccount.New(serviceaccount.Config{
+		Client:    m.clients.of(r.name),
+		Informers: m.informers,
+		Names:     m.options.Tokens.ServiceAccounts,
+		Loops:     m.loops,
+	})
+	r.run = m.accounts.Run
+	return nil
+}
+
+// buildTokenCleaner goes by the flag --token-secrets alone, and not by whether the
+// token controller runs here: it may run in another process.
+func (m *manager) buildTokenCleaner(r *runnable) error {
+	o := m.options
+	if !m.enabled.Enabled(r.name) {
+		return nil
+	}
+	if o.Cleaner.DryRun {
+		m.logger.Info("The legacy token cleaner only logs what it would do, because of --legacy-token-clean-up-dry-run")
+	}
+	r.run = legacytokencleaner.New(legacytokencleaner.Config{
+		Client:    m.clients.main,
+		Informers: m.informers,
+		Recorder:  m.recorder,
+		Metrics:   legacytokencleaner.NewMetrics(legacyregistry.MustRegister),
+		Loops:     m.loops,
+		Period:    o.Cleaner.Period,
+		DryRun:    o.Cleaner.DryRun,
+		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
+
+		ReplacedPeriod: o.Reissue.IdlePeriod,
+	}).Run
+	return nil
+}
+
+// buildRootCAOverlap builds what decides which bundle the publisher and the token
+// controller publish, wherever one of them does.
+func (m *manager) buildRootCAOverlap(r *runnable) error {
+	bundle := m.rootCA.Current()
+	if bundle == nil || !m.enabled.Enabled(options.RootCACertificatePublisher) && !m.signsLegacyTokens() {
+		return nil
+	}
+	m.rootCAMetrics = rootca.NewMetrics(legacyregistry.MustRegister)
+	bundles := rootca.NewBundleController(rootca.BundleControllerConfig{
+		Client:   m.clients.main,
+		Source:   m.rootCA,
+		File:     bundle,
+		Overlap:  m.options.RootCA.Overlap,
+		Recorder: m.recorder,
+		Process:  m.process,
+		Loops:    m.loops,
+	})
+	m.onRootCA = append(m.onRootCA, bundles.Set)
+	r.run = bundles.Run
+	return nil
+}
+
+func (m *manager) buildRootCAPublisher(r *runnable) error {
+	if !m.enabled.Enabled(r.name) {
+		return nil
+	}
+	if m.rootCA.Current() == nil {
+		m.logger.Info("The root CA is not published: neither --root-ca-file nor the kubeconfig gives one")
+		return nil
+	}
+	r.run = rootca.NewPublisher(rootca.PublisherConfig{
+		Client:    m.clients.of(r.name),
+		Informers: m.informers,
+		Source:    m.rootCA,
+		Recorder:  m.recorder,
+		Metrics:   m.rootCAMetrics,
+		Loops:     m.loops,
+	}).Run
+	return nil
+}
+
+func (m *manager) buildTokenController(r *runnable) error {
+	o := m.options
+	if !m.enabled.Enabled(r.name) {
+		return nil
+	}
+	if m.files.store == nil {
+		m.logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-key-ring is given")
+		return nil
+	}
+	auto := o.Tokens.TokenSecrets == options.TokenSecretsAuto
+	if auto {
+		m.logger.Info("Every ServiceAccount gets a token Secret, and those tokens do not expire; --token-secrets=manual turns this off")
+	}
+	if m.rootCA.Current() == nil {
+		m.logger.Info("Token Secrets get no ca.crt: neither --root-ca-file nor the kubeconfig gives a root CA")
+	}
+	r.run = tokensecret.New(tokensecret.Config{
+		Client:        m.clients.main,
+		Informers:     m.informers,
+		Issuer:        tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Keys:          m.ring,
+		RootCA:        m.rootCA,
+		Recorder:      m.recorder,
+		Metrics:       tokensecret.NewMetrics(legacyregistry.MustRegister),
+		RootCAMetrics: m.rootCAMetrics,
+		Loops:         m.loops,
+		Auto:          auto,
+		OrphanGrace:   o.Tokens.OrphanTokenGrace,
+		Workers:       int(o.Tokens.ConcurrentSyncs),
+	}).Run
+	return nil
+}
+
+// buildTokenReissue builds what follows from a rotation.
+func (m *manager) buildTokenReissue(r *runnable) error {
+	o := m.options
+	if !m.rotates() {
+		return nil
+	}
+	off := o.Reissue.TokenSecrets == options.ReissueOff
+	if off {
+		m.logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
+	}
+	reissuer := tokenreissue.New(tokenreissue.Config{
+		Client:    m.clients.main,
+		Informers: m.informers,
+		Ring:      m.ring,
+		Confirmed: m.activator.Confirmed,
+		Issuer:    tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Recorder:  m.recorder,
+		Metrics:   m.reissueMetrics,
+		Loops:     m.loops,
+		Off:       off,
+		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
+	})
+	m.onRing = append(m.onRing, func(context.Context) { reissuer.RingChanged() })
+	r.run = reissuer.Run
+	return nil
+}

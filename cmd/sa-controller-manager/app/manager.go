@@ -1,0 +1,173 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	podadmission "sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/serviceaccount"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/internal/events"
+	election "sa-controller-manager/internal/leaderelection"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/watchhealth"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/external"
+)
+
+// manager is the wired process.
+type manager struct {
+	options   *options.Options
+	enabled   options.ControllerSet
+	logger    logr.Logger
+	clients   clients
+	informers *informers.Informers
+	watches   *watchhealth.Tracker
+	recorder  *events.Recorder
+	process   *corev1.ObjectReference
+	loops     *reconcile.Metrics
+	watchdog  *leaderelection.HealthzAdaptor
+	files     *files
+	rootCA    *rootca.Source
+
+	// What rows of the table leave for those below them; nil if flags turn it off.
+	ring           *signing.Keyring
+	activator      *keyprobe.Activator
+	reissueMetrics *tokenreissue.Metrics
+	rootCAMetrics  *rootca.Metrics
+	accounts       *serviceaccount.Controller
+	podConfig      *podadmission.Config
+	webhook        *webhook
+	signer         *external.Server
+
+	runnables []runnable
+	// onRing and onRootCA are called with what was read from changed files.
+	onRing   []func(context.Context)
+	onRootCA []func(*rootca.Bundle)
+}
+
+func newManager(ctx context.Context, o *options.Options) (*manager, error) {
+	config, err := cli.ClientConfig(&o.Connection)
+	if err != nil {
+		return nil, err
+	}
+	m := &manager{
+		options:  o,
+		logger:   klog.FromContext(ctx),
+		watches:  watchhealth.New(clock.RealClock{}, watchhealth.Limit),
+		process:  process(&o.LeaderElection),
+		watchdog: election.NewWatchdog(),
+	}
+	if err := m.selectControllers(); err != nil {
+		return nil, err
+	}
+	config.Wrap(m.watches.Wrap)
+	config.Wrap(election.FenceWrites)
+	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
+		return nil, err
+	}
+	if o.Connection.UseServiceAccountCredentials {
+		if err := m.clients.useAccounts(config); err != nil {
+			return nil, err
+		}
+	}
+	m.informers = informers.New(m.clients.main, resync(&o.Generic))
+	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
+	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
+	if m.files, err = openFiles(&o.Keys, config); err != nil {
+		return nil, err
+	}
+	bundle, err := m.files.bundle(config)
+	if err != nil {
+		return nil, err
+	}
+	m.rootCA = rootca.NewSource(bundle)
+	m.files.recorder, m.files.process = m.recorder, m.process
+	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
+	for _, gauge := range m.files.refusedGauges() {
+		legacyregistry.RawMustRegister(gauge)
+	}
+	if err := m.build(); err != nil {
+		return nil, err
+	}
+	if err := m.buildSecurePort(); err != nil {
+		return nil, err
+	}
+	// The last thing that a start-up does, because only Run gives the socket up.
+	m.signer, err = listenAsSigner(o, m.ring)
+	return m, err
+}
+
+func (m *manager) selectControllers() error {
+	var err error
+	if m.enabled, err = options.ParseControllers(m.options.Generic.Controllers); err != nil {
+		return fmt.Errorf("--controllers %w", err)
+	}
+	if elsewhere := m.enabled.NotRun(); len(elsewhere) > 0 {
+		m.logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
+	}
+	return nil
+}
+
+// buildSecurePort comes after the table, whose checks /readyz makes.
+func (m *manager) buildSecurePort() error {
+	o := m.options
+	live := []serving.Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
+	var ready []serving.Check
+	for _, r := range m.runnables {
+		if r.check != nil {
+			ready = append(ready, serving.Check{Name: r.name, Probe: r.check})
+		}
+	}
+	server, err := serving.New(m.logger, serving.Config{
+		Name:           options.ProgramName,
+		Version:        version.Info().GitVersion,
+		Port:           o.SecureServing.Port,
+		Authentication: o.Authentication.Authentication,
+		Authorization:  o.Authorization.Authorization,
+		Debugging:      o.Debugging.Debugging,
+		Flags:          o.Flags(),
+		Options:        o,
+		Live:           live,
+		Ready:          append(ready, live...),
+	})
+	if err != nil {
+		return err
+	}
+	m.runnables = append(m.runnables,
+		runnable{name: "secure-port", phase: atOnce, run: server.Run},
+		runnable{name: "secure-port-lookup", phase: connected, run: server.Lookup})
+	return nil
+}
+
+func (m *manager) cachesReady() error {
+	if missing := m.informers.Missing(); len(missing) > 0 {
+		return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// newRootCA is called with the content of a changed root CA file.
+func (m *manager) newRootCA(bundle *rootca.Bundle) {
+	for _, changed := range m.onRootCA {
+		changed(bundle)
+	}
+}

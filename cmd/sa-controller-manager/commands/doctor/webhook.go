@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 )
@@ -31,8 +32,8 @@ func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
 		return Answer{}, err
 	}
 	answer := Answer{Findings: badRegistration(registered), Note: "not registered"}
-	lonely, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
-	answer.Findings = append(answer.Findings, badHosts(lonely, bothBound(registered))...)
+	without, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
+	answer.Findings = append(answer.Findings, badHosts(without, bothBound(registered))...)
 	// That the hosts are not known says nothing about this Pod.
 	tried, err := tryPod(ctx, c, bothBound(registered))
 	if bothBound(registered) {
@@ -143,4 +144,23 @@ func badPod(config serviceaccount.Config, pod *corev1.Pod, account *corev1.Servi
 	}
 	return []Finding{found("a new Pod gets no "+lacking+": neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one",
 		"start the program with --webhook-registration=url (or service), or kube-apiserver without --disable-admission-plugins=ServiceAccount; then: sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf")}
+}
+
+// checkMissed finds Pods without account or token.
+func checkMissed(ctx context.Context, c *Cluster) (Answer, error) {
+	all, err := podscan.Finder{Client: c.Client, Config: c.Plugin}.Find(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return Answer{}, fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
+	}
+	answer := Answer{Note: fmt.Sprintf("%s, %d uncertain", count(all.Looked, "Pod", "Pods"), len(all.Uncertain))}
+	if len(all.Missed) == 0 {
+		return answer, nil
+	}
+	var names []string
+	for i := range all.Missed {
+		names = append(names, all.Missed[i].String())
+	}
+	answer.Findings = []Finding{found(count(len(names), "Pod was", "Pods were")+" admitted without the webhook and without an account or token",
+		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and what to type to have them created again", names...)}
+	return answer, nil
 }

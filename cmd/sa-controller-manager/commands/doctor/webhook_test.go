@@ -97,17 +97,17 @@ func TestWebhook(t *testing.T) {
 	off := registered(entry, nil)
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
 	const host = "no replica sends a heartbeat from cp-2, and kube-apiserver there "
-	lonely := append(perHost(entry), hosts("cp-1", "cp-2")...)
+	without := append(perHost(entry), hosts("cp-1", "cp-2")...)
 	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
-		"HostWithoutReplica":   {objects: append(lonely, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostWithoutReplica":   {objects: append(without, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
 		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
-		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(lonely, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(lonely, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"HostsWithReplicas":    {objects: append(lonely, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
-		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: lonely, change: admits(nil, true, true, true)},
+		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(without, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(without, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"HostsWithReplicas":    {objects: append(without, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
+		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: without, change: admits(nil, true, true, true)},
 		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")), change: admits(nil, true, true, true)},
 		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
 		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // maxTokenSize bounds what is decoded, in bytes. It is many times what a token needs, and small enough that a Secret full of
@@ -126,4 +127,59 @@ func collect(header, payload object) (Token, error) {
 		}
 	}
 	return token, nil
+}
+
+// Canonical spells a token as its issuer did, if kube-apiserver reads it so though it is spelled otherwise, and is the token itself
+// if not. kube-apiserver skips white space, and the bits that base64url leaves over, and verifies the signature of what is left
+// (go-jose); in the payload it skips line breaks only (hasCorrectIssuer in k8s.io/kubernetes pkg/serviceaccount/jwt.go). Of a legacy
+// token it then wants but the same string as in the Secret, even with white space at its ends if it comes over a WebSocket.
+//
+// Whoever tells what a token is, or which key it needs, has to read it so: an edit could have a token that is live called none
+// otherwise, and its key be pruned. Inspect and VerifyLegacy do not: what we decide to re-issue is spelled as we write it.
+func Canonical(token string) string {
+	segments := strings.SplitN(token, ".", 4)
+	if len(segments) != 3 {
+		return token
+	}
+	for i, segment := range segments {
+		if i != 1 {
+			segment = strings.Map(withoutSpace, segment)
+		}
+		decoded, err := base64.RawURLEncoding.DecodeString(segment) // it skips line breaks
+		if err != nil {
+			return token
+		}
+		segments[i] = base64.RawURLEncoding.EncodeToString(decoded)
+	}
+	return strings.Join(segments, ".")
+}
+
+func withoutSpace(r rune) rune {
+	if unicode.IsSpace(r) {
+		return -1
+	}
+	return r
+}
+
+// Mismatch compares the claims of a token with what a legacy token of this account and Secret holds. It returns "" if every
+// claim fits, and otherwise one sentence that names the first claim that does not and what it should be. The sentence is fit
+// for an Event: the token's own value is not in it, for the token may be a stranger's.
+func (t Token) Mismatch(account Account, secretName string) string {
+	for _, claim := range []struct{ name, got, want string }{
+		{claimIssuer, t.Issuer, LegacyIssuer},
+		{claimNamespace, t.Namespace, account.Namespace},
+		{claimAccountName, t.AccountName, account.Name},
+		{claimAccountUID, t.AccountUID, account.UID},
+		{claimSecretName, t.SecretName, secretName},
+		{claimSubject, t.Subject, account.Subject()},
+	} {
+		switch claim.got {
+		case claim.want:
+		case "":
+			return fmt.Sprintf("the token has no claim %s (expected %q)", claim.name, claim.want)
+		default:
+			return fmt.Sprintf("the token's claim %s is not %q", claim.name, claim.want)
+		}
+	}
+	return ""
 }

@@ -13,15 +13,6 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// secretPatch is a JSON merge patch: members of data that it does not name stay, and those
-// that are nil go, as with annotations. Values are base64, as in any Secret.
-type secretPatch struct {
-	Metadata meta.PatchMetadata `json:"metadata"`
-	Data     map[string][]byte  `json:"data,omitempty"`
-}
-
-func (p secretPatch) encode() ([]byte, error) { return json.Marshal(p) }
-
 // ReferencePatch changes the secrets list of exactly one version of an account. To any
 // other one kube-apiserver answers 409.
 type ReferencePatch struct {

@@ -5,6 +5,7 @@ package tokensecret
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +90,15 @@ func (c *Controller) fillPatch(ctx context.Context, secret *tokensecrets.TokenSe
 	patch.Data = data
 	return patch.encode()
 }
+
+// secretPatch is a JSON merge patch: members of data that it does not name stay, and those
+// that are nil go, as with annotations. Values are base64, as in any Secret.
+type secretPatch struct {
+	Metadata meta.PatchMetadata `json:"metadata"`
+	Data     map[string][]byte  `json:"data,omitempty"`
+}
+
+func (p secretPatch) encode() ([]byte, error) { return json.Marshal(p) }
 
 // data is the part of a token Secret's data that plan asks for.
 func (c *Controller) data(ctx context.Context, secret string, account *corev1.ServiceAccount, plan secretPlan) (map[string][]byte, error) {

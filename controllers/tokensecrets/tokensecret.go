@@ -43,6 +43,10 @@ const (
 
 	// KeepAnnotation exempts a token Secret from the legacy token cleaner.
 	KeepAnnotation = "sa-controller-manager/keep"
+
+	// ReplacesAnnotation names, as name/UID, the token Secret that this one was made
+	// to replace.
+	ReplacesAnnotation = "sa-controller-manager/replaces"
 )
 
 // longestUID bounds what is kept of a text that is only ever compared with a UID or a key
@@ -113,6 +117,31 @@ type Token struct {
 
 // KeyID is the key ID in the token's header, "" if it has none.
 func (t *Token) KeyID() string { return t.keyID.Value() }
+
+// Predecessor is the Secret that another one was made to replace.
+type Predecessor struct {
+	Name string
+	UID  types.UID
+}
+
+// String is the annotation's value.
+func (p Predecessor) String() string { return p.Name + "/" + string(p.UID) }
+
+// parsePredecessor is the zero value if text names no Secret.
+func parsePredecessor(text string) Predecessor {
+	name, uid, ok := strings.Cut(text, "/")
+	if !ok || name == "" || uid == "" || len(name) > validation.DNS1123SubdomainMaxLength || len(uid) > longestUID {
+		return Predecessor{}
+	}
+	return Predecessor{Name: name, UID: types.UID(uid)}
+}
+
+// Replaces reports whether s was made to replace other. A Secret that was made again
+// under other's name is not meant.
+func (s *TokenSecret) Replaces(other *TokenSecret) bool {
+	return s.Predecessor == Predecessor{Name: other.Name, UID: other.UID} &&
+		s.Namespace == other.Namespace && s.AccountName == other.AccountName
+}
 
 // Terminating reports whether the Secret is being deleted.
 func (s *TokenSecret) Terminating() bool { return s.DeletionTimestamp != nil }

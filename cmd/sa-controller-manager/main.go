@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command sa-controller-manager keeps the ServiceAccounts of a Kubernetes
-// cluster and signs their tokens. See package app for its command line.
+// cluster and signs their tokens. See package commands for its command line.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app"
+	"sa-controller-manager/cmd/sa-controller-manager/commands"
 )
 
 func main() {
@@ -19,5 +19,5 @@ func main() {
 	// The first signal drains. It also gives signals their default action back,
 	// so that a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(app.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(commands.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -51,4 +51,4 @@ done
 [ ${#stale[@]} -eq 0 ] || fail "not what is made of the sources: ${stale[*]}" "make update-manifests"
 [ -z "$update" ] || exit 0
 go test ./manifests/... || fail "the manifests are wrong"
-go test ./cmd/sa-controller-manager/app -run 'Manifests' || fail "the manifests do not fit the binary's flags"
+go test ./cmd/sa-controller-manager/commands -run 'Manifests' || fail "the manifests do not fit the binary's flags"

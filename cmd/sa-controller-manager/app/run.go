@@ -1,6 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package app is the manager: Run builds every part from the options, runs them until its
+// context ends, and stops them in order. Package commands reads the flags and calls it once:
+// what Run registers and opens is that of the whole process.
 package app
 
 import (

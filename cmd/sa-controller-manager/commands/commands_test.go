@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package commands
 
 import (
 	"bytes"
@@ -41,6 +41,16 @@ func commandWith(ctx context.Context, run runFunc, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	code := execute(ctx, run, args, &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// parse returns the options that args make, unvalidated.
+func parse(t *testing.T, args ...string) *options.Options {
+	t.Helper()
+	o, _, err := options.Parse(args)
+	if err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return o
 }
 
 const seeHelp = "See 'sa-controller-manager --help' for usage.\n"
@@ -272,7 +282,7 @@ func TestHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("help; 'go test ./cmd/sa-controller-manager/app -update' accepts it (-want +got):\n%s", diff)
+		t.Errorf("help; 'go test ./cmd/sa-controller-manager/commands -update' accepts it (-want +got):\n%s", diff)
 	}
 }
 

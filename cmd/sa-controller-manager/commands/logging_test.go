@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package commands
 
 import (
 	"net/http"
@@ -74,7 +74,7 @@ func TestLevelsOfRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			request.Header = http.Header{"Accept": {"application/json"}, "Authorization": {"Bearer secret"}}
-			response, err := transport.NewDebuggingRoundTripper(answer(http.StatusOK, "application/json", "{}"), transport.DebugByContext).RoundTrip(request)
+			response, err := transport.NewDebuggingRoundTripper(answer{}, transport.DebugByContext).RoundTrip(request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,4 +94,11 @@ func TestLevelsOfRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// answer is the one to every request.
+type answer struct{}
+
+func (answer) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }

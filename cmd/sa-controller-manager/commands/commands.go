@@ -1,17 +1,18 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app is the command line of sa-controller-manager: it turns flags into
-// options.Options, checks them, and hands them to Run.
+// Package commands is the command line of sa-controller-manager. The root command turns
+// flags into options.Options, checks them, and hands them to the manager (package app);
+// every other command is a folder below, its flags and its work together.
 //
-// The data path is Main -> command -> options.Options -> Validate -> Run. A mistake in
+// The data path is Main -> command -> options.Options -> Validate -> app.Run. A mistake in
 // the command line is reported before anything is logged, opened or started,
 // all mistakes at once. Nothing here talks to the API server or reads a key.
 //
 // Logging is process-wide state and is set up exactly once, after validation;
 // a process calls Main once. Flag values are printed at log level 1: they are
 // paths and names, and no flag may ever carry a secret.
-package app
+package commands
 
 import (
 	"context"
@@ -22,6 +23,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
@@ -31,7 +33,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
-	webhookcommand "sa-controller-manager/cmd/sa-controller-manager/commands/webhook"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/webhook"
 )
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
@@ -68,7 +70,7 @@ type runFunc func(ctx context.Context, o *options.Options) error
 // component does, or 2 for findings. It returns when ctx ends and the manager has
 // stopped. Errors go to stderr or, once logging is set up, to the log, and only once.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return execute(ctx, Run, args, stdout, stderr)
+	return execute(ctx, app.Run, args, stdout, stderr)
 }
 
 func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.Writer) int {
@@ -104,7 +106,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cli.AddChoiceCompletions(cmd)
 
 	cmd.AddCommand(
-		version.NewCommand(), webhookcommand.NewCommand(cli.Connect), doctor.NewCommand(cli.Connect),
+		version.NewCommand(), webhook.NewCommand(cli.Connect), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(), docs.NewCommand(),
 	)

@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/tokens"
 )
 
@@ -201,7 +202,7 @@ func TestWithoutALeadNothingIsDone(t *testing.T) {
 	published := func(generation, hash string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName, ResourceVersion: "7"},
-			Data:       map[string]string{schemaKey: "1", generationKey: generation, hashKey: hash},
+			Data:       map[string]string{stateobject.VersionKey: "1", generationKey: generation, hashKey: hash},
 		}
 	}
 	cases := map[string]struct {

@@ -12,6 +12,7 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/signing"
 )
 
 // ReissueState is how far the re-issue of a token Secret has come whose key is retired. Its text
@@ -108,7 +109,7 @@ type ReissueCandidate struct {
 
 // Candidates finds, among all token Secrets of a cluster, those that bear a retired key, sorted
 // by namespace and name. account is the ServiceAccount of that name, nil if there is none.
-func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring Ring) []ReissueCandidate {
+func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring *signing.Ring) []ReissueCandidate {
 	of := map[cache.ObjectName][]*tokensecrets.TokenSecret{}
 	for _, secret := range secrets {
 		name := secret.Account()
@@ -129,10 +130,10 @@ type observed struct {
 	account *corev1.ServiceAccount
 	secrets []*tokensecrets.TokenSecret
 	pairs   tokensecrets.Pairs
-	ring    Ring
+	ring    *signing.Ring
 }
 
-func observe(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring Ring) observed {
+func observe(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring *signing.Ring) observed {
 	o := observed{account: account, secrets: secrets, ring: ring}
 	o.pairs = tokensecrets.PairUp(account, secrets, o.isSpoiled)
 	return o

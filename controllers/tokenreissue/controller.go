@@ -102,7 +102,7 @@ type Controller struct {
 	// Only the loop's one worker looks at what follows.
 
 	// published is the ring that this process may re-issue by, zero if none.
-	published publication
+	published publishedRing
 	created   expectations
 	refused   refusals
 }
@@ -153,7 +153,7 @@ func (c *Controller) RingChanged() { c.loop.Add(key{Work: publishing}) }
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
-	c.published, c.created, c.refused = publication{}, expectations{}, refusals{}
+	c.published, c.created, c.refused = publishedRing{}, expectations{}, refusals{}
 	c.RingChanged()
 	var handlers []func() error
 	for _, watched := range []struct {
@@ -234,9 +234,9 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 // mayReissue is the ring, and whether it still is the one that was published, with a key
 // that kube-apiserver accepts: a rollback may have gone to one that it does not know any
 // more.
-func (c *Controller) mayReissue() (Ring, bool) {
+func (c *Controller) mayReissue() (*signing.Ring, bool) {
 	ring := c.Ring.Ring()
-	return ring, !c.Off && publicationOf(ring) == c.published && c.Confirmed(ring.ActiveID())
+	return ring, !c.Off && summaryOf(ring) == c.published && c.Confirmed(ring.ActiveID())
 }
 
 // survey counts, forgets what is gone, and queues the accounts for which something is left
@@ -287,5 +287,23 @@ func (c *Controller) admit(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// isRetired reports whether the store calls the key with that ID retired. A token of a key
+// that it does not have is not re-issued: another replica may be ahead, or the key another
+// cluster's.
+func isRetired(ring *signing.Ring, keyID string) bool { return ring.Role(keyID) == signing.Retired }
+
+// keyState says what a token's key ID is in the ring, as a value of a metric's label.
+func keyState(ring *signing.Ring, keyID string) string {
+	if keyID == "" {
+		return "none"
+	}
+	switch role := ring.Role(keyID); role {
+	case "", signing.VerifyOnly: // the store does not have it
+		return "unknown"
+	default:
+		return string(role)
 	}
 }

@@ -84,11 +84,11 @@ func (m *Metrics) end() {
 	m.candidates.Reset()
 }
 
-func (m *Metrics) mismatch(found verdict) {
+func (m *Metrics) mismatch(found drift) {
 	if m == nil {
 		return
 	}
-	for _, each := range []verdict{ahead, behind, forked, unreadable, unpublished} {
+	for _, each := range []drift{ahead, behind, forked, unreadable, unpublished} {
 		value := 0.0
 		if each == found {
 			value = 1

@@ -15,6 +15,7 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/stateobject"
 )
 
 func TestPlan(t *testing.T) {
@@ -264,18 +265,18 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestCompare(t *testing.T) {
 	t.Parallel()
-	own := publication{generation: 5, hash: "h"}
+	own := publishedRing{generation: 5, hash: "h"}
 	published := func(version, generation, hash string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{Data: map[string]string{schemaKey: version, generationKey: generation, hashKey: hash}}
+		return &corev1.ConfigMap{Data: map[string]string{stateobject.VersionKey: version, generationKey: generation, hashKey: hash}}
 	}
 	cases := map[string]struct {
 		published *corev1.ConfigMap
-		want      verdict
+		want      drift
 	}{
 		"Nothing":         {want: unpublished},
-		"Same":            {published: published("1", "5", "h"), want: agreed},
+		"Same":            {published: published("1", "5", "h"), want: inSync},
 		"Older":           {published: published("1", "4", "other"), want: ahead},
 		"OlderSameKeys":   {published: published("1", "4", "h"), want: ahead},
 		"Newer":           {published: published("1", "6", "other"), want: behind},
@@ -289,13 +290,13 @@ func TestJudge(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := judge(own, tc.published); got != tc.want {
+			if got := compare(own, tc.published); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
 	ring := rotated(t)
-	if got := judge(publicationOf(ring), &corev1.ConfigMap{Data: publicationOf(ring).data(ring)}); got != agreed {
+	if got := compare(summaryOf(ring), &corev1.ConfigMap{Data: summaryOf(ring).data(ring.ActiveID())}); got != inSync {
 		t.Errorf("what is published is read as %q", got)
 	}
 }

@@ -21,22 +21,22 @@ import (
 // what its predecessor wrote last.
 func (c *Controller) publish(ctx context.Context) error {
 	ring := c.Ring.Ring()
-	own := publicationOf(ring)
-	c.published = publication{}
-	live, err := c.livePublication(ctx)
+	own := summaryOf(ring)
+	c.published = publishedRing{}
+	live, err := c.livePublishedRing(ctx)
 	if err != nil {
 		return err
 	}
-	found := judge(own, live)
+	found := compare(own, live)
 	logger := klog.FromContext(ctx).WithValues("generation", own.generation, "hash", own.hash, "active", ring.ActiveID())
 	if found.mayPublish() {
-		if err := c.write(ctx, live, own.data(ring)); err != nil {
+		if err := c.write(ctx, live, own.data(ring.ActiveID())); err != nil {
 			return fmt.Errorf("publish the key ring in config map %s/%s: %w", metav1.NamespaceSystem, informers.KeyRingName, err)
 		}
 		logger.Info("Published the key ring")
-		found = agreed
+		found = inSync
 	}
-	if found == agreed {
+	if found == inSync {
 		c.published = own
 	} else {
 		logger.Info("No token Secret is re-issued, because the key ring is not the one that was published", "verdict", found)
@@ -45,8 +45,8 @@ func (c *Controller) publish(ctx context.Context) error {
 	return nil
 }
 
-// livePublication is nil if there is none.
-func (c *Controller) livePublication(ctx context.Context) (*corev1.ConfigMap, error) {
+// livePublishedRing is nil if there is none.
+func (c *Controller) livePublishedRing(ctx context.Context) (*corev1.ConfigMap, error) {
 	live, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.KeyRingName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil

@@ -53,7 +53,7 @@ func runnables() []runnable {
 		{name: "watches", build: (*manager).buildWatches},
 		{name: "key-store", build: (*manager).buildKeyStore},
 		{name: "signing-key", phase: synced, build: (*manager).buildKeyProbe},
-		{name: "key-ring", phase: synced, build: (*manager).buildRingAgreement},
+		{name: "key-ring", phase: synced, build: (*manager).buildRingConsistency},
 		{name: options.ServiceAccountController, phase: leading, build: (*manager).buildServiceAccounts},
 		{name: options.LegacyServiceAccountTokenCleaner, phase: leading, build: (*manager).buildTokenCleaner},
 		{name: "root-ca-overlap", phase: leading, build: (*manager).buildRootCAOverlap},
@@ -151,21 +151,22 @@ func (m *manager) signsLegacyTokens() bool {
 	return m.enabled.Enabled(options.ServiceAccountTokenController) && m.files.store != nil
 }
 
-func (m *manager) buildRingAgreement(r *runnable) error {
+func (m *manager) buildRingConsistency(r *runnable) error {
 	if !m.rotates() {
 		return nil
 	}
 	m.reissueMetrics = tokenreissue.NewMetrics(legacyregistry.MustRegister)
-	agreement := tokenreissue.NewAgreement(tokenreissue.AgreementConfig{
+	consistency := tokenreissue.NewRingConsistency(tokenreissue.RingConsistencyConfig{
 		Informers: m.informers,
 		Ring:      m.ring,
 		Recorder:  m.recorder,
 		Process:   m.process,
 		Metrics:   m.reissueMetrics,
+		Loops:     m.loops,
 	})
-	m.onRing = append(m.onRing, func(context.Context) { agreement.RingChanged() })
-	r.run = agreement.Run
-	r.check = func() (string, error) { return agreement.Status(), nil }
+	m.onRing = append(m.onRing, func(context.Context) { consistency.RingChanged() })
+	r.run = consistency.Run
+	r.check = func() (string, error) { return consistency.Status(), nil }
 	return nil
 }
 

@@ -23,8 +23,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// TestAgreement: a disagreement is told once it has lasted, and once; and so is its end.
-func TestAgreement(t *testing.T) {
+// TestRingConsistency: a disagreement is told once it has lasted, and once; and so is its end.
+func TestRingConsistency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
@@ -34,7 +34,7 @@ func TestAgreement(t *testing.T) {
 		keyring := signing.KeyringOf(rotated(t))
 		generation := func(n int64) { keyring.Set(ringOf(t, n, newPEM(), oldPEM())) }
 		v := informers.New(client, 0)
-		a := NewAgreement(AgreementConfig{
+		a := NewRingConsistency(RingConsistencyConfig{
 			Informers: v, Ring: keyring, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
 			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(registry.MustRegister),
 		})
@@ -61,7 +61,7 @@ func TestAgreement(t *testing.T) {
 			ring := keyring.Ring()
 			configMap := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName},
-				Data:       publication{generation: number, hash: ring.Hash()}.data(ring),
+				Data:       publishedRing{generation: number, hash: ring.Hash()}.data(ring.ActiveID()),
 			}
 			configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 			if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
@@ -72,12 +72,12 @@ func TestAgreement(t *testing.T) {
 		}
 
 		check("at the start", "not compared yet", map[string]float64{})
-		time.Sleep(patience)
+		time.Sleep(settleDelay)
 		check("nobody publishes", "is not published", map[string]float64{"unpublished": 1})
 		publish(3)
 		check("published", "is the one that the leader has published", map[string]float64{})
 		publish(4)
-		time.Sleep(patience - time.Second)
+		time.Sleep(settleDelay - time.Second)
 		check("a moment behind", "is the one that the leader has published", map[string]float64{})
 		generation(4)
 		a.RingChanged()
@@ -85,14 +85,14 @@ func TestAgreement(t *testing.T) {
 		check("not behind any more", "generation 4", map[string]float64{})
 		generation(3)
 		a.RingChanged()
-		time.Sleep(patience + time.Second)
+		time.Sleep(settleDelay + time.Second)
 		check("behind", "is not the one", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
 		a.RingChanged()
 		time.Sleep(time.Minute)
 		check("still behind", "is not the one", map[string]float64{"behind": 1})
 		generation(5)
 		a.RingChanged()
-		time.Sleep(patience + time.Second)
+		time.Sleep(settleDelay + time.Second)
 		check("ahead", "is not the one", map[string]float64{"ahead": 1}, "Warning KeyRingMismatch")
 		publish(5)
 		check("at the end", "is the one", map[string]float64{})

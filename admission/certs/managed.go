@@ -112,14 +112,16 @@ func NewManaged(config ManagedConfig) *Managed {
 	}
 	config.Hosts = append([]string{net.IPv4(127, 0, 0, 1).String()}, config.Hosts...)
 	m := &Managed{
-		Source:   newSource(config.Clock, config.Metrics),
-		config:   config,
-		informer: corev1informers.NewFilteredSecretInformer(config.Client, config.Namespace, 0, cache.Indexers{}, reconcile.OnlyNamed(config.Name)),
-		writes:   rate.NewLimiter(rate.Every(writeInterval), writeBurst),
-		first:    map[string]time.Time{},
+		Source: newSource(config.Clock, config.Metrics),
+		config: config,
+		informer: corev1informers.NewFilteredSecretInformer(
+			config.Client, config.Namespace, 0, cache.Indexers{}, reconcile.OnlyNamed(config.Name)),
+		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
+		first:  map[string]time.Time{},
 	}
 	m.loop = reconcile.New(reconcile.Config[string]{
-		Name: queueName, Workers: 1, Sync: m.sync, Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
+		Name: queueName, Workers: 1, Sync: m.sync,
+		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
 	return m
 }

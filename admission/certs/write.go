@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/meta"
@@ -40,7 +41,7 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 // replace puts another Secret in the place of one that is immutable. A replica that sees
 // it missing in between creates it from memory, which is as good.
 func (m *Managed) replace(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	err := m.config.Client.CoreV1().Secrets(m.config.Namespace).Delete(ctx, m.config.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
+	err := m.secrets().Delete(ctx, m.config.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (m *Managed) create(ctx context.Context, decided decision, repaired bool) e
 	if err != nil {
 		return err
 	}
-	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	_, err = m.secrets().Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided dec
 	if err != nil {
 		return err
 	}
-	_, err = m.config.Client.CoreV1().Secrets(m.config.Namespace).Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	_, err = m.secrets().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -90,6 +91,10 @@ func (m *Managed) written(ctx context.Context, reason string, repaired bool) {
 		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
 			"ServingCARepaired", "Repair", "wrote the serving CA again: "+reason)
 	}
+}
+
+func (m *Managed) secrets() corev1client.SecretInterface {
+	return m.config.Client.CoreV1().Secrets(m.config.Namespace)
 }
 
 func (m *Managed) ref() klog.ObjectRef { return klog.KRef(m.config.Namespace, m.config.Name) }

@@ -29,6 +29,9 @@ const (
 	HostsNamespace = metav1.NamespaceSystem
 	HostsName      = "sa-controller-manager-hosts"
 
+	// hostsObject is what errors call it.
+	hostsObject = "configmap " + HostsNamespace + "/" + HostsName
+
 	// hostPrefix begins the key of a line; the name of the host follows.
 	hostPrefix = "host."
 )
@@ -69,7 +72,7 @@ func readHosts(object *corev1.ConfigMap) (lines map[string]string, damaged bool,
 	}
 	fields, err := stateobject.Read(object.Data)
 	if err != nil {
-		return nil, false, fmt.Errorf("configmap %s/%s: %w", HostsNamespace, HostsName, err)
+		return nil, false, fmt.Errorf("%s: %w", hostsObject, err)
 	}
 	lines = map[string]string{}
 	for _, host := range fields.Between(hostPrefix, "") {
@@ -113,7 +116,8 @@ func NewHostReporter(config HostReporterConfig) *HostReporter {
 	h := &HostReporter{
 		config: config,
 		leases: newIdentityInformer(config.Client),
-		hosts:  corev1informers.NewFilteredConfigMapInformer(config.Client, HostsNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(HostsName)),
+		hosts: corev1informers.NewFilteredConfigMapInformer(
+			config.Client, HostsNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(HostsName)),
 	}
 	h.loop = reconcile.New(reconcile.Config[string]{
 		Name: heartbeatQueue, Workers: 1, Sync: h.sync, Metrics: config.Loops, Clock: config.Clock,
@@ -123,7 +127,8 @@ func NewHostReporter(config HostReporterConfig) *HostReporter {
 
 // Run works until ctx ends. It is called once.
 func (h *HostReporter) Run(ctx context.Context) error {
-	return h.loop.RunWatching(ctx, HostsName, reconcile.Watch{Informer: h.leases}, reconcile.Watch{Informer: h.hosts})
+	return h.loop.RunWatching(ctx, HostsName,
+		reconcile.Watch{Informer: h.leases}, reconcile.Watch{Informer: h.hosts})
 }
 
 // sync renews the line of this host if that is due. Where there is one host only it waits for
@@ -178,14 +183,15 @@ func (h *HostReporter) renew(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
 	}
 	if err != nil {
-		return fmt.Errorf("write the heartbeat of host %s into configmap %s/%s: %w", h.config.Host, HostsNamespace, HostsName, err)
+		return fmt.Errorf("write the heartbeat of host %s into %s: %w", h.config.Host, hostsObject, err)
 	}
 	return nil
 }
 
 func (h *HostReporter) create(ctx context.Context, data map[string]string) error {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: HostsNamespace, Name: HostsName}, Data: data}
-	_, err := h.config.Client.CoreV1().ConfigMaps(HostsNamespace).Create(ctx, object, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	configMaps := h.config.Client.CoreV1().ConfigMaps(HostsNamespace)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: HostsName}, Data: data}
+	_, err := configMaps.Create(ctx, object, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	return err
 }
 
@@ -204,6 +210,7 @@ func patchHosts(ctx context.Context, client kubernetes.Interface, patch map[stri
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().ConfigMaps(HostsNamespace).Patch(ctx, HostsName, types.MergePatchType, body, metav1.PatchOptions{FieldManager: meta.FieldManager})
+	configMaps, options := client.CoreV1().ConfigMaps(HostsNamespace), metav1.PatchOptions{FieldManager: meta.FieldManager}
+	_, err = configMaps.Patch(ctx, HostsName, types.MergePatchType, body, options)
 	return err
 }

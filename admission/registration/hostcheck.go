@@ -49,7 +49,7 @@ type hostCheck struct {
 // hold decides whether a webhook that nobody calls yet has to wait, and for what: no
 // kube-apiserver may be told to call it that does not reach one.
 func (c hostCheck) hold() (d decision, held bool) {
-	detail := AwaitsHosts + "; no heartbeat from " + strings.Join(c.missing, ", ")
+	detail := awaits(c.missing)
 	if c.unknown != nil {
 		detail = c.unknown.Error()
 	}
@@ -57,6 +57,11 @@ func (c hostCheck) hold() (d decision, held bool) {
 		return decision{}, false
 	}
 	return decision{status: Status{Waiting, detail}, after: requeueAfter}, true
+}
+
+// awaits names hosts that hold up what nobody calls yet.
+func awaits(hosts []string) string {
+	return AwaitsHosts + "; no heartbeat from " + strings.Join(hosts, ", ")
 }
 
 // withoutReplica names hosts whose kube-apiserver calls a webhook that is not there.
@@ -144,7 +149,8 @@ func (r *Registrar) checkHosts(now time.Time) hostCheck {
 		return hostCheck{}
 	}
 	if !reporter.synced() {
-		return hostCheck{applies: true, unknown: errors.New("the identity Leases of kube-apiserver are not listed yet")}
+		unknown := errors.New("the identity Leases of kube-apiserver are not listed yet")
+		return hostCheck{applies: true, unknown: unknown}
 	}
 	hosts := liveHosts(identities(reporter.leases.GetStore()), now)
 	lines, _, err := readHosts(reporter.object())
@@ -164,11 +170,12 @@ func (r *Registrar) reportMissing(ctx context.Context, check hostCheck, active b
 	if r.hosts.reported = hosts; len(hosts) == 0 {
 		return
 	}
-	note := AwaitsHosts + "; no heartbeat from " + strings.Join(hosts, ", ")
+	note := awaits(hosts)
 	if active {
-		note = withoutReplica(hosts) + "; start one there, or take the webhook out: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
+		note = withoutReplica(hosts) + "; start one there, or take the webhook out: " +
+			"sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
 	}
-	klog.FromContext(ctx).Info("Hosts of kube-apiserver have no replica", "hosts", strings.Join(hosts, ", "), "active", active)
+	klog.FromContext(ctx).Info("Hosts of kube-apiserver have no replica", "hosts", hosts, "active", active)
 	r.warn(mutating, "WebhookHostWithoutReplica", "Register", note)
 }
 
@@ -192,9 +199,9 @@ func (r *Registrar) prune(ctx context.Context, stale []string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("remove the lines of %s from configmap %s/%s: %w", strings.Join(stale, ", "), HostsNamespace, HostsName, err)
+		return fmt.Errorf("remove the lines of %s from %s: %w", strings.Join(stale, ", "), hostsObject, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Removed the lines of hosts without heartbeat", "hosts", strings.Join(stale, ", "))
+	klog.FromContext(ctx).V(2).Info("Removed the lines of hosts without heartbeat", "hosts", stale)
 	return nil
 }
 

@@ -125,14 +125,15 @@ func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now t
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read configmap %s/%s: %w", HostsNamespace, HostsName, err)
+		return nil, fmt.Errorf("read %s: %w", hostsObject, err)
 	}
 	lines, _, err := readHosts(object)
 	if err != nil {
 		return nil, err
 	}
 	endpoint := perHostEndpoint(entries[i])
-	return slices.DeleteFunc(hosts, func(host string) bool { return readLine(lines[host]).Endpoint == endpoint }), nil
+	has := func(host string) bool { return readLine(lines[host]).Endpoint == endpoint }
+	return slices.DeleteFunc(hosts, has), nil
 }
 
 // perHostEndpoint is the endpoint of what is registered, empty if its Spec is not PerHost.

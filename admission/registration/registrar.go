@@ -95,7 +95,8 @@ func New(config Config) *Registrar {
 		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 	}
 	r.loop = reconcile.New(reconcile.Config[string]{
-		Name: queueName, Workers: 1, Sync: r.sync, Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
+		Name: queueName, Workers: 1, Sync: r.sync,
+		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
 	r.status.Store(&Status{State: Idle})
 	config.ServingCA.OnChange(func() { r.loop.AddIfRunning(Name) })
@@ -121,10 +122,10 @@ func (r *Registrar) Run(ctx context.Context) error {
 	defer r.config.ServingCA.ForgetRegistered()
 	defer r.forgetHosts()
 	r.watched.reset()
-	byName := reconcile.OnlyNamed(Name)
-	return r.loop.RunWatching(ctx, Name,
-		r.watch(mutating, informers.NewFilteredMutatingWebhookConfigurationInformer(r.config.Client, 0, cache.Indexers{}, byName)),
-		r.watch(validating, informers.NewFilteredValidatingWebhookConfigurationInformer(r.config.Client, 0, cache.Indexers{}, byName)))
+	client, ours := r.config.Client, reconcile.OnlyNamed(Name)
+	mutatings := informers.NewFilteredMutatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, ours)
+	validatings := informers.NewFilteredValidatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, ours)
+	return r.loop.RunWatching(ctx, Name, r.watch(mutating, mutatings), r.watch(validating, validatings))
 }
 
 // sync takes one step, and says what keeps it from the next one.

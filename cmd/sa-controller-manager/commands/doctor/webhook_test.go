@@ -97,22 +97,22 @@ func TestWebhook(t *testing.T) {
 	off := registered(entry, nil)
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
 	const host = "no replica sends a heartbeat from cp-2, and kube-apiserver there "
-	without := append(perHost(entry), hosts("cp-1", "cp-2")...)
+	twoHosts := append(perHost(entry), hosts("cp-1", "cp-2")...)
 	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
-		"HostWithoutReplica":   {objects: append(without, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostWithoutReplica":   {objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
 		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
-		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(without, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(without, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"HostsWithReplicas":    {objects: append(without, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
-		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: without, change: admits(nil, true, true, true)},
+		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
+		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"HostsWithReplicas":    {objects: append(twoHosts, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
+		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: twoHosts, change: admits(nil, true, true, true)},
 		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")), change: admits(nil, true, true, true)},
 		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
 		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
 		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"Uncalled":             {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"kube-apiserver admits Pods without calling the webhook, or reaches somebody else there, though it is registered"}},
+		"Uncalled":             {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"kube-apiserver admits Pods twoHosts calling the webhook, or reaches somebody else there, though it is registered"}},
 		"Refused":              {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"a Pod in namespace kube-system is refused: " + denied.Error()}},
 		"Off":                  {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
 		"Half":                 {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},

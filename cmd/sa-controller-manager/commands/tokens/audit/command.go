@@ -77,7 +77,7 @@ type commandOptions struct {
 	output     cli.Output
 }
 
-// NewCommand is the command.
+// NewCommand is the command "tokens audit".
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{sortBy: "namespace", reach: true}
 	cmd := &cobra.Command{

@@ -47,16 +47,16 @@ type keyCache struct {
 // (pkg/serviceaccount/externaljwt/plugin/keycache.go).
 func (c *keyCache) get() (*snapshot, error) {
 	set := c.source.Keys()
-	former := c.current.Load()
-	if former != nil && former.of == set {
-		return former, nil
+	previous := c.current.Load()
+	if previous != nil && previous.of == set {
+		return previous, nil
 	}
 	keys, err := encodeKeys(set)
 	if err != nil {
 		return nil, err
 	}
 	next := &snapshot{of: set, taken: c.clock.Now(), keys: keys}
-	if c.current.CompareAndSwap(former, next) {
+	if c.current.CompareAndSwap(previous, next) {
 		return next, nil
 	}
 	return c.get() // another call was faster, and has set the time

@@ -59,7 +59,7 @@ func TestRetiredAcrossAJump(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			activated := epoch.Add(4 * time.Hour) // the former key signs until then
+			activated := epoch.Add(4 * time.Hour) // the previous key signs until then
 			completed := activated.Add(10 * time.Minute)
 			state := must(t)(rotation.New(newKey(0), nil, epoch, policy))
 			state = must(t)(rotation.Publish(state, newKey(1), epoch, policy))

@@ -51,18 +51,18 @@ const (
 	Idle Phase = ""
 	// Published means that the next key is published and does not sign.
 	Published Phase = "published"
-	// Activated means that the new key signs and that the former one can be had back at any time.
+	// Activated means that the new key signs and that the previous one can be had back at any time.
 	Activated Phase = "activated"
 	// Completed means that the rotation has ended with the new key.
 	Completed Phase = "completed"
-	// RolledBack means that the rotation has ended with the former key.
+	// RolledBack means that the rotation has ended with the previous key.
 	RolledBack Phase = "rolled-back"
 )
 
 // Rotation is the latest rotation, in progress or ended. There is never more than one in progress.
 type Rotation struct {
 	Phase Phase `json:"phase"`
-	// From and To are the key IDs of the former and of the new key. A key that has been pruned since is still named.
+	// From and To are the key IDs of the previous and of the new key. A key that has been pruned since is still named.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// StartedAt is when To was published.

@@ -120,23 +120,23 @@ func (s State) validateRotation() error {
 	case (r.Phase == Activated || r.Phase == Completed) && active != r.To:
 		return errors.New("rotation: its new key is not the active one")
 	case r.Phase == RolledBack && active != r.From:
-		return errors.New("rotation: it was rolled back, and its former key is not the active one")
+		return errors.New("rotation: it was rolled back, and its previous key is not the active one")
 	}
-	return s.validateFormer()
+	return s.validatePrevious()
 }
 
-// validateFormer wants the key that Rollback would go back to.
-func (s State) validateFormer() error {
+// validatePrevious wants the key that Rollback would go back to.
+func (s State) validatePrevious() error {
 	r := s.Rotation
 	switch r.Phase {
 	case Published, RolledBack:
 	case Activated, Completed:
-		former, ok := s.Key(r.From)
+		previous, ok := s.Key(r.From)
 		if r.Phase == Activated && !ok {
-			return errors.New("rotation: the former key is gone before it was completed")
+			return errors.New("rotation: the previous key is gone before it was completed")
 		}
-		if ok && former.PublicOnly {
-			return errors.New("rotation: the former key is publicOnly")
+		if ok && previous.PublicOnly {
+			return errors.New("rotation: the previous key is publicOnly")
 		}
 	default:
 		return fmt.Errorf("rotation: phase %q is none of published, activated, completed, rolled-back", r.Phase)

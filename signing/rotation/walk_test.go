@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// maxKeys bounds the walk: with four keys every relation between the former, the new and some older key occurs.
+// maxKeys bounds the walk: with four keys every relation between the previous, the new and some older key occurs.
 const maxKeys = 4
 
 // world is a state at a time, and how the walk came there.

@@ -184,7 +184,7 @@ func concurrentUse(t *testing.T, subject Subject) {
 	}
 }
 
-// rotation wants the former key to verify on, and the next one to be known before a token bears it.
+// rotation wants the previous key to verify on, and the next one to be known before a token bears it.
 func rotation(t *testing.T, subject Subject) {
 	if subject.Rotate == nil {
 		t.Skip("this signer has one key")

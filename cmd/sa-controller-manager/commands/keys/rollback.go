@@ -20,17 +20,17 @@ func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Go back to the key that signed before the rotation",
-		Long: `Go back to the former key of the latest rotation: in progress, or completed and the key
+		Long: `Go back to the previous key of the latest rotation: in progress, or completed and the key
 not pruned yet. A new key that has never signed is removed. One that has signed is
 retired: its tokens stay valid until it is pruned.
 
-kube-apiserver is asked first: whether it still accepts a token of the former key, or,
+kube-apiserver is asked first: whether it still accepts a token of the previous key, or,
 before a key is removed, whether it signs with that one already.`,
 		Args: cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the former key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
+	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the previous key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
@@ -42,8 +42,8 @@ before a key is removed, whether it signs with that one already.`,
 	return cmd
 }
 
-// Rollback has the former key sign again, or withdraws a next key that does not sign yet. Unless it is forced, kube-apiserver is
-// asked first: the former key may have been taken from it since, and it may sign with the next key already.
+// Rollback has the previous key sign again, or withdraws a next key that does not sign yet. Unless it is forced, kube-apiserver is
+// asked first: the previous key may have been taken from it since, and it may sign with the next key already.
 func (o *Operator) Rollback(ctx context.Context, force bool) error {
 	state, err := o.read()
 	if err != nil {
@@ -70,7 +70,7 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 
 // acceptsPrevious refuses to go back to a key whose tokens would be dead.
 func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) error {
-	const breaks = "every new token is refused by each kube-apiserver that does not know the former key any more"
+	const breaks = "every new token is refused by each kube-apiserver that does not know the previous key any more"
 	id := state.Rotation.From
 	if o.Cluster == nil {
 		return unasked("whether kube-apiserver still accepts key "+id, breaks)

@@ -133,7 +133,7 @@ func newRotateActivateCommand(client cli.ClientFunc) *cobra.Command {
 	return newActivatingCommand(client, &cobra.Command{
 		Use:   "activate",
 		Short: "Sign with the new key",
-		Long: `Sign with the new key from now on; the former one verifies only. That is done when the
+		Long: `Sign with the new key from now on; the previous one verifies only. That is done when the
 new key has been published for long enough, and when kube-apiserver has accepted a
 token that is signed with it (of two minutes, and for an audience of our own). If it
 signs already, nothing is changed.`,
@@ -145,9 +145,9 @@ func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
 	return newActivatingCommand(client, &cobra.Command{
 		Use:   "complete",
 		Short: "End the rotation with the new key",
-		Long: `End the rotation: every process follows, and the life of the former key's tokens is
+		Long: `End the rotation: every process follows, and the life of the previous key's tokens is
 counted from now on. If the new key does not sign yet, this first does what "activate"
-does. The former key stays in the ring until it is pruned. If that was done already,
+does. The previous key stays in the ring until it is pruned. If that was done already,
 nothing is changed.`,
 		Args: cli.NoArguments,
 	}, (*Operator).Complete)

@@ -1,0 +1,254 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rotation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sa-controller-manager/signing"
+)
+
+// New is the state of a ring that is made now: active signs, and retired keys, such as those that kube-apiserver verifies
+// with, verify.
+func New(active Key, retired []Key, now time.Time, policy Policy) (State, error) {
+	now = stamp(now)
+	state := State{SchemaVersion: SchemaVersion, Generation: 1}
+	active.Role, active.PublishedAt, active.ActivatedAt = signing.Active, now, now
+	state.Keys = append(state.Keys, active)
+	for _, key := range retired {
+		// Who knows what signed with it until this moment.
+		key.Role, key.PublishedAt, key.RetiredAt = signing.Retired, now, now
+		key.HoldUntil = stamp(now.Add(policy.HoldDown))
+		state.Keys = append(state.Keys, key)
+	}
+	return state, state.Validate()
+}
+
+// Publish begins a rotation to a key that is not in the ring.
+func Publish(state State, key Key, now time.Time, policy Policy) (State, error) {
+	if state.InProgress() {
+		return State{}, refuse(fmt.Sprintf("a rotation to key %s is in progress", state.Rotation.To),
+			"complete it or roll it back before the next one")
+	}
+	if known, ok := state.Key(key.ID); ok {
+		return State{}, refuse(fmt.Sprintf("%s is in the ring already, as %s", keyText(known), known.Role),
+			"rotate to a new key")
+	}
+	now = stamp(now)
+	next := state.next()
+	key.Role = signing.Next
+	key.PublishedAt = now
+	key.ActivatedAt, key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}, time.Time{}
+	next.Keys = append(next.Keys, key)
+	next.forget(key.ID)
+	next.Rotation = &Rotation{
+		Phase: Published, From: state.Active().ID, To: key.ID,
+		StartedAt: now, ActivateNotBefore: stamp(now.Add(policy.CacheAge)),
+	}
+	return next, next.Validate()
+}
+
+// Activate makes the next key sign once it has been published for long enough, or at once if force is true. Whether the
+// apiserver accepts its tokens must have been asked before.
+func Activate(state State, now time.Time, policy Policy, force bool) (State, error) {
+	switch state.Phase() {
+	case Published:
+	case Activated:
+		return State{}, &Refusal{
+			Reason: fmt.Sprintf("key %s signs already", state.Rotation.To), Remedy: "complete the rotation or roll it back", Done: true,
+		}
+	case Completed:
+		// Somebody may have forgotten to start the next one.
+		return State{}, refuse(completedText(state), "nothing is to be done; start another one to rotate again")
+	default:
+		return State{}, refuse("no rotation is in progress", "start one")
+	}
+	if wait := state.Rotation.ActivateNotBefore; now.Before(wait) && !force {
+		return State{}, &Refusal{
+			Reason: fmt.Sprintf("key %s was published at %s, and copies of the key set may be older than that", state.Rotation.To, clockTime(state.Rotation.StartedAt)),
+			Remedy: "wait until " + clockTime(wait),
+			Until:  wait,
+			Breaks: "whoever verifies tokens with a copy of the key set from before the rotation started refuses every new token until the copy is renewed",
+		}
+	}
+	now = stamp(now)
+	next := state.next()
+	activate(next, state.Rotation.To, now)
+	retire(next, state.Rotation.From, now, policy)
+	next.Rotation.Phase, next.Rotation.ActivatedAt = Activated, now
+	return next, next.Validate()
+}
+
+// Complete ends a rotation whose new key signs. The time from which the previous key counts as retired begins anew: from here on
+// every process is taken to follow the ring.
+func Complete(state State, now time.Time, policy Policy) (State, error) {
+	switch state.Phase() {
+	case Activated:
+	case Published:
+		return State{}, refuse(fmt.Sprintf("key %s does not sign yet", state.Rotation.To), "activate it first")
+	case Completed:
+		return State{}, &Refusal{Reason: completedText(state), Remedy: "nothing is to be done", Done: true}
+	default:
+		return State{}, refuse("no rotation is in progress", "start one")
+	}
+	now = stamp(now)
+	next := state.next()
+	retire(next, state.Rotation.From, now, policy)
+	next.Rotation.Phase, next.Rotation.EndedAt = Completed, now
+	return next, next.Validate()
+}
+
+func completedText(state State) string {
+	return fmt.Sprintf("the rotation to key %s was completed at %s", state.Rotation.To, clockTime(state.Rotation.EndedAt))
+}
+
+// activate changes a state that is not out yet; so does retire.
+func activate(s State, id string, now time.Time) {
+	key := &s.Keys[s.index(id)]
+	key.Role, key.ActivatedAt = signing.Active, now
+	key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}
+}
+
+// retire never moves the time back, nor before the one from which the key signed: a clock that
+// was set back since does not unsign what was signed by then.
+func retire(s State, id string, now time.Time, policy Policy) {
+	key := &s.Keys[s.index(id)]
+	for _, signed := range []time.Time{key.ActivatedAt, key.RetiredAt} {
+		if now.Before(signed) {
+			now = signed
+		}
+	}
+	key.Role, key.RetiredAt = signing.Retired, now
+	key.HoldUntil = stamp(now.Add(policy.HoldDown))
+}
+
+// Rollback has the previous key of the latest rotation sign. A new key that has never signed leaves the ring; one
+// that has signed is retired, because its tokens live on.
+func Rollback(state State, now time.Time, policy Policy) (State, error) {
+	switch state.Phase() {
+	case Published:
+		return withdraw(state, stamp(now))
+	case Activated, Completed:
+		return takeBack(state, stamp(now), policy)
+	case RolledBack:
+		return State{}, refuse(fmt.Sprintf("the rotation to key %s was rolled back at %s", state.Rotation.To, clockTime(state.Rotation.EndedAt)),
+			"nothing is to be done; start another rotation when the cause is mended")
+	default:
+		return State{}, refuse("the ring was never rotated", "there is nothing to go back to")
+	}
+}
+
+func withdraw(state State, now time.Time) (State, error) {
+	next := state.next()
+	i := next.index(state.Rotation.To)
+	next.Withdrawn = append(next.Withdrawn, state.Rotation.To)
+	next.Keys = slices.Delete(next.Keys, i, i+1)
+	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
+	return next, next.Validate()
+}
+
+func takeBack(state State, now time.Time, policy Policy) (State, error) {
+	previous, ok := state.Key(state.Rotation.From)
+	if !ok {
+		return State{}, refuse(fmt.Sprintf("key %s, which signed before, has been pruned", state.Rotation.From), "start a rotation to a new key")
+	}
+	next := state.next()
+	activate(next, previous.ID, now)
+	retire(next, state.Rotation.To, now, policy)
+	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
+	return next, next.Validate()
+}
+
+// Prune takes a retired key out of the ring. It refuses while anything may need the key. With
+// force it does not ask: that is how a leaked key is got rid of.
+func Prune(state State, id string, usage Usage, now time.Time, policy Policy, force bool) (State, error) {
+	key, ok := state.Key(id)
+	if !ok {
+		return State{}, refuse("the ring has no key "+id, "name one that it lists as retired")
+	}
+	if err := prunable(state, key); err != nil {
+		return State{}, err
+	}
+	if err := needed(key, usage, now, policy); err != nil && !force {
+		return State{}, err
+	}
+	next := state.next()
+	i := next.index(id)
+	next.Pruned = append(next.Pruned, id)
+	next.Keys = slices.Delete(next.Keys, i, i+1)
+	return next, next.Validate()
+}
+
+// StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found to sign with it. What its
+// tokens may live and the hold-down begin anew.
+func StillSigns(state State, id string, now time.Time, policy Policy) (State, error) {
+	key, ok := state.Key(id)
+	if !ok {
+		return State{}, refuse("the ring has no key "+id, "name one that it lists as retired")
+	}
+	if key.Role != signing.Retired {
+		return State{}, refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "nothing is to be done")
+	}
+	next := state.next()
+	retire(next, id, stamp(now), policy)
+	return next, next.Validate()
+}
+
+// prunable is about what not even force may do.
+func prunable(state State, key Key) error {
+	switch {
+	case key.Role == signing.Active:
+		return refuse(keyText(key)+" signs", "rotate to another key first")
+	case key.Role == signing.Next:
+		return refuse(keyText(key)+" is the next to sign", "roll the rotation back to withdraw it")
+	case state.Phase() == Activated && key.ID == state.Rotation.From:
+		return refuse(keyText(key)+" is what the rotation in progress would go back to", "complete the rotation first")
+	}
+	return nil
+}
+
+// needed refuses while something may need a retired key, the reason that takes longest to go away first.
+func needed(key Key, usage Usage, now time.Time, policy Policy) error {
+	breaks := "every token signed with the key is refused from then on"
+	switch {
+	case usage.SignsElsewhere:
+		return &Refusal{
+			Reason: "kube-apiserver still signs bound tokens with " + keyText(key),
+			Remedy: "change its --service-account-signing-key-file and restart it, and run prune right before: " +
+				"the life of its tokens and the hold-down are counted from the last time that prune saw this",
+			Breaks: breaks,
+		}
+	case usage.Secrets < 0:
+		return &Refusal{
+			Reason: "it is not known which token Secrets bear " + keyText(key),
+			Remedy: "let the cluster be asked",
+			Breaks: breaks,
+		}
+	case usage.Secrets > 0:
+		return &Refusal{
+			Reason: fmt.Sprintf("%d token Secrets bear %s", usage.Secrets, keyText(key)),
+			Remedy: "wait until they are replaced, or delete those that nobody uses",
+			Breaks: fmt.Sprintf("the tokens of these %d Secrets are refused from then on, and so is every other token signed with the key", usage.Secrets),
+		}
+	}
+	if lives := key.RetiredAt.Add(policy.TokenLifetime); now.Before(lives) {
+		return &Refusal{
+			Reason: fmt.Sprintf("bound tokens signed with %s may live for %s after it was retired at %s", keyText(key), policy.TokenLifetime, clockTime(key.RetiredAt)),
+			Remedy: "wait until " + clockTime(policy.PrunableAt(key)),
+			Until:  policy.PrunableAt(key),
+			Breaks: "bound tokens that are still in use are refused until their holders fetch new ones",
+		}
+	}
+	if now.Before(key.HoldUntil) {
+		return &Refusal{
+			Reason: fmt.Sprintf("the hold-down of %s has not ended", keyText(key)),
+			Remedy: "wait until " + clockTime(key.HoldUntil),
+			Until:  key.HoldUntil,
+			Breaks: "the rotation can no longer be rolled back",
+		}
+	}
+	return nil
+}

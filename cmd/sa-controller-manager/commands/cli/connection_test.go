@@ -125,7 +125,8 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	}
 }
 
-// Neither an environment variable nor a file in the home directory nor localhost:8080 stands in for a missing flag.
+// Neither an environment variable nor a file in the home directory nor localhost:8080 stands in for
+// a missing flag.
 func TestClientConfigWithoutAnySource(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", writeFile(t, "kubeconfig", []byte(kubeconfigText)))
@@ -139,8 +140,9 @@ func TestClientConfigWithoutAnySource(t *testing.T) {
 	}
 }
 
-// FuzzKubeconfig reads anything as a kubeconfig. It is refused with the names of flag and file, or it leads to a server that it
-// names itself: nobody is sent to localhost:8080 by mistake, and no password is repeated.
+// FuzzKubeconfig reads anything as a kubeconfig. It is refused with the names of flag and file, or
+// it leads to a server that it names itself: nobody is sent to localhost:8080 by mistake, and no
+// password is repeated.
 func FuzzKubeconfig(f *testing.F) {
 	const password = "correct-horse-battery-staple"
 	for _, seed := range []string{

@@ -61,7 +61,8 @@ func (p *Progress) End() {
 	}
 }
 
-// WaitingOn says on a terminal what is waited for, once, and writes how long on one line again and again.
+// WaitingOn says on a terminal what is waited for, once, and writes how long on one line again and
+// again.
 func WaitingOn(terminal io.Writer) func(what string, left time.Duration) {
 	last, open := "", false
 	return func(what string, left time.Duration) {

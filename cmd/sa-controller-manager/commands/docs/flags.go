@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs is the command that generates docs/flags.md and the roles of manifests/permissions. It is
-// hidden, because only those who build the project need it.
+// Package docs is the command that generates docs/flags.md and the roles of manifests/permissions.
+// It is hidden, because only those who build the project need it.
 package docs
 
 import (

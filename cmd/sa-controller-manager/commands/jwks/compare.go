@@ -21,7 +21,8 @@ const (
 	Same Result = "same"
 	// Missing means: in the ring and not published. Relying parties refuse its tokens.
 	Missing Result = "missing"
-	// Extra means: published and not in the ring. Relying parties accept tokens of a key that is not ours.
+	// Extra means: published and not in the ring. Relying parties accept tokens of a key that is
+	// not ours.
 	Extra Result = "extra"
 	// Differs means: published otherwise than it is.
 	Differs Result = "differs"
@@ -39,7 +40,8 @@ type Line struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Compare holds what is published against the ring: a line for each key of the ring, then one for each further published one.
+// Compare holds what is published against the ring: a line for each key of the ring, then one for
+// each further published one.
 func Compare(ring []Key, published []signing.PublishedKey) []Line {
 	lines := make([]Line, 0, len(ring)+len(published))
 	seen := make([]bool, len(published))
@@ -70,8 +72,8 @@ func Compare(ring []Key, published []signing.PublishedKey) []Line {
 	return lines
 }
 
-// rank orders the results of several published keys that are about one of the ring. That it is published rightly as well does
-// not make up for what else is published under its ID.
+// rank orders the results of several published keys that are about one of the ring. That it is
+// published rightly as well does not make up for what else is published under its ID.
 func rank(result Result) int {
 	switch result {
 	case Leaked:

@@ -40,7 +40,8 @@ func Public(keys []Key) []signing.PublicKey {
 	return signing.NewKeySet(all...).All()
 }
 
-// Usable are those of published keys that tokens can be verified with, under the IDs that they are published with.
+// Usable are those of published keys that tokens can be verified with, under the IDs that they are
+// published with.
 func Usable(published []signing.PublishedKey, origin string) []Key {
 	var keys []Key
 	for _, key := range published {

@@ -25,8 +25,9 @@ const (
 	maxRedirects = 3
 )
 
-// Read gets the JWKS at place, an https URL or the path of a file. roots are the CAs to trust for a URL; nil means those of
-// the machine. The error names the place, without the query of a URL, which may give access to it.
+// Read gets the JWKS at place, an https URL or the path of a file. roots are the CAs to trust for a
+// URL; nil means those of the machine. The error names the place, without the query of a URL, which
+// may give access to it.
 func Read(ctx context.Context, place string, roots *x509.CertPool) ([]signing.PublishedKey, error) {
 	document, name, err := load(ctx, place, roots)
 	if err != nil {

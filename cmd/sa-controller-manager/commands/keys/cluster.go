@@ -49,7 +49,8 @@ type APIServer struct {
 	Client kubernetes.Interface
 }
 
-// Prove is nil once every kube-apiserver has accepted a short token that is signed with key (package keyprobe).
+// Prove is nil once every kube-apiserver has accepted a short token that is signed with key
+// (package keyprobe).
 func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
 	if err != nil {
@@ -96,8 +97,8 @@ func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface)
 	return token.KeyID, nil
 }
 
-// Uses are the token Secrets of each key. The key "" stands for that of tokens which name none and which no key of the ring has
-// signed.
+// Uses are the token Secrets of each key. The key "" stands for that of tokens which name none and
+// which no key of the ring has signed.
 type Uses struct {
 	counts map[string]int
 	names  map[string][]string
@@ -128,8 +129,8 @@ func (u *Uses) Others(ring *signing.Ring) []OtherKey {
 	return others
 }
 
-// Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key ID counts for the key that
-// made its signature.
+// Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key
+// ID counts for the key that made its signature.
 func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (*Uses, error) {
 	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
 	options := metav1.ListOptions{
@@ -163,7 +164,8 @@ func (u *Uses) add(secret *corev1.Secret, ring *signing.Ring) {
 	}
 }
 
-// Reissues is how far the re-issue of the Secrets is that bear a retired key of the ring, by namespace/name.
+// Reissues is how far the re-issue of the Secrets is that bear a retired key of the ring, by
+// namespace/name.
 func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]tokenreissue.Progress, error) {
 	if len(uses.involved) == 0 {
 		return nil, nil
@@ -206,7 +208,8 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 	return ok
 }
 
-// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that kube-apiserver could take.
+// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that
+// kube-apiserver could take.
 func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
 	token = tokens.Canonical(token)
 	decoded, err := tokens.Inspect(token)

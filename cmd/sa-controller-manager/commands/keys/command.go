@@ -67,7 +67,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		newExportCommand(), newImportCommand(client), jwks.NewCommand(client))
 }
 
-// newCommandOptions adds the flags to cmd. formats are those that it has besides the ones that all have.
+// newCommandOptions adds the flags to cmd. formats are those that it has besides the ones that all
+// have.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
 	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
 	cli.AddConnectionFlags(cmd, &o.connection)
@@ -166,8 +167,8 @@ func (o *commandOptions) print(cmd *cobra.Command, operator *Operator, pruned []
 	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
 }
 
-// act makes one step and prints the ring after it. The step was made whatever is found to be wrong then: that kube-apiserver
-// does not accept the next key is how things are after a start.
+// act makes one step and prints the ring after it. The step was made whatever is found to be wrong
+// then: that kube-apiserver does not accept the next key is how things are after a start.
 func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Operator) ([]Pruned, error)) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {

@@ -27,7 +27,8 @@ func (w *world) meanwhile(do func()) {
 	})
 }
 
-// TestAnswersAreOfTheRingThatWasLookedAt: somebody turns to another key while kube-apiserver is asked about this one.
+// TestAnswersAreOfTheRingThatWasLookedAt: somebody turns to another key while kube-apiserver is
+// asked about this one.
 func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 	t.Parallel()
 	t.Run("activate", func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 	})
 }
 
-// TestDoneAlready: a command that was killed after it had done its work, or that somebody else was faster with.
+// TestDoneAlready: a command that was killed after it had done its work, or that somebody else was
+// faster with.
 func TestDoneAlready(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

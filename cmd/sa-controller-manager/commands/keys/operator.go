@@ -24,7 +24,8 @@ type Operator struct {
 	Clock  clock.WithTicker
 	// Cluster is asked for proofs and for what uses a key. Nil means that there is none to ask.
 	Cluster *Cluster
-	// Progress is told what is waited for, and how long at most if that is known. Nil means nobody listens.
+	// Progress is told what is waited for, and how long at most if that is known. Nil means nobody
+	// listens.
 	Progress func(what string, left time.Duration)
 }
 
@@ -36,8 +37,8 @@ func (o *Operator) Init(pair *signing.KeyPair, retired []signing.PublicKey) erro
 	return o.File.Init(pair, retired, o.Clock.Now(), o.Policy)
 }
 
-// Start publishes a key that generate makes in place of the present one, or finds that this was done already. same tells whether
-// the key of a rotation in progress is what is wanted now.
+// Start publishes a key that generate makes in place of the present one, or finds that this was
+// done already. same tells whether the key of a rotation in progress is what is wanted now.
 func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.KeyPair, error)) (resumed bool, err error) {
 	state, err := o.read()
 	if err != nil {
@@ -169,7 +170,8 @@ func (o *Operator) update(transition func(rotation.State) (rotation.State, error
 	return o.File.Update(state.Generation, transition)
 }
 
-// read is for a command that will write: a file that cannot be written to is said before anything else is done.
+// read is for a command that will write: a file that cannot be written to is said before anything
+// else is done.
 func (o *Operator) read() (rotation.State, error) {
 	if err := o.File.Writable(); err != nil {
 		return rotation.State{}, err

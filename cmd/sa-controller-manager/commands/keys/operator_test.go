@@ -167,7 +167,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitEnds covers what a wait must notice: the end of its context, and that somebody else has decided otherwise.
+// TestWaitEnds covers what a wait must notice: the end of its context, and that somebody else has
+// decided otherwise.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -279,7 +280,8 @@ func TestPruneAsksFirst(t *testing.T) {
 	}
 }
 
-// TestPruneSaysWhatIsGone although a later one of the keys stays. A key that is named twice is pruned once.
+// TestPruneSaysWhatIsGone although a later one of the keys stays. A key that is named twice is
+// pruned once.
 func TestPruneSaysWhatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,7 +294,8 @@ func TestPruneSaysWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestPruneFindsALateSigner: a kube-apiserver that nobody has told goes on signing, and its tokens are waited for.
+// TestPruneFindsALateSigner: a kube-apiserver that nobody has told goes on signing, and its tokens
+// are waited for.
 func TestPruneFindsALateSigner(t *testing.T) {
 	t.Parallel()
 	w, other := newWorld(t), newWorld(t)
@@ -437,7 +440,8 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 	}
 }
 
-// A Secret whose key the ring does not have is not re-issued by anybody, and kube-apiserver may accept it all the same.
+// A Secret whose key the ring does not have is not re-issued by anybody, and kube-apiserver may
+// accept it all the same.
 func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
 	t.Parallel()
 	strange := private(t, testkeys.P521())

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// shownNames is how many Secrets of a key people are shown, and how many keys that the ring does not have.
+	// shownNames is how many Secrets of a key people are shown, and how many keys that the ring
+	// does not have.
 	shownNames = 5
 	// longestID is how much they are shown of the ID of such a key. One of ours has 43 characters.
 	longestID = 64

@@ -88,9 +88,10 @@ type PruneOptions struct {
 	DryRun bool
 }
 
-// Prune takes retired keys out of the ring. A key that was named and stays is an error, which comes with what was pruned before
-// it; without names, what stays is in the answer. Of a key that stays because a kube-apiserver signs with it, the ring says when
-// that was seen: it has changed, and the refusal says so.
+// Prune takes retired keys out of the ring. A key that was named and stays is an error, which comes
+// with what was pruned before it; without names, what stays is in the answer. Of a key that stays
+// because a kube-apiserver signs with it, the ring says when that was seen: it has changed, and the
+// refusal says so.
 func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, error) {
 	state, err := o.read()
 	if err != nil {
@@ -157,7 +158,8 @@ func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOption
 	return o.update(prune)
 }
 
-// alsoChanged says of a refusal what no other one does: copies of the ring are out of date after it.
+// alsoChanged says of a refusal what no other one does: copies of the ring are out of date after
+// it.
 func alsoChanged(err error) error {
 	if refusal, ok := errors.AsType[*rotation.Refusal](err); ok {
 		refusal.Remedy += "; the key counts as retired from now on, so the ring has changed: copy it to the other nodes, if there are any"

@@ -23,7 +23,8 @@ type Report struct {
 	Phase      string             `json:"phase"`
 	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
 	Keys       []KeyReport        `json:"keys"`
-	// OtherKeys are those that token Secrets bear and the ring does not have, if the cluster was asked.
+	// OtherKeys are those that token Secrets bear and the ring does not have, if the cluster was
+	// asked.
 	OtherKeys []OtherKey `json:"otherKeys,omitempty"`
 	// NextStep is what may be done next, and when.
 	NextStep string `json:"nextStep"`
@@ -37,7 +38,8 @@ type Report struct {
 type KeyReport struct {
 	rotation.Key
 
-	// Accepted tells whether kube-apiserver accepts the key, if it was asked: "yes", "no" or "unknown".
+	// Accepted tells whether kube-apiserver accepts the key, if it was asked: "yes", "no" or
+	// "unknown".
 	Accepted string `json:"accepted,omitempty"`
 	// Secrets is the number of token Secrets that bear the key ID, if the cluster was asked.
 	Secrets *int `json:"secrets,omitempty"`
@@ -50,12 +52,14 @@ type KeyReport struct {
 // Holder is a token Secret that bears a retired key.
 type Holder struct {
 	Secret string `json:"secret"` // namespace/name
-	// Progress is what is to come, or why nothing is; it is empty if the token does not name its key.
+	// Progress is what is to come, or why nothing is; it is empty if the token does not name its
+	// key.
 	tokenreissue.Progress
 }
 
-// UnknownKey says of a token Secret that the ring does not have the key of its token. It is never re-issued. kube-apiserver may
-// know the key by a --service-account-key-file of its own; if nobody does, the token is dead.
+// UnknownKey says of a token Secret that the ring does not have the key of its token. It is never
+// re-issued. kube-apiserver may know the key by a --service-account-key-file of its own; if nobody
+// does, the token is dead.
 var UnknownKey = tokenreissue.Progress{State: tokenreissue.Blocked, Reason: "unknown-key"}
 
 // OtherKey is a key that token Secrets bear and the ring does not have.
@@ -139,8 +143,8 @@ func acceptedWord(err error) string {
 	return "unknown"
 }
 
-// looseMode finds a file with private keys that others may read. In a mounted Secret its mode says nothing: who may look into
-// the volume is decided elsewhere.
+// looseMode finds a file with private keys that others may read. In a mounted Secret its mode says
+// nothing: who may look into the volume is decided elsewhere.
 func (o *Operator) looseMode() []string {
 	if o.File.Writable() != nil {
 		return []string{}

@@ -42,8 +42,9 @@ before a key is removed, whether it signs with that one already.`,
 	return cmd
 }
 
-// Rollback has the previous key sign again, or withdraws a next key that does not sign yet. Unless it is forced, kube-apiserver is
-// asked first: the previous key may have been taken from it since, and it may sign with the next key already.
+// Rollback has the previous key sign again, or withdraws a next key that does not sign yet. Unless
+// it is forced, kube-apiserver is asked first: the previous key may have been taken from it since,
+// and it may sign with the next key already.
 func (o *Operator) Rollback(ctx context.Context, force bool) error {
 	state, err := o.read()
 	if err != nil {

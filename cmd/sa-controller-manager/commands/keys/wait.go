@@ -17,10 +17,12 @@ import (
 )
 
 const (
-	// lookAgain is how often a wait looks whether the ring has changed meanwhile or kube-apiserver has changed its mind.
+	// lookAgain is how often a wait looks whether the ring has changed meanwhile or kube-apiserver
+	// has changed its mind.
 	lookAgain = 5 * time.Second
-	// maxLasting is how many answers in a row that time does not mend end a wait. One is not enough: a kube-apiserver that
-	// has just been started, with the key that is waited for, forbids everything until it has read the roles.
+	// maxLasting is how many answers in a row that time does not mend end a wait. One is not
+	// enough: a kube-apiserver that has just been started, with the key that is waited for, forbids
+	// everything until it has read the roles.
 	maxLasting = 4
 )
 
@@ -72,8 +74,9 @@ func (o *Operator) await(ctx context.Context, reason error) bool {
 	}
 }
 
-// lasts tells an answer that time does not mend, such as that there is no such account, from a key that kube-apiserver does not
-// accept yet, and from a kube-apiserver that cannot be reached or has too much to do.
+// lasts tells an answer that time does not mend, such as that there is no such account, from a key
+// that kube-apiserver does not accept yet, and from a kube-apiserver that cannot be reached or has
+// too much to do.
 func lasts(err error) bool {
 	notAccepted, ok := errors.AsType[*notAcceptedError](err)
 	if !ok || keyprobe.IsRefusal(notAccepted.err) {

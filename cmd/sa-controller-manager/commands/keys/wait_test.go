@@ -21,7 +21,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestWaitForWhatTimeMends: a wait goes on while waiting may help, and ends with the reason where it does not.
+// TestWaitForWhatTimeMends: a wait goes on while waiting may help, and ends with the reason where
+// it does not.
 func TestWaitForWhatTimeMends(t *testing.T) {
 	t.Parallel()
 	reviews := schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}

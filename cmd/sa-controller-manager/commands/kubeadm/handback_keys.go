@@ -27,7 +27,8 @@ type inUse struct {
 	verify []verifyKey
 }
 
-// verifyKey is one that the files for verification are to hold. publicOf is a command that prints its public half.
+// verifyKey is one that the files for verification are to hold. publicOf is a command that prints
+// its public half.
 type verifyKey struct {
 	signing.PublicKey
 
@@ -42,8 +43,8 @@ func verifyKeys(publicOf string, keys ...signing.PublicKey) []verifyKey {
 	return all
 }
 
-// onNode is where a file of the node is seen from here. Its disk may be mounted somewhere, with its manifests; who has put us
-// in from there may have given paths as they are here.
+// onNode is where a file of the node is seen from here. Its disk may be mounted somewhere, with its
+// manifests; who has put us in from there may have given paths as they are here.
 func (c *Config) onNode(path string) string {
 	root, ok := strings.CutSuffix(filepath.Clean(c.ManifestsDir), "/etc/kubernetes/manifests")
 	if !ok || root == "" || strings.HasPrefix(path, root+"/") {
@@ -113,8 +114,9 @@ func publicOf(path string) string {
 	return "cat " + path
 }
 
-// keysFit refuses to give a component key files that have missed a rotation: kube-apiserver would refuse tokens that are
-// in use, or tokens would be signed with a key that was retired. after is its manifest as it is to become.
+// keysFit refuses to give a component key files that have missed a rotation: kube-apiserver would
+// refuse tokens that are in use, or tokens would be signed with a key that was retired. after is
+// its manifest as it is to become.
 func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) error {
 	if c.SkipKeyCheck || !c.does(name) {
 		return nil
@@ -175,10 +177,10 @@ func (k *inUse) verifiable(files []string) error {
 	return nil
 }
 
-// appended is a command that puts what another prints at the end of a file. What is there stays: it may be all that is
-// left of a key whose tokens live, and a key that comes twice does no harm, here or in kube-apiserver
-// (k8s.io/kubernetes pkg/serviceaccount/jwt.go, StaticPublicKeysGetter). Without the echo two keys are lost if the file
-// does not end with its line.
+// appended is a command that puts what another prints at the end of a file. What is there stays: it
+// may be all that is left of a key whose tokens live, and a key that comes twice does no harm, here
+// or in kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/jwt.go, StaticPublicKeysGetter).
+// Without the echo two keys are lost if the file does not end with its line.
 func appended(command, file string) string {
 	return "(echo; " + command + ") >>" + file
 }

@@ -20,8 +20,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// rotated is a control plane that was taken over and whose ring has gone from RSA to P-256 since. sa.key and sa.pub are
-// what they were before.
+// rotated is a control plane that was taken over and whose ring has gone from RSA to P-256 since.
+// sa.key and sa.pub are what they were before.
 type rotated struct {
 	*controlPlane
 
@@ -192,8 +192,8 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 	}
 }
 
-// TestMendOfStaleKeysLosesNone does what the refusal says: the handback goes on, and the keys that sa.pub alone held are
-// there still, although its last line has no end.
+// TestMendOfStaleKeysLosesNone does what the refusal says: the handback goes on, and the keys that
+// sa.pub alone held are there still, although its last line has no end.
 func TestMendOfStaleKeysLosesNone(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {

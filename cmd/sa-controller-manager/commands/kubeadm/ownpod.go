@@ -84,8 +84,8 @@ func (p *podFlags) render(image string, signer *Signer) ([]byte, error) {
 	return manifest, nil
 }
 
-// checkArgs refuses further flags that end the process at every start, in the place of one that runs. What another version
-// takes, only that version knows.
+// checkArgs refuses further flags that end the process at every start, in the place of one that
+// runs. What another version takes, only that version knows.
 func (p *podFlags) checkArgs(manifest []byte) error {
 	if len(p.extraArgs) == 0 || p.image != "" || p.binary != p.self {
 		return nil

@@ -72,9 +72,9 @@ func (c *Config) applyPermissions(ctx context.Context, d direction, o *observed,
 	})
 }
 
-// losesNone refuses to take key files from kube-apiserver if one of them has a key that our process cannot verify with:
-// kube-apiserver would learn of it no more and refuse its tokens. What else is wrong with a file our process says when it
-// starts, and then kube-apiserver is left alone.
+// losesNone refuses to take key files from kube-apiserver if one of them has a key that our process
+// cannot verify with: kube-apiserver would learn of it no more and refuse its tokens. What else is
+// wrong with a file our process says when it starts, and then kube-apiserver is left alone.
 func (c *Config) losesNone(files []string) error {
 	for _, path := range c.allOnNode(files) {
 		data, err := os.ReadFile(path)
@@ -88,9 +88,10 @@ func (c *Config) losesNone(files []string) error {
 	return nil
 }
 
-// keepsKeyRing refuses to write our manifest anew without the key ring that it has: nothing is carried over from the
-// one that is there, and the process would sign with a file that may have missed a rotation. An empty flag says that this
-// is meant. A key file does not, because the command that wrote the first manifest may have named one.
+// keepsKeyRing refuses to write our manifest anew without the key ring that it has: nothing is
+// carried over from the one that is there, and the process would sign with a file that may have
+// missed a rotation. An empty flag says that this is meant. A key file does not, because the
+// command that wrote the first manifest may have named one.
 func (c *Config) keepsKeyRing(o *observed) error {
 	ring := ownFlag(o.manager, keyRingFlag)
 	if ring == "" || !c.Rewrite || !c.does(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {

@@ -1,16 +1,18 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit lists the long-lived tokens of a cluster, those in token Secrets, and says what speaks against each.
+// Package audit lists the long-lived tokens of a cluster, those in token Secrets, and says what
+// speaks against each.
 //
-// Auditor.Run walks the Secrets page by page. For the namespaces of a page it reads the accounts and what Pods use, and it has
-// kube-apiserver say how far each account reaches (SubjectAccessReview), all with bounded concurrency. Out of that a pure
-// function makes a Row. A row is small; Secrets, with their tokens, live no longer than their page, so that a hundred thousand
-// of them fit into a small machine. A Printer writes rows as they come.
+// Auditor.Run walks the Secrets page by page. For the namespaces of a page it reads the accounts
+// and what Pods use, and it has kube-apiserver say how far each account reaches
+// (SubjectAccessReview), all with bounded concurrency. Out of that a pure function makes a Row. A
+// row is small; Secrets, with their tokens, live no longer than their page, so that a hundred
+// thousand of them fit into a small machine. A Printer writes rows as they come.
 //
-// A list that takes longer than kube-apiserver remembers goes on where it was: every Secret that was there all the time is seen
-// once.
+// A list that takes longer than kube-apiserver remembers goes on where it was: every Secret that
+// was there all the time is seen once.
 //
-// What must never happen: a token, or a part of one, in a row, an error or a line of output. Nothing is written to the cluster
-// but reviews, which nobody stores.
+// What must never happen: a token, or a part of one, in a row, an error or a line of output.
+// Nothing is written to the cluster but reviews, which nobody stores.
 package audit

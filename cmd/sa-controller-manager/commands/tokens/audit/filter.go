@@ -43,8 +43,8 @@ func Orders() []string {
 	return []string{"namespace", "account", "age", "last-used", "key", "findings"}
 }
 
-// Sort orders rows: the oldest, the longest unused, and those with the worst findings first. Rows that are alike stay in the
-// order of namespaces and names.
+// Sort orders rows: the oldest, the longest unused, and those with the worst findings first. Rows
+// that are alike stay in the order of namespaces and names.
 func Sort(rows []Row, by string) {
 	var order func(a, b *Row) int
 	switch by {

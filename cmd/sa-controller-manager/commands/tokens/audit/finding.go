@@ -9,10 +9,12 @@ type Finding string
 const (
 	// ClusterAdmin means: the account may do everything everywhere.
 	ClusterAdmin Finding = "cluster-admin"
-	// SecretsReader means: the account reads the Secrets of all namespaces, and so has the tokens of all others.
+	// SecretsReader means: the account reads the Secrets of all namespaces, and so has the tokens
+	// of all others.
 	SecretsReader Finding = "secrets-reader"
-	// BadToken means: what the Secret holds is no token of the Secret and of the account that it names, or its signature is wrong.
-	// If the account alone is another one, kube-apiserver accepts it for that one.
+	// BadToken means: what the Secret holds is no token of the Secret and of the account that it
+	// names, or its signature is wrong. If the account alone is another one, kube-apiserver accepts
+	// it for that one.
 	BadToken Finding = "bad-token"
 	// UnknownKey means: no key that was given verifies it.
 	UnknownKey Finding = "unknown-key"

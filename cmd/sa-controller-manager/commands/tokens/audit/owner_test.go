@@ -33,8 +33,8 @@ func palace(secret *corev1.Secret) *fake.Clientset {
 	return client
 }
 
-// TestAnnotationsHideNothing: kube-apiserver goes by the claims of a token. Who may edit the Secret must not be able to have an
-// administrator's token called harmless, or dead.
+// TestAnnotationsHideNothing: kube-apiserver goes by the claims of a token. Who may edit the Secret
+// must not be able to have an administrator's token called harmless, or dead.
 func TestAnnotationsHideNothing(t *testing.T) {
 	t.Parallel()
 	of := func(name, uid string) func(*corev1.Secret) {

@@ -21,8 +21,9 @@ const maxExpired = 5
 
 // secretPages walks a list of Secrets in the order of their keys in etcd.
 //
-// kube-apiserver goes on with a list for five minutes. If a page comes later it answers 410 Gone, mostly with a token that goes on
-// behind the last page in the present state of things. Without one the list is begun again, and what was seen is passed over.
+// kube-apiserver goes on with a list for five minutes. If a page comes later it answers 410 Gone,
+// mostly with a token that goes on behind the last page in the present state of things. Without one
+// the list is begun again, and what was seen is passed over.
 type secretPages struct {
 	client    kubernetes.Interface
 	namespace string

@@ -95,7 +95,8 @@ func TestEtcdOrder(t *testing.T) {
 	}
 }
 
-// TestNamespacesOverPages: one that goes on over several pages is read once, and no namespace without Secrets is.
+// TestNamespacesOverPages: one that goes on over several pages is read once, and no namespace
+// without Secrets is.
 func TestNamespacesOverPages(t *testing.T) {
 	t.Parallel()
 	world := &server{namespaces: 2, perSpace: 1700, token: "x"}

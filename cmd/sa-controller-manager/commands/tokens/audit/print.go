@@ -32,7 +32,8 @@ func NewPrinter(w io.Writer, output string, now time.Time) Printer {
 	return &tablePrinter{w: w, wide: output == "wide", now: now}
 }
 
-// tablePrinter aligns the rows of a page, and makes columns as wide as any page before needed: nothing is kept until the end.
+// tablePrinter aligns the rows of a page, and makes columns as wide as any page before needed:
+// nothing is kept until the end.
 type tablePrinter struct {
 	w      io.Writer
 	wide   bool

@@ -31,8 +31,9 @@ type reach struct {
 	by    string
 }
 
-// reachOf has kube-apiserver judge, whatever it authorizes with. Reading is to list, to get by name or to watch: each one gives
-// the content. Who may do none of these may not do everything either, so that most accounts cost three requests.
+// reachOf has kube-apiserver judge, whatever it authorizes with. Reading is to list, to get by name
+// or to watch: each one gives the content. Who may do none of these may not do everything either,
+// so that most accounts cost three requests.
 func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Account) (reach, error) {
 	for _, verb := range []string{"list", "get", "watch"} {
 		allowed, by, err := may(ctx, client, account, authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "secrets"})
@@ -54,7 +55,8 @@ func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Ac
 	return reach{reach: Less}, nil
 }
 
-// may asks whether an account has a permission in all namespaces. It is in the groups that its token puts it into.
+// may asks whether an account has a permission in all namespaces. It is in the groups that its
+// token puts it into.
 func may(ctx context.Context, client kubernetes.Interface, account tokens.Account, attributes authorizationv1.ResourceAttributes) (allowed bool, by string, err error) {
 	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{

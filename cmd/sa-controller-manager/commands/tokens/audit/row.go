@@ -33,7 +33,8 @@ type Row struct {
 	Pods     []string `json:"pods,omitempty"`
 	PodCount int      `json:"podCount"`
 
-	// Reach is how far the account reaches, "" if that was not asked; ReachBy is what gives it that.
+	// Reach is how far the account reaches, "" if that was not asked; ReachBy is what gives it
+	// that.
 	Reach   Reach  `json:"reach,omitempty"`
 	ReachBy string `json:"reachBy,omitempty"`
 
@@ -112,8 +113,8 @@ func (r Rules) row(o observed) Row {
 	return row
 }
 
-// orphanage says why kube-apiserver refuses the token of a Secret for its account, "" if it does not. An account without a UID is
-// any of that name.
+// orphanage says why kube-apiserver refuses the token of a Secret for its account, "" if it does
+// not. An account without a UID is any of that name.
 func orphanage(secret *token, account *account) string {
 	switch {
 	case secret.account == "":
@@ -131,8 +132,8 @@ func orphanage(secret *token, account *account) string {
 // day is the format of the labels.
 const day = "2006-01-02"
 
-// idleSince is the end of the last day of use. Without use it is when the Secret was made, or the end of the day on which
-// kube-apiserver began to note it, if that is later.
+// idleSince is the end of the last day of use. Without use it is when the Secret was made, or the
+// end of the day on which kube-apiserver began to note it, if that is later.
 func (r Rules) idleSince(secret *tokensecrets.TokenSecret) time.Time {
 	if r.Untracked {
 		return time.Time{}
@@ -154,8 +155,8 @@ func (r Rules) unused(idle time.Time, period time.Duration) bool {
 	return !idle.IsZero() && r.Now.Sub(idle) >= period
 }
 
-// ParseTracking reads since when use is noted, out of the ConfigMap in which kube-apiserver says so. Of that day nobody knows the
-// hour, so it counts from its end.
+// ParseTracking reads since when use is noted, out of the ConfigMap in which kube-apiserver says
+// so. Of that day nobody knows the hour, so it counts from its end.
 func ParseTracking(tracking *corev1.ConfigMap) (since time.Time, ok bool) {
 	begun, err := time.Parse(day, tracking.Data["since"])
 	if err != nil {

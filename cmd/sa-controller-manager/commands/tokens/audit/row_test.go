@@ -44,7 +44,8 @@ func tampered(secret *corev1.Secret) {
 	secret.Data["token"] = []byte(token[:strings.LastIndex(token, ".")+1] + strings.Repeat("A", 86))
 }
 
-// respell sets a bit behind the last one of the signature. go-jose, and so kube-apiserver, does not look at it.
+// respell sets a bit behind the last one of the signature. go-jose, and so kube-apiserver, does not
+// look at it.
 func respell(secret *corev1.Secret) {
 	token := secret.Data["token"]
 	token[len(token)-1]++ // of 86 digits the last one is A, Q, g or w

@@ -38,8 +38,8 @@ type Summary struct {
 	Findings map[Finding]int `json:"findings"`
 }
 
-// Run calls emit with the rows of each page, in the order of namespaces and names. It ends with the first error of a request or
-// of emit.
+// Run calls emit with the rows of each page, in the order of namespaces and names. It ends with the
+// first error of a request or of emit.
 func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, error) {
 	summary := Summary{Findings: map[Finding]int{}}
 	a.scenes = map[string]*scene{}
@@ -73,7 +73,8 @@ func (s *Summary) add(rows []Row) {
 	}
 }
 
-// reduce drops the Secrets themselves, and those that the filter does not want whatever else there is to know of them.
+// reduce drops the Secrets themselves, and those that the filter does not want whatever else there
+// is to know of them.
 func (a *Auditor) reduce(page []corev1.Secret) []token {
 	var kept []token
 	for i := range page {
@@ -108,7 +109,8 @@ func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
 	return rows, nil
 }
 
-// readScenes reads the namespaces of the Secrets. Of those before only the last can still be of use: lists are in their order.
+// readScenes reads the namespaces of the Secrets. Of those before only the last can still be of
+// use: lists are in their order.
 func (a *Auditor) readScenes(ctx context.Context, secrets []token) error {
 	needed := map[string]*scene{}
 	var missing []string
@@ -134,7 +136,8 @@ func (a *Auditor) readScenes(ctx context.Context, secrets []token) error {
 	})
 }
 
-// askReaches asks for each account once. One that does not exist is passed over: its tokens open nothing.
+// askReaches asks for each account once. One that does not exist is passed over: its tokens open
+// nothing.
 func (a *Auditor) askReaches(ctx context.Context, secrets []token) error {
 	var accounts []tokens.Account
 	listed := map[tokens.Account]bool{}

@@ -28,7 +28,8 @@ func large(tb testing.TB, secrets int) *server {
 	return &server{namespaces: secrets / 100, perSpace: 100, token: string(tokenSecret(tb, "x", testkeys.RSA2048()).Data["token"])}
 }
 
-// watch lists everything as a table, and returns the live heap after the first pages and the most of it later.
+// watch lists everything as a table, and returns the live heap after the first pages and the most
+// of it later.
 func watch(tb testing.TB, world *server) (summary Summary, early, most int64) {
 	tb.Helper()
 	auditor := &Auditor{Client: world.start(tb), Keys: testKeys(tb), Rules: Rules{Now: now, UnusedFor: time.Hour}, Reach: true}
@@ -50,8 +51,8 @@ func watch(tb testing.TB, world *server) (summary Summary, early, most int64) {
 	return summary, early, most
 }
 
-// TestMemoryIsThatOfAPage sees that the heap does not grow with the number of Secrets, of 2.5 KB each. All of them in memory
-// would be 25 MB.
+// TestMemoryIsThatOfAPage sees that the heap does not grow with the number of Secrets, of 2.5 KB
+// each. All of them in memory would be 25 MB.
 func TestMemoryIsThatOfAPage(t *testing.T) {
 	world := large(t, 10_000)
 	summary, early, most := watch(t, world)

@@ -33,7 +33,8 @@ type scene struct {
 	reaches map[string]reach // by name of the account
 }
 
-// readScene reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or there twice.
+// readScene reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or
+// there twice.
 func readScene(ctx context.Context, client kubernetes.Interface, namespace string) (*scene, error) {
 	s := &scene{accounts: map[string]*account{}, users: map[string]users{}, reaches: map[string]reach{}}
 	list := client.CoreV1().ServiceAccounts(namespace).List

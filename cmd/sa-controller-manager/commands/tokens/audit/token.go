@@ -47,8 +47,8 @@ func States() []string {
 // token is what is kept of a token Secret: nothing of the token itself.
 type token struct {
 	view *tokensecrets.TokenSecret
-	// account and uid are those of the ServiceAccount that the token opens things for. Without a token that could open
-	// anything they are what the annotations say, "" if these say nothing.
+	// account and uid are those of the ServiceAccount that the token opens things for. Without a
+	// token that could open anything they are what the annotations say, "" if these say nothing.
 	account string
 	uid     types.UID
 
@@ -91,7 +91,8 @@ func (k *Keys) observe(secret *corev1.Secret) token {
 	return seen
 }
 
-// judge is the state of the key that signed a token, and whether it is known that the key it names has not.
+// judge is the state of the key that signed a token, and whether it is known that the key it names
+// has not.
 func (k *Keys) judge(data, keyID string) (state State, forged bool) {
 	if k == nil {
 		return StateUntold, false
@@ -109,9 +110,10 @@ func (k *Keys) judge(data, keyID string) (state State, forged bool) {
 	}
 }
 
-// readOwner takes the account from the claims of a token for this very Secret, because kube-apiserver does so and looks at no
-// annotation (pkg/serviceaccount/legacy.go): who edits annotations must not be able to hide a token that it accepts. It may have
-// keys that nobody has told us of, so a token that cannot be verified counts as well.
+// readOwner takes the account from the claims of a token for this very Secret, because
+// kube-apiserver does so and looks at no annotation (pkg/serviceaccount/legacy.go): who edits
+// annotations must not be able to hide a token that it accepts. It may have keys that nobody has
+// told us of, so a token that cannot be verified counts as well.
 func (t *token) readOwner(data string) {
 	claims, err := tokens.Inspect(data)
 	if err != nil || claims.AccountUID == "" || len(validation.IsDNS1123Subdomain(claims.AccountName)) > 0 {

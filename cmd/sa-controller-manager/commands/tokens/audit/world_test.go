@@ -71,7 +71,8 @@ func tokenSecret(tb testing.TB, name string, key []byte, changes ...func(*corev1
 	return secret
 }
 
-// server is a kube-apiserver of as much as is asked here. Its lists come in pages, in the order of etcd.
+// server is a kube-apiserver of as much as is asked here. Its lists come in pages, in the order of
+// etcd.
 type server struct {
 	namespaces int // each with one account and one Pod
 	perSpace   int // token Secrets

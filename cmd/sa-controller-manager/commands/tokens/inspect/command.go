@@ -170,7 +170,8 @@ func withoutQuery(place string) string {
 	return before
 }
 
-// askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as it reviews the token.
+// askCluster adds what kube-apiserver knows. It need publish neither keys nor an issuer, as long as
+// it reviews the token.
 func askCluster(ctx context.Context, client kubernetes.Interface, token string, known *Known) error {
 	var err error
 	if known.Review, err = Ask(ctx, client, token); err != nil {
@@ -192,11 +193,12 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	return nil
 }
 
-// maxInput is more than any token, in bytes. What is longer is refused by its length, and by nothing else.
+// maxInput is more than any token, in bytes. What is longer is refused by its length, and by
+// nothing else.
 const maxInput = 128 << 10
 
-// readToken reads the token from the file or standard input. White space around it, and what HTTP puts in front, is no part
-// of it. Errors hold nothing of it.
+// readToken reads the token from the file or standard input. White space around it, and what HTTP
+// puts in front, is no part of it. Errors hold nothing of it.
 func readToken(cmd *cobra.Command, args []string) (string, error) {
 	name, input := "standard input", cmd.InOrStdin()
 	if len(args) == 1 && args[0] != "-" && args[0] != "" {

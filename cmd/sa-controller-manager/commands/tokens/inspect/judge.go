@@ -39,7 +39,8 @@ const (
 	Untold Verdict = "unknown"
 )
 
-// Judge examines a token as kube-apiserver reads it. It never fails: that something is no token is a verdict too.
+// Judge examines a token as kube-apiserver reads it. It never fails: that something is no token is
+// a verdict too.
 func Judge(token string, known Known) Report {
 	canonical := tokens.Canonical(token)
 	e, err := tokens.Examine(canonical)
@@ -83,8 +84,8 @@ func (r *Report) judgeSignature(token string, known Known) bool {
 	return false
 }
 
-// timeProblems follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the minute that it allows clocks
-// to differ. It looks at no time in a legacy token.
+// timeProblems follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the
+// minute that it allows clocks to differ. It looks at no time in a legacy token.
 func timeProblems(e *tokens.Examination, now time.Time) []string {
 	if e.Form == tokens.LegacyForm {
 		return nil
@@ -144,7 +145,8 @@ func (r *Report) addNotes(e *tokens.Examination, known Known) {
 
 func (r *Report) note(text string) { r.Notes = append(r.Notes, text) }
 
-// decide: kube-apiserver's word counts more than ours. What speaks against a token that it accepts becomes a note.
+// decide: kube-apiserver's word counts more than ours. What speaks against a token that it accepts
+// becomes a note.
 func (r *Report) decide(signed bool) {
 	switch {
 	case r.Review != nil && r.Review.Authenticated:

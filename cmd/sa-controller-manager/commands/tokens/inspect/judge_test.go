@@ -199,7 +199,8 @@ func TestPrintIsSafe(t *testing.T) {
 	}
 }
 
-// FuzzJudge: whatever is inspected, nothing breaks, and neither text nor documents hold the signature.
+// FuzzJudge: whatever is inspected, nothing breaks, and neither text nor documents hold the
+// signature.
 func FuzzJudge(f *testing.F) {
 	f.Add(bound(f, now))
 	f.Add(legacy(f))

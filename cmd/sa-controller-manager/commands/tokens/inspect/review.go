@@ -34,9 +34,10 @@ type Review struct {
 
 func (r *Review) reason() string { return cmp.Or(r.Error, "it gives no reason") }
 
-// Ask has kube-apiserver review a token: for its own audience, which is what requests need, and if that fails for those that
-// the token has. What is no token at all is not sent, because it may be a secret of another kind; that gives nil. A legacy
-// token that is accepted counts as used today: kube-apiserver notes it in the label kubernetes.io/legacy-token-last-used.
+// Ask has kube-apiserver review a token: for its own audience, which is what requests need, and if
+// that fails for those that the token has. What is no token at all is not sent, because it may be a
+// secret of another kind; that gives nil. A legacy token that is accepted counts as used today:
+// kube-apiserver notes it in the label kubernetes.io/legacy-token-last-used.
 func Ask(ctx context.Context, client kubernetes.Interface, token string) (*Review, error) {
 	e, err := tokens.Examine(tokens.Canonical(token))
 	if err != nil {

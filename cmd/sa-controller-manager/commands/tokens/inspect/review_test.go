@@ -15,7 +15,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 )
 
-// TestAskSendsWhatWasGiven: kube-apiserver compares strings, and what it does not take for a token may be another secret.
+// TestAskSendsWhatWasGiven: kube-apiserver compares strings, and what it does not take for a token
+// may be another secret.
 func TestAskSendsWhatWasGiven(t *testing.T) {
 	t.Parallel()
 	token := legacy(t)

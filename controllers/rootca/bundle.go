@@ -70,7 +70,8 @@ func checkBlocks(data []byte) error {
 		}
 	}
 	if begun := bytes.Count(data, []byte("-----BEGIN ")); begun != whole {
-		return fmt.Errorf("holds %d PEM blocks, %d of which can be read: want a file that is not cut off, each block beginning and ending on lines of its own", begun, whole)
+		return fmt.Errorf("holds %d PEM blocks, %d of which can be read: want a file that is not cut off, "+
+			"each block beginning and ending on lines of its own", begun, whole)
 	}
 	return nil
 }

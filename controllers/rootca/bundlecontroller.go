@@ -80,7 +80,9 @@ func NewBundleController(config BundleControllerConfig) *BundleController {
 	}
 	c := &BundleController{BundleControllerConfig: config}
 	c.file.Store(config.File)
-	c.queue = reconcile.New(reconcile.Config[string]{Name: overlapQueue, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
+	c.queue = reconcile.New(reconcile.Config[string]{
+		Name: overlapQueue, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock,
+	})
 	c.setProvisional()
 	return c
 }

@@ -41,8 +41,9 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"code"}),
 		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_root_ca_replaced_by_others_total",
-			Help:           "Root CA bundles of ours that the leader saw somebody else replace, in token Secrets (secrets) or kube-root-ca.crt (configmaps).",
+			Name: "sacm_root_ca_replaced_by_others_total",
+			Help: "Root CA bundles of ours that the leader saw somebody else replace, in token Secrets (secrets) " +
+				"or kube-root-ca.crt (configmaps).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"resource"}),
 	}

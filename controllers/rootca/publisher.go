@@ -66,7 +66,9 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	p := &Publisher{PublisherConfig: config}
 	p.namespaces, p.namespaceInformer = config.Informers.Namespaces()
 	p.configMaps, p.configMapInformer = config.Informers.RootCAs()
-	p.queue = reconcile.New(reconcile.Config[string]{Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock})
+	p.queue = reconcile.New(reconcile.Config[string]{
+		Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
+	})
 	p.pacing.reset()
 	config.Source.OnChange(p.queueAll)
 	return p

@@ -110,9 +110,9 @@ func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *si
 			break
 		}
 		watching.Go(func() {
-			tellUnusable(ctx, file.Path(), file.Get())
+			logSkippedKeys(ctx, file.Path(), file.Get())
 			follow(ctx, f, "service-account-key-file", file.Path(), file, func(changed verifyKeys) {
-				tellUnusable(ctx, file.Path(), changed)
+				logSkippedKeys(ctx, file.Path(), changed)
 				collecting.Lock()
 				defer collecting.Unlock()
 				ring.SetVerifyOnly(f.publicKeys())
@@ -155,4 +155,67 @@ func newFileMetrics(mustRegister func(...metrics.Registerable)) *fileMetrics {
 	}, []string{"flag", "result"})}
 	mustRegister(m.reloads)
 	return m
+}
+
+// verifyKeys are what a verification key file holds.
+type verifyKeys struct {
+	keys []signing.PublicKey
+	// unusable is what is wrong with a key that is passed over, nil if none is.
+	unusable error
+}
+
+// parseVerifyKeys takes both from one reading: a file may change at any time.
+func parseVerifyKeys(data []byte) (verifyKeys, error) {
+	keys, err := signing.ParsePublicKeys(data)
+	if err != nil {
+		return verifyKeys{}, err
+	}
+	return verifyKeys{keys: keys, unusable: signing.UnusableKey(data)}, nil
+}
+
+// logSkippedKeys says which key of a file is passed over. kube-apiserver may verify with it,
+// and does not learn of it from us.
+func logSkippedKeys(ctx context.Context, path string, found verifyKeys) {
+	if found.unusable != nil {
+		klog.FromContext(ctx).Info("Passed over a verification key that is not accepted here", "file", path, "cause", found.unusable.Error())
+	}
+}
+
+// refusedGauges say of each flag how many of its files hold at this moment what was
+// refused. The counters of fileMetrics cannot say that it is over: that the content in use
+// came back is no reload.
+func (f *files) refusedGauges() []metrics.GaugeFunc {
+	var gauges []metrics.GaugeFunc
+	add := func(flag string, refusals ...func() error) {
+		gauges = append(gauges, metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Name:           "sacm_file_refused",
+			Help:           "Files of a flag whose content was refused, so that a former one is in use.",
+			ConstLabels:    map[string]string{"flag": flag},
+			StabilityLevel: metrics.ALPHA,
+		}, func() float64 { return float64(countErrors(refusals)) }))
+	}
+	if f.store != nil {
+		add(f.keys.Flag, func() error { return f.store.Status().Refused })
+	}
+	if len(f.verifyKeys) > 0 {
+		var refusals []func() error
+		for _, file := range f.verifyKeys {
+			refusals = append(refusals, file.Refused)
+		}
+		add("service-account-key-file", refusals...)
+	}
+	if f.rootCA != nil {
+		add("root-ca-file", f.rootCA.Refused)
+	}
+	return gauges
+}
+
+func countErrors(of []func() error) int {
+	count := 0
+	for _, err := range of {
+		if err() != nil {
+			count++
+		}
+	}
+	return count
 }

@@ -6,10 +6,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -169,5 +172,23 @@ func (m *manager) cachesReady() error {
 func (m *manager) newRootCA(bundle *rootca.Bundle) {
 	for _, changed := range m.onRootCA {
 		changed(bundle)
+	}
+}
+
+// resync draws the period between once and twice the minimum, as KCM does
+// (cmd/kube-controller-manager/app, ResyncPeriod), so that many processes do not
+// resync in step.
+func resync(o *options.Generic) time.Duration {
+	return time.Duration(float64(o.MinResyncPeriod) * (1 + rand.Float64()))
+}
+
+// process is the object that Events about this process regard: the Lease that its
+// replicas share or, without one, the namespace that everything of ours is in.
+func process(o *options.LeaderElection) *corev1.ObjectReference {
+	if !o.LeaderElect {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem}
+	}
+	return &corev1.ObjectReference{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: o.ResourceNamespace, Name: o.ResourceName,
 	}
 }

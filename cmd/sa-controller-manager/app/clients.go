@@ -4,20 +4,46 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/controller-manager/pkg/clientbuilder"
+	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/leaderelection"
 )
+
+// clients are separate because leader election must not wait behind other requests.
+type clients struct {
+	main     kubernetes.Interface
+	election kubernetes.Interface
+	accounts map[string]kubernetes.Interface // by controller; see of
+}
+
+// newClients gives the election client no more time for a request than a renewal
+// has, so that a hanging connection costs a try and not the lease.
+func newClients(config *rest.Config, renewDeadline time.Duration) (clients, error) {
+	main, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return clients{}, fmt.Errorf("build the API client: %w", err)
+	}
+	electionConfig := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	electionConfig.Timeout = renewDeadline / 2
+	election, err := kubernetes.NewForConfig(electionConfig)
+	if err != nil {
+		return clients{}, fmt.Errorf("build the leader election client: %w", err)
+	}
+	return clients{main: main, election: election}, nil
+}
 
 // of is the client that a controller writes with. Everything is read through the
 // watches of the process.
@@ -89,4 +115,33 @@ func (t *accountTransport) authenticate() (http.RoundTripper, error) {
 	}
 	t.authenticated = config.WrapTransport(t.base)
 	return t.authenticated, nil
+}
+
+const (
+	// A kube-apiserver that has come back waits for our admission webhook.
+	firstContactBackoff = 500 * time.Millisecond
+	maxContactBackoff   = 2 * time.Second
+)
+
+// awaitAPIServer asks until the API server answers and tells whether that came
+// before ctx ended. It logs one line a try, where the informers would log several
+// for each thing that they watch.
+func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
+	logger := klog.FromContext(ctx)
+	for backoff := firstContactBackoff; ; backoff = min(2*backoff, maxContactBackoff) {
+		version, err := cli.ServerVersion(ctx, client)
+		if err == nil {
+			logger.Info("Connected to the API server", "version", version)
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		logger.Error(err, "The API server does not answer yet", "retryIn", backoff)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(backoff):
+		}
+	}
 }

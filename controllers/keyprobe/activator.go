@@ -148,7 +148,7 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 	}
 	err := a.prove(ctx, key)
 	if ctx.Err() != nil {
-		return nil
+		return ctx.Err() // it was cut off
 	}
 	a.Metrics.probed(err)
 	if err == nil {

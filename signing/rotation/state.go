@@ -171,12 +171,6 @@ func (s State) next() State {
 	return next
 }
 
-// forget has a key that joins the ring count as gone no more.
-func (s *State) forget(id string) {
-	gone := func(other string) bool { return other == id }
-	s.Pruned, s.Withdrawn = slices.DeleteFunc(s.Pruned, gone), slices.DeleteFunc(s.Withdrawn, gone)
-}
-
 // stamp is how a time is stored: in UTC, and rounded up to the second, so that no wait ends early.
 func stamp(at time.Time) time.Time {
 	at = at.UTC().Round(0)

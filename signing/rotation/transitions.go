@@ -43,7 +43,9 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 	key.PublishedAt = now
 	key.ActivatedAt, key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}, time.Time{}
 	next.Keys = append(next.Keys, key)
-	next.forget(key.ID)
+	// A key that joins the ring again is not gone any more.
+	same := func(id string) bool { return id == key.ID }
+	next.Pruned, next.Withdrawn = slices.DeleteFunc(next.Pruned, same), slices.DeleteFunc(next.Withdrawn, same)
 	next.Rotation = &Rotation{
 		Phase: Published, From: state.Active().ID, To: key.ID,
 		StartedAt: now, ActivateNotBefore: stamp(now.Add(policy.CacheAge)),

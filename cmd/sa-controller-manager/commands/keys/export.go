@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
@@ -48,7 +47,7 @@ list -o pem" prints all public keys.`,
 	cmd.Flags().StringVar(&export.Path, "file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
 	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --file if it is there.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := options.Problems(o.validateRing())
+		p := o.validateRing()
 		if export.Replace && export.Path == "" {
 			p.Add("replace", export.Replace, "must come with --file")
 		}

@@ -78,7 +78,7 @@ func (k KeyReport) since() time.Time {
 		return k.ActivatedAt
 	case signing.Retired:
 		return k.RetiredAt
-	case signing.Next:
+	case signing.Next, signing.VerifyOnly:
 	}
 	return k.PublishedAt
 }

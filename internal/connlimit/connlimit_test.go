@@ -244,6 +244,23 @@ func TestFlood(t *testing.T) {
 	go func() { serving <- server.Serve(s.listener) }()
 	url := "http://" + s.listener.Addr().String()
 
+	client := &http.Client{Transport: &http.Transport{}, Timeout: soon}
+	fresh := 0
+	count := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if !info.Reused {
+			fresh++
+		}
+	}}
+	call := func() {
+		t.Helper()
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), count), http.MethodGet, url, http.NoBody)
+		must(t, err)
+		response, err := client.Do(request)
+		must(t, err)
+		must(t, response.Body.Close())
+	}
+	// Before the flood: a connection that has made no call yet is of the kind that floods.
+	call()
 	ctx, stop := context.WithCancel(t.Context())
 	var flooding sync.WaitGroup
 	var came atomic.Int64
@@ -262,19 +279,8 @@ func TestFlood(t *testing.T) {
 			}
 		})
 	}
-	client := &http.Client{Transport: &http.Transport{}, Timeout: soon}
-	fresh := 0
-	count := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if !info.Reused {
-			fresh++
-		}
-	}}
 	for begun := time.Now(); came.Load() < 400 && time.Since(begun) < soon; {
-		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, count), http.MethodGet, url, http.NoBody)
-		must(t, err)
-		response, err := client.Do(request)
-		must(t, err)
-		must(t, response.Body.Close())
+		call()
 	}
 	stop()
 	flooding.Wait()

@@ -5,10 +5,11 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
@@ -30,12 +31,10 @@ var (
 	_ Validator = Chain{}
 )
 
-// Rules is the union of what the plugins match.
-func (c Chain) Rules() []Rule {
-	return Union(append(c.MutatingRules(), c.ValidatingRules()...))
-}
+// Rules are what the plugins match.
+func (c Chain) Rules() []Rule { return slices.Concat(c.MutatingRules(), c.ValidatingRules()) }
 
-// MutatingRules is the union of what the mutators match.
+// MutatingRules are what the mutators match.
 func (c Chain) MutatingRules() []Rule {
 	var rules []Rule
 	for _, entry := range c {
@@ -43,10 +42,10 @@ func (c Chain) MutatingRules() []Rule {
 			rules = append(rules, mutatingRules(mutator)...)
 		}
 	}
-	return Union(rules)
+	return rules
 }
 
-// ValidatingRules is the union of what the validators match.
+// ValidatingRules are what the validators match.
 func (c Chain) ValidatingRules() []Rule {
 	var rules []Rule
 	for _, entry := range c {
@@ -54,7 +53,7 @@ func (c Chain) ValidatingRules() []Rule {
 			rules = append(rules, validator.Rules()...)
 		}
 	}
-	return Union(rules)
+	return rules
 }
 
 func mutatingRules(mutator Mutator) []Rule {
@@ -157,7 +156,7 @@ func (e ChainEntry) guarded(ctx context.Context, decide func(context.Context) er
 
 // notReady is Forbidden, as upstream has it, unless the plugin chose its own status.
 func notReady(request *Request, err error) error {
-	if !hasStatus(err) {
+	if api := apierrors.APIStatus(nil); !errors.As(err, &api) {
 		err = Forbidden(request, err)
 	}
 	return notReadyError{err}
@@ -166,10 +165,7 @@ func notReady(request *Request, err error) error {
 // add takes over what a plugin says besides its patch.
 func (r *Response) add(partial *Response) {
 	r.Warnings = append(r.Warnings, partial.Warnings...)
-	for _, key := range slices.Sorted(maps.Keys(partial.AuditAnnotations)) {
-		if r.AuditAnnotations == nil {
-			r.AuditAnnotations = map[string]string{}
-		}
-		r.AuditAnnotations[key] = partial.AuditAnnotations[key]
+	for key, value := range partial.AuditAnnotations {
+		r.Annotate(key, value)
 	}
 }

@@ -123,7 +123,7 @@ func TestChainAdmit(t *testing.T) {
 		"not ready with a status": {
 			reason: "a plugin may choose its own",
 			chain: func(*[]string) Chain {
-				notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return TooManyRequests("soon", 1) }}
+				notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return TooManyRequests("soon") }}
 				return Chain{{Name: "a", Plugin: mutator{notYet, panics("must not be called")}}}
 			},
 			refusal: "soon",
@@ -244,7 +244,7 @@ func TestChainRules(t *testing.T) {
 		return lines
 	}
 	want := map[string][]string{
-		"all":        {"CREATE pods", "UPDATE pods/ephemeralcontainers"},
+		"all":        {"CREATE pods", "CREATE pods", "UPDATE pods/ephemeralcontainers"},
 		"mutating":   {"CREATE pods"},
 		"validating": {"CREATE pods", "UPDATE pods/ephemeralcontainers"},
 	}
@@ -294,7 +294,7 @@ func TestChainMutatesSelectively(t *testing.T) {
 	got := map[string]any{"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(), "all": chain.Rules()}
 	want := map[string]any{
 		"admitted": []string{"pods"}, "validated": []string{"pods", "services"},
-		"mutating": []Rule{podRule()}, "validating": []Rule{podRule(), services}, "all": []Rule{podRule(), services},
+		"mutating": []Rule{podRule()}, "validating": []Rule{podRule(), services}, "all": []Rule{podRule(), podRule(), services},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

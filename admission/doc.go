@@ -22,7 +22,7 @@
 //
 // What a plugin owes:
 //
-//  1. Rules are constant. Exactly their union is registered with the apiserver, so a plugin that
+//  1. Rules are constant. Exactly those are registered with the apiserver, so a plugin that
 //     matches less is called less.
 //  2. A plugin is called from many goroutines. It does not change the Request, and keeps none of it
 //     after it has returned.
@@ -31,10 +31,9 @@
 //     Request.Object. They append to lists and never rewrite one that others write too. Applied
 //     twice is applied once, because the apiserver calls again.
 //  5. A request with DryRun leaves nothing behind.
-//  6. An error refuses. Forbidden, NotFound, TooManyRequests, ServerTimeout and Internal make the
-//     usual ones; what the client sees of them is decided in one place, statusOf.
+//  6. An error refuses. Forbidden, TooManyRequests and Internal make the usual ones; what the client sees of them is decided in one place, statusOf.
 //
-// Plugins are built by name from a Registry, which is filled by an explicit list, with the
+// Plugins are built by name from a Registry, which is an explicit list, with the
 // Selection that the flags make and the Configuration from kube-apiserver's own
 // AdmissionConfiguration file.
 //
@@ -43,12 +42,13 @@
 //	Attributes                            Request
 //	Interface, MutationInterface,         Plugin, Mutator,
 //	ValidationInterface                   Validator
-//	Handler: NewHandler, Handles,         the same; WaitForReady takes a context and returns
-//	SetReadyFunc, WaitForReady            the reason. SetReadyChannels waits without polling
-//	Plugins: Register, Registered         Registry: the same; twice is an error, not the end
+//	Handler: Handles                      Plugin.Rules
+//	Handler: SetReadyFunc, WaitForReady   Handler: SetReadyChannels, which waits without
+//	                                      polling, and Ready
+//	Plugins: Register                     Registry, a map
 //	Factory, ConfigProvider               Factory, Configuration
 //	NewFromPlugins, chainAdmissionHandler Registry.Build, Chain
-//	NewForbidden, NewNotFound             Forbidden, NotFound
+//	NewForbidden                          Forbidden
 //	AddAnnotation, warning.AddWarning     Response.AuditAnnotations, Response.Warnings
 //	PluginInitializer                     none: factories are closures over what they need
 //

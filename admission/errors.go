@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"runtime"
 	"runtime/debug"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,29 +34,9 @@ func Forbidden(request *Request, reason error) error {
 	return apierrors.NewForbidden(request.groupResource(), request.displayName(), reason)
 }
 
-// NotFound refuses request with 404: `pods "web" not found`.
-func NotFound(request *Request) error {
-	return apierrors.NewNotFound(request.groupResource(), request.displayName())
-}
-
-// TooManyRequests refuses with 429. Clients try again after retryAfter, which is
-// rounded up to whole seconds and is at least one: without the number the apiserver
-// sends no Retry-After header, and then nobody tries again.
-func TooManyRequests(message string, retryAfter time.Duration) error {
-	return apierrors.NewTooManyRequests(message, wholeSeconds(retryAfter))
-}
-
-// ServerTimeout refuses with 500 ServerTimeout: what the request needs is not there
-// yet and is expected soon. Resource is what was being waited for, operation what it
-// was wanted for. An empty message gives the usual text. Clients try again after
-// retryAfter, see TooManyRequests.
-func ServerTimeout(resource schema.GroupResource, operation, message string, retryAfter time.Duration) error {
-	refusal := apierrors.NewServerTimeout(resource, operation, wholeSeconds(retryAfter))
-	if message != "" {
-		refusal.ErrStatus.Message = message
-	}
-	return refusal
-}
+// TooManyRequests refuses with 429. Clients try again after a second: without a number the
+// apiserver sends no Retry-After header, and then nobody tries again.
+func TooManyRequests(message string) error { return apierrors.NewTooManyRequests(message, 1) }
 
 // Internal refuses with 500: the request may be fine, and something here is not. client-go
 // does not repeat it, because nothing says when that would help; controllers do, as after
@@ -98,21 +76,11 @@ func asStatus(err error) *metav1.Status {
 	return &apierrors.NewInternalError(err).ErrStatus
 }
 
-// hasStatus tells whether err chose its own status.
-func hasStatus(err error) bool {
-	api := apierrors.APIStatus(nil)
-	return errors.As(err, &api)
-}
-
 // notReadyError marks the refusal of a request that the plugin has not looked at. Users
 // see no difference; it is no answer to a bad object and is not counted as one.
 type notReadyError struct{ error }
 
 func (e notReadyError) Unwrap() error { return e.error }
-
-func wholeSeconds(d time.Duration) int {
-	return max(1, int(math.Ceil(d.Seconds())))
-}
 
 func (r *Request) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}

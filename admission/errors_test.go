@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -56,7 +54,6 @@ func TestForbiddenNamesTheObject(t *testing.T) {
 func TestStatusOf(t *testing.T) {
 	t.Parallel()
 	request := createPod("web")
-	accounts := schema.GroupResource{Resource: "serviceaccounts"}
 	podDetails := &metav1.StatusDetails{Name: "web", Kind: "pods"}
 	cases := map[string]struct {
 		reason string
@@ -78,25 +75,10 @@ func TestStatusOf(t *testing.T) {
 			err:    notReady(request, errNotReady),
 			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: not yet ready to handle request`, Details: podDetails},
 		},
-		"not found": {
-			reason: "404",
-			err:    NotFound(request),
-			want:   metav1.Status{Status: "Failure", Code: 404, Reason: "NotFound", Message: `pods "web" not found`, Details: podDetails},
-		},
 		"too many requests": {
-			reason: "retryAfterSeconds makes clients try again, and a fraction rounds up",
-			err:    TooManyRequests("busy", 1200*time.Millisecond),
-			want:   metav1.Status{Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 2}},
-		},
-		"server timeout": {
-			reason: "never less than a second",
-			err:    ServerTimeout(accounts, "create pod", "no token yet", 0),
-			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "ServerTimeout", Message: "no token yet", Details: &metav1.StatusDetails{Name: "create pod", Kind: "serviceaccounts", RetryAfterSeconds: 1}},
-		},
-		"server timeout without words": {
-			reason: "apimachinery has some",
-			err:    ServerTimeout(accounts, "create pod", "", time.Second),
-			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "ServerTimeout", Message: "The create pod operation against serviceaccounts could not be completed at this time, please try again.", Details: &metav1.StatusDetails{Name: "create pod", Kind: "serviceaccounts", RetryAfterSeconds: 1}},
+			reason: "retryAfterSeconds makes clients try again",
+			err:    TooManyRequests("busy"),
+			want:   metav1.Status{Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
 		},
 		"internal": {
 			reason: "500",

@@ -94,7 +94,7 @@ func (s semaphore) release() {
 
 // errTooMany rejects a call for which a semaphore has no place.
 func errTooMany() error {
-	return TooManyRequests("too many admission requests at the same time, please try again", time.Second)
+	return TooManyRequests("too many admission requests at the same time, please try again")
 }
 
 // errTooLarge rejects a body for which the bodyLimiter has no room: other large ones are being
@@ -184,7 +184,7 @@ func setReadDeadline(rw http.ResponseWriter, at time.Time) {
 
 func readRefusal(err error) error {
 	if errors.Is(err, errTooLarge) {
-		return TooManyRequests(err.Error(), time.Second)
+		return TooManyRequests(err.Error())
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return invalidReview(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,

@@ -54,6 +54,14 @@ type Response struct {
 	AuditAnnotations map[string]string
 }
 
+// Annotate adds an audit annotation.
+func (r *Response) Annotate(key, value string) {
+	if r.AuditAnnotations == nil {
+		r.AuditAnnotations = map[string]string{}
+	}
+	r.AuditAnnotations[key] = value
+}
+
 // Plugin is one admission plugin. It implements Mutator, Validator or both. The
 // framework calls it for the requests that its Rules match, from any goroutine.
 type Plugin interface {

@@ -4,7 +4,6 @@
 package admission
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,53 +50,6 @@ func TestRuleMatches(t *testing.T) {
 	}
 }
 
-func TestUnion(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		rules  []Rule
-		want   []string
-	}{
-		"none":                       {reason: "nothing in, nothing out"},
-		"one":                        {reason: "kept", rules: []Rule{podRule()}, want: []string{"CREATE pods"}},
-		"twice the same":             {reason: "once is enough", rules: []Rule{podRule(), podRule()}, want: []string{"CREATE pods"}},
-		"operations of one target":   {reason: "they become one rule, sorted", rules: []Rule{{Resource: "pods", Operations: []Operation{Update}}, {Resource: "pods", Version: Any, Operations: []Operation{Create, Update}}}, want: []string{"CREATE,UPDATE pods"}},
-		"any operation":              {reason: "the star swallows the others", rules: []Rule{podRule(), {Resource: "pods", Operations: []Operation{Any}}}, want: []string{"* pods"}},
-		"covered":                    {reason: "pods/* covers pods/exec", rules: []Rule{{Resource: "pods", SubResource: "exec", Operations: []Operation{Create}}, {Resource: "pods", SubResource: Any, Operations: []Operation{Create, Connect}}}, want: []string{"CONNECT,CREATE pods/*"}},
-		"not covered":                {reason: "another operation", rules: []Rule{{Resource: "pods", SubResource: "exec", Operations: []Operation{Connect}}, {Resource: "pods", SubResource: Any, Operations: []Operation{Create}}}, want: []string{"CREATE pods/*", "CONNECT pods/exec"}},
-		"everything":                 {reason: "it covers all", rules: []Rule{podRule(), {Group: "apps", Resource: "deployments", Operations: []Operation{Delete}}, {Group: Any, Resource: Any, SubResource: Any, Operations: []Operation{Any}}}, want: []string{"* *.*/*"}},
-		"no operation":               {reason: "a rule that matches nothing is none", rules: []Rule{{Resource: "pods"}}},
-		"named version in any":       {reason: "v1 is covered by any version", rules: []Rule{{Version: "v1", Resource: "pods", Operations: []Operation{Create}}, podRule()}, want: []string{"CREATE pods"}},
-		"two versions stay separate": {reason: "neither covers the other", rules: []Rule{{Version: "v2", Resource: "pods", Operations: []Operation{Create}}, {Version: "v1", Resource: "pods", Operations: []Operation{Create}}}, want: []string{"CREATE pods.v1", "CREATE pods.v2"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range 5 {
-				rand.Shuffle(len(tc.rules), func(i, j int) { tc.rules[i], tc.rules[j] = tc.rules[j], tc.rules[i] })
-				var got []string
-				for _, rule := range Union(tc.rules) {
-					got = append(got, rule.String())
-				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Fatalf("%s: -want +got:\n%s", tc.reason, diff)
-				}
-			}
-		})
-	}
-}
-
-func TestUnionLeavesItsInputAlone(t *testing.T) {
-	t.Parallel()
-	operations := make([]Operation, 1, 8)
-	operations[0] = Update
-	rules := []Rule{{Resource: "pods", Operations: operations}, podRule()}
-	Union(rules)
-	if diff := cmp.Diff([]Operation{Update, "", ""}, operations[:3]); diff != "" {
-		t.Errorf("a plugin's own list changed (-want +got):\n%s", diff)
-	}
-}
-
 func TestRulesWithOperations(t *testing.T) {
 	t.Parallel()
 	scope := admissionregistrationv1.AllScopes
@@ -108,7 +60,7 @@ func TestRulesWithOperations(t *testing.T) {
 		Operations: []admissionregistrationv1.OperationType{"UPDATE"},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods/ephemeralcontainers"}, Scope: &scope},
 	}}
-	got := RulesWithOperations([]Rule{{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []Operation{Update}}, podRule()})
+	got := RulesWithOperations([]Rule{podRule(), {Resource: "pods", SubResource: "ephemeralcontainers", Operations: []Operation{Update}}})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

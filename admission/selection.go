@@ -41,7 +41,7 @@ func (s Selection) Names(order, onByDefault []string) []string {
 
 // Validate returns every mistake in the flags: names that registry does not know, and
 // flags that contradict each other.
-func (s Selection) Validate(registry *Registry) []error {
+func (s Selection) Validate(registry Registry) []error {
 	var problems []error
 	if s.Exact != nil && (s.Enable != nil || s.Disable != nil) {
 		problems = append(problems, errors.New("--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive"))

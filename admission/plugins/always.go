@@ -6,65 +6,106 @@ package plugins
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission"
 )
 
-// AlwaysAdmit is the name of the plugin that NewAlwaysAdmit builds.
-const AlwaysAdmit = "AlwaysAdmit"
+// The names of the plugins that NewAlwaysAdmit and NewAlwaysDeny build.
+const (
+	AlwaysAdmit = "AlwaysAdmit"
+	AlwaysDeny  = "AlwaysDeny"
+)
+
+// always decides the same of whatever it matches.
+type always struct {
+	admission.Handler
+
+	rules  []admission.Rule
+	reason error // of a refusal, nil to allow
+}
 
 // NewAlwaysAdmit builds a plugin that allows whatever it matches: Pods, unless
 // configured. It is good for seeing that calls arrive.
-func NewAlwaysAdmit(config io.Reader) (admission.Plugin, error) {
-	rules, err := configuredRules(config)
-	if err != nil {
-		return nil, err
-	}
-	return &alwaysAdmit{Handler: admission.NewHandler(admission.Any), rules: rules}, nil
-}
-
-type alwaysAdmit struct {
-	*admission.Handler
-	rules []admission.Rule
-}
-
-func (a *alwaysAdmit) Rules() []admission.Rule { return a.rules }
-
-func (a *alwaysAdmit) Admit(context.Context, *admission.Request, *admission.Response) error {
-	return nil
-}
-
-func (a *alwaysAdmit) Validate(context.Context, *admission.Request, *admission.Response) error {
-	return nil
-}
-
-// AlwaysDeny is the name of the plugin that NewAlwaysDeny builds.
-const AlwaysDeny = "AlwaysDeny"
-
-var errDenyAll = errors.New("admission control is denying all modifications")
+func NewAlwaysAdmit(config io.Reader) (admission.Plugin, error) { return newAlways(config, nil) }
 
 // NewAlwaysDeny builds a plugin that refuses whatever it matches: Pods, unless
 // configured.
 func NewAlwaysDeny(config io.Reader) (admission.Plugin, error) {
+	return newAlways(config, errors.New("admission control is denying all modifications"))
+}
+
+func newAlways(config io.Reader, reason error) (admission.Plugin, error) {
 	rules, err := configuredRules(config)
 	if err != nil {
 		return nil, err
 	}
-	return &alwaysDeny{Handler: admission.NewHandler(admission.Any), rules: rules}, nil
+	return &always{rules: rules, reason: reason}, nil
 }
 
-type alwaysDeny struct {
-	*admission.Handler
-	rules []admission.Rule
+func (a *always) Rules() []admission.Rule { return a.rules }
+
+func (a *always) Admit(_ context.Context, request *admission.Request, _ *admission.Response) error {
+	if a.reason == nil {
+		return nil
+	}
+	return admission.Forbidden(request, a.reason)
 }
 
-func (a *alwaysDeny) Rules() []admission.Rule { return a.rules }
-
-func (a *alwaysDeny) Admit(_ context.Context, request *admission.Request, _ *admission.Response) error {
-	return admission.Forbidden(request, errDenyAll)
+func (a *always) Validate(ctx context.Context, request *admission.Request, response *admission.Response) error {
+	return a.Admit(ctx, request, response)
 }
 
-func (a *alwaysDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Response) error {
-	return admission.Forbidden(request, errDenyAll)
+// configuredRules reads rules:
+//
+//	rules:
+//	- {group: apps, resource: deployments, operations: [CREATE, UPDATE]}
+//
+// Version and operations may be left out, which means all of them. Without a configuration
+// they are all operations on Pods: a plugin that is switched on to look at the framework must
+// not stop a cluster.
+func configuredRules(config io.Reader) ([]admission.Rule, error) {
+	if config == nil {
+		return []admission.Rule{{Resource: "pods", Operations: []admission.Operation{admission.Any}}}, nil
+	}
+	content, err := io.ReadAll(config)
+	if err != nil {
+		return nil, err
+	}
+	var parsed struct {
+		Rules []admission.Rule `json:"rules"`
+	}
+	if err := yaml.UnmarshalStrict(content, &parsed); err != nil {
+		return nil, err
+	}
+	if len(parsed.Rules) == 0 {
+		return nil, errors.New("rules are empty; leave the configuration out to match pods")
+	}
+	for i := range parsed.Rules {
+		if err := complete(&parsed.Rules[i]); err != nil {
+			return nil, fmt.Errorf("rules[%d]: %w", i, err)
+		}
+	}
+	return parsed.Rules, nil
+}
+
+// complete refuses what kube-apiserver would not register.
+func complete(rule *admission.Rule) error {
+	if rule.Resource == "" {
+		return errors.New("no resource")
+	}
+	known := []admission.Operation{admission.Any, admission.Create, admission.Update, admission.Delete, admission.Connect}
+	for _, operation := range rule.Operations {
+		if !slices.Contains(known, operation) {
+			return fmt.Errorf("operation %q is none of %q", operation, known)
+		}
+	}
+	if len(rule.Operations) == 0 || slices.Contains(rule.Operations, admission.Any) {
+		rule.Operations = []admission.Operation{admission.Any}
+	}
+	return nil
 }

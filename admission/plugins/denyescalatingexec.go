@@ -26,22 +26,21 @@ const DenyEscalatingExec = "DenyEscalatingExec"
 // containers count too.
 func NewDenyEscalatingExec(client corev1client.PodsGetter) admission.Factory {
 	return func(io.Reader) (admission.Plugin, error) {
-		if client == nil {
-			return nil, errors.New("it has no client to ask for pods")
-		}
-		return &denyEscalatingExec{Handler: admission.NewHandler(admission.Connect), client: client}, nil
+		return &denyEscalatingExec{client: client}, nil
 	}
 }
 
 type denyEscalatingExec struct {
-	*admission.Handler
+	admission.Handler
+
 	client corev1client.PodsGetter
 }
 
-func (d *denyEscalatingExec) Rules() []admission.Rule {
+func (*denyEscalatingExec) Rules() []admission.Rule {
+	connect := []admission.Operation{admission.Connect}
 	return []admission.Rule{
-		{Resource: "pods", SubResource: "exec", Operations: d.Operations()},
-		{Resource: "pods", SubResource: "attach", Operations: d.Operations()},
+		{Resource: "pods", SubResource: "exec", Operations: connect},
+		{Resource: "pods", SubResource: "attach", Operations: connect},
 	}
 }
 

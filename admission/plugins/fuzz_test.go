@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"sa-controller-manager/admission"
 )
 
 // FuzzConfiguredRules: rules that are accepted say what they match, and the same once they are
@@ -23,14 +25,11 @@ func FuzzConfiguredRules(f *testing.F) {
 		if (err == nil) != (len(rules) > 0) {
 			t.Fatalf("%d rules and %v", len(rules), err)
 		}
-		var written struct {
-			Rules []ruleConfig `json:"rules"`
-		}
+		written := map[string][]admission.Rule{"rules": rules}
 		for _, rule := range rules {
 			if rule.Resource == "" || len(rule.Operations) == 0 {
 				t.Errorf("a rule that matches nothing: %+v", rule)
 			}
-			written.Rules = append(written.Rules, ruleConfig{rule.Group, rule.Version, rule.Resource, rule.SubResource, rule.Operations})
 		}
 		if err != nil {
 			return

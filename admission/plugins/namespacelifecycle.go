@@ -16,7 +16,6 @@ import (
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission"
 )
@@ -38,7 +37,6 @@ type NamespaceLifecycleDeps struct {
 	Synced <-chan struct{}
 	// Client is asked where the cache has no answer or is not to be believed.
 	Client corev1client.NamespacesGetter
-	Clock  clock.Clock
 }
 
 // NewNamespaceLifecycle returns a factory of the plugin that keeps new objects out of
@@ -55,14 +53,7 @@ type NamespaceLifecycleDeps struct {
 // upstream sleeps for 50 ms first.
 func NewNamespaceLifecycle(deps NamespaceLifecycleDeps) admission.Factory {
 	return func(io.Reader) (admission.Plugin, error) {
-		if deps.Lister == nil || deps.Client == nil || deps.Clock == nil || deps.Synced == nil {
-			return nil, errors.New("it has no namespaces to look at")
-		}
-		n := &namespaceLifecycle{
-			Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
-			deps:    deps,
-			deleted: utilcache.NewLRUExpireCacheWithClock(distrustedAtMost, deps.Clock),
-		}
+		n := &namespaceLifecycle{deps: deps, deleted: utilcache.NewLRUExpireCache(distrustedAtMost)}
 		n.SetReadyChannels(deps.Synced)
 		return n, nil
 	}
@@ -74,13 +65,14 @@ var (
 )
 
 type namespaceLifecycle struct {
-	*admission.Handler
+	admission.Handler
+
 	deps    NamespaceLifecycleDeps
 	deleted *utilcache.LRUExpireCache
 }
 
-func (n *namespaceLifecycle) Rules() []admission.Rule {
-	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: n.Operations()}}
+func (*namespaceLifecycle) Rules() []admission.Rule {
+	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: []admission.Operation{admission.Create, admission.Update, admission.Delete}}}
 }
 
 // MutatingRules match what is looked up in the namespace while it is mutated.

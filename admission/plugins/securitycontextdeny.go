@@ -22,19 +22,19 @@ const SecurityContextDeny = "SecurityContextDeny"
 // groups or SELinux label. Kubernetes had it until 1.29. Unlike there, ephemeral
 // containers count also when they are added to a running Pod.
 func NewSecurityContextDeny(io.Reader) (admission.Plugin, error) {
-	return &securityContextDeny{Handler: admission.NewHandler(admission.Create, admission.Update)}, nil
+	return &securityContextDeny{}, nil
 }
 
-type securityContextDeny struct{ *admission.Handler }
+type securityContextDeny struct{ admission.Handler }
 
-func (s *securityContextDeny) Rules() []admission.Rule {
+func (*securityContextDeny) Rules() []admission.Rule {
 	return []admission.Rule{
-		{Resource: "pods", Operations: s.Operations()},
+		{Resource: "pods", Operations: []admission.Operation{admission.Create, admission.Update}},
 		{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []admission.Operation{admission.Update}},
 	}
 }
 
-func (s *securityContextDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Response) error {
+func (*securityContextDeny) Validate(_ context.Context, request *admission.Request, _ *admission.Response) error {
 	var pod corev1.Pod
 	if err := admission.Decode(request.Object, &pod); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("read the pod: %v", err))

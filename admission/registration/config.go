@@ -98,7 +98,7 @@ func (s Spec) Validate() error {
 	if s.Timeout < time.Second || s.Timeout > 30*time.Second || s.Timeout%time.Second != 0 {
 		add("webhook timeout %s: want whole seconds, 1s to 30s", s.Timeout)
 	}
-	for _, rule := range admission.Union(slices.Concat(s.MutatingRules, s.ValidatingRules)) {
+	for _, rule := range slices.Concat(s.MutatingRules, s.ValidatingRules) {
 		if rule.IsBroad() && !s.AllowBroadRules {
 			add("the rule %q reaches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule)
 		}

@@ -63,7 +63,7 @@ func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.Servic
 		}
 		refusal := reference.refusal(account.Name)
 		if !reference.limitedUpstream() {
-			annotate(response, auditStrict, refusal)
+			response.Annotate(auditStrict, refusal)
 		}
 		return admission.Forbidden(request, errors.New(refusal))
 	}

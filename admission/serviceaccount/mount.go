@@ -13,12 +13,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
-
-	"sa-controller-manager/admission"
 )
 
 const (
@@ -218,7 +216,8 @@ func (t tokens) await(ctx context.Context, name cache.ObjectName) (account *core
 
 // noToken has the words and the status of Kubernetes 1.20 and before; clients try again.
 func noToken(account *corev1.ServiceAccount) error {
-	message := fmt.Sprintf("No API token found for service account %q, "+
+	refusal := apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
+	refusal.ErrStatus.Message = fmt.Sprintf("No API token found for service account %q, "+
 		"retry after the token is automatically created and added to the service account", account.Name)
-	return admission.ServerTimeout(schema.GroupResource{Resource: "serviceaccounts"}, "create pod", message, time.Second)
+	return refusal
 }

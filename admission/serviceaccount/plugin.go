@@ -46,7 +46,7 @@ const (
 
 // Plugin is the ServiceAccount admission plugin. Build it with New.
 type Plugin struct {
-	*admission.Handler
+	admission.Handler
 
 	config   Config
 	accounts accounts
@@ -61,11 +61,10 @@ var (
 	_ admission.Validator        = (*Plugin)(nil)
 )
 
-// New builds the plugin. It is ready at once; use SetReadyFunc or SetReadyChannels to
-// make it wait for the first lists of the informers.
+// New builds the plugin. It is ready at once; use SetReadyChannels to make it
+// wait for the first lists of the informers.
 func New(config Config, from Dependencies) *Plugin {
 	return &Plugin{
-		Handler:  admission.NewHandler(admission.Create, admission.Update),
 		config:   config,
 		accounts: accounts{from},
 		tokens:   tokens{from},
@@ -166,7 +165,7 @@ func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *p
 	}
 	account, made, err := p.accounts.find(ctx, name, mode)
 	if made {
-		annotate(response, auditCreated, name.String())
+		response.Annotate(auditCreated, name.String())
 	}
 	if err != nil {
 		return nil, accountRefusal(request, name, err)
@@ -204,11 +203,4 @@ func addsEphemeralContainer(request *admission.Request) bool {
 
 func isPod(request *admission.Request) bool {
 	return request.Resource.Group == "" && request.Resource.Resource == "pods" && request.Object != nil
-}
-
-func annotate(response *admission.Response, key, value string) {
-	if response.AuditAnnotations == nil {
-		response.AuditAnnotations = map[string]string{}
-	}
-	response.AuditAnnotations[key] = value
 }

@@ -111,13 +111,13 @@ func TestReadiness(t *testing.T) {
 	t.Parallel()
 	plugin := newWorld().plugin(DefaultConfig())
 	if err := plugin.Ready(t.Context()); err != nil {
-		t.Errorf("not ready without a ready function: %v", err)
+		t.Errorf("not ready without a channel: %v", err)
 	}
-	plugin.SetReadyFunc(func() bool { return false })
+	plugin.SetReadyChannels(make(chan struct{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if plugin.Ready(ctx) == nil {
-		t.Error("ready against the ready function")
+		t.Error("ready before the channel is closed")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
@@ -116,7 +115,7 @@ func (w *Waiters) quit(name cache.ObjectName, joined *waiter) {
 
 // tooManyWaiters is the refusal for errTooManyWaiters. Clients try again.
 func tooManyWaiters() error {
-	return admission.TooManyRequests(errTooManyWaiters.Error(), time.Second)
+	return admission.TooManyRequests(errTooManyWaiters.Error())
 }
 
 // Follow wakes the waiters of an account whenever informer shows something new about

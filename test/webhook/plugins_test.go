@@ -22,10 +22,10 @@ func TestPluginNamesAtStart(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"Unknown":         {[]string{"--enable-admission-plugins=ServiceAcount"}, `--enable-admission-plugins: admission plugin "ServiceAcount" is unknown; registered are ` + all},
-		"UnknownDisabled": {[]string{"--disable-admission-plugins=Nothing"}, `--disable-admission-plugins: admission plugin "Nothing" is unknown; registered are ` + all},
-		"Elsewhere":       {[]string{"--enable-admission-plugins=LimitRanger"}, `admission plugin "LimitRanger" stays in kube-apiserver`},
-		"OldList":         {[]string{"--admission-control=ServiceAccount,ResourceQuota"}, `--admission-control: admission plugin "ResourceQuota" stays in kube-apiserver`},
+		"Unknown":         {[]string{"--enable-admission-plugins=ServiceAcount"}, `--enable-admission-plugins: admission plugin "ServiceAcount" is not one of ` + all},
+		"UnknownDisabled": {[]string{"--disable-admission-plugins=Nothing"}, `--disable-admission-plugins: admission plugin "Nothing" is not one of ` + all},
+		"Elsewhere":       {[]string{"--enable-admission-plugins=LimitRanger"}, `every other plugin of kube-apiserver stays in kube-apiserver`},
+		"OldList":         {[]string{"--admission-control=ServiceAccount,ResourceQuota"}, `--admission-control: admission plugin "ResourceQuota" is not one of ` + all + `; every other plugin of kube-apiserver stays in kube-apiserver`},
 		"BothLists": {
 			[]string{"--admission-control=ServiceAccount", "--enable-admission-plugins=AlwaysAdmit"},
 			"--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive",

@@ -13,12 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
@@ -27,8 +25,8 @@ const volumeSuffixLength = 5
 
 // registry knows how each admission plugin is made. A factory asks for what its plugin
 // watches, and is called only if it is enabled.
-func (m *manager) registry() (*admission.Registry, error) {
-	factories := map[string]admission.Factory{
+func (m *manager) registry() admission.Registry {
+	return admission.Registry{
 		plugins.AlwaysAdmit:         plugins.NewAlwaysAdmit,
 		plugins.NamespaceLifecycle:  m.newNamespaceLifecycle,
 		plugins.SecurityContextDeny: plugins.NewSecurityContextDeny,
@@ -36,22 +34,12 @@ func (m *manager) registry() (*admission.Registry, error) {
 		plugins.DenyEscalatingExec:  plugins.NewDenyEscalatingExec(m.clients.main.CoreV1()),
 		plugins.AlwaysDeny:          plugins.NewAlwaysDeny,
 	}
-	registry := admission.NewRegistry()
-	for _, name := range options.Plugins() {
-		if err := registry.Register(name, factories[name]); err != nil {
-			return nil, err
-		}
-	}
-	return registry, nil
 }
 
 // buildChain builds the plugins that the flags enable.
 func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error) {
 	o := &m.options.Admission
-	registry, err := m.registry()
-	if err != nil {
-		return nil, err
-	}
+	registry := m.registry()
 	if problems := o.Selection.Validate(registry); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
@@ -121,7 +109,6 @@ func (m *manager) newNamespaceLifecycle(configuration io.Reader) (admission.Plug
 		Lister: namespaces,
 		Synced: informer.HasSyncedChecker().Done(),
 		Client: m.clients.main.CoreV1(),
-		Clock:  clock.RealClock{},
 	})
 	return factory(configuration)
 }

@@ -62,6 +62,7 @@ type commandOptions struct {
 	output     cli.Output
 }
 
+// NewCommand is the command "keys jwks".
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{

@@ -44,7 +44,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	for retry := firstRetry; ; retry = min(2*retry, maxRetry) {
 		report := Check(ctx, w.client, wanted)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was to end
 		}
 		w.note(report)
 		if says := fmt.Sprint(report.Missing(), report.Err()); says != said {

@@ -89,7 +89,7 @@ func TestWatcherAsksOnceWhenAllIsGranted(t *testing.T) {
 			t.Error("nothing was asked yet, and the status is good")
 		}
 		logger, logs := recorded()
-		watcher.Run(klog.NewContext(t.Context(), logger))
+		_ = watcher.Run(klog.NewContext(t.Context(), logger))
 		if detail, err := watcher.Status(); detail != "" || err != nil {
 			t.Errorf("status %q, %v; want nothing", detail, err)
 		}
@@ -112,7 +112,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 		defer cancel()
 		ended := make(chan struct{})
-		go func() { watcher.Run(ctx); close(ended) }()
+		go func() { _ = watcher.Run(ctx); close(ended) }()
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
@@ -152,7 +152,7 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 		watcher := NewWatcher(server, rulesOfToken())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { watcher.Run(ctx); close(ended) }()
+		go func() { _ = watcher.Run(ctx); close(ended) }()
 		synctest.Wait()
 		detail, err := watcher.Status()
 		if err != nil || !strings.Contains(detail, "could not be checked") {

@@ -64,14 +64,14 @@ func NewCommand() *cobra.Command {
 			if err := cli.InvalidFlags(cmd.CommandPath(), output.Validate()); err != nil {
 				return err
 			}
-			return print(cmd.OutOrStdout(), output.Format, Info())
+			return writeTo(cmd.OutOrStdout(), output.Format, Info())
 		},
 	}
 	output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
-func print(w io.Writer, output string, info apimachineryversion.Info) error {
+func writeTo(w io.Writer, output string, info apimachineryversion.Info) error {
 	return printers.Document(w, output, "version", info, func() string {
 		return fmt.Sprintf("%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
 			options.ProgramName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)

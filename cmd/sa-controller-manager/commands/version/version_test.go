@@ -39,7 +39,7 @@ func TestPrintVersion(t *testing.T) {
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			if err := print(&b, output, info); err != nil {
+			if err := writeTo(&b, output, info); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, b.String()); diff != "" {

@@ -63,6 +63,7 @@ type commandOptions struct {
 	output        cli.Output
 }
 
+// NewCommand is the command "tokens inspect".
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{

@@ -31,6 +31,7 @@ type Admission struct {
 	given *pflag.FlagSet
 }
 
+// NewAdmission returns the defaults of the group.
 func NewAdmission() Admission {
 	return Admission{PodToken: serviceaccount.Projected}
 }

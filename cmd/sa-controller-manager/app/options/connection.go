@@ -26,6 +26,7 @@ type Connection struct {
 	UseServiceAccountCredentials bool
 }
 
+// NewConnection returns the defaults of the group.
 func NewConnection() Connection {
 	return Connection{
 		QPS:         -1,

@@ -56,6 +56,7 @@ type Keys struct {
 	RootCAFile string
 }
 
+// NewKeys returns the defaults of the group.
 func NewKeys() Keys {
 	return Keys{Activation: KeyActivationVerified}
 }

@@ -20,8 +20,9 @@ const minRSABits = 2048
 // acceptedKeys completes every refusal of a key, so that the reader knows what to make instead.
 const acceptedKeys = "RSA of at least 2048 bits, or EC on P-256, P-384 or P-521"
 
-// AlgorithmFor returns the JWS algorithm that goes with a public key: RS256, ES256, ES384 or ES512. It depends on the key
-// alone, never on what a token claims, which is what shuts out algorithm confusion. A key outside the table is an error.
+// AlgorithmFor returns the JWS algorithm that goes with a public key: RS256, ES256, ES384 or ES512.
+// It depends on the key alone, never on what a token claims, which is what shuts out algorithm
+// confusion. A key outside the table is an error.
 func AlgorithmFor(key crypto.PublicKey) (string, error) {
 	method, err := methodFor(key)
 	if err != nil {
@@ -32,8 +33,9 @@ func AlgorithmFor(key crypto.PublicKey) (string, error) {
 
 // methodFor is the one table from key type to JWS algorithm and to the code that computes it.
 //
-// It is the list that kube-apiserver accepts (k8s.io/kubernetes pkg/serviceaccount/jwt.go, and the KEP-740 client's
-// validateJWTHeader): any RSA size signs RS256, and the curve of an EC key decides the rest. No EdDSA, no PSS, no HMAC.
+// It is the list that kube-apiserver accepts (k8s.io/kubernetes pkg/serviceaccount/jwt.go, and the
+// KEP-740 client's validateJWTHeader): any RSA size signs RS256, and the curve of an EC key decides
+// the rest. No EdDSA, no PSS, no HMAC.
 func methodFor(key crypto.PublicKey) (jwt.SigningMethod, error) {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -13,19 +13,20 @@ import (
 	"strings"
 )
 
-// Where kube-apiserver serves the two documents. Relying parties append DiscoveryPath to the issuer (OpenID Connect Discovery
-// 1.0, section 4), and take the place of the JWKS from the document that they find there.
+// Where kube-apiserver serves the two documents. Relying parties append DiscoveryPath to the issuer
+// (OpenID Connect Discovery 1.0, section 4), and take the place of the JWKS from the document that
+// they find there.
 const (
 	DiscoveryPath = "/.well-known/openid-configuration"
 	JWKSPath      = "/openid/v1/jwks"
 )
 
-// MarshalDiscovery renders the OpenID Connect discovery document of an issuer that signs with keys, in the form of
-// kube-apiserver: with the members that a relying party needs to verify tokens, and none about logging in. An empty jwksURI
-// means JWKSPath below the issuer.
+// MarshalDiscovery renders the OpenID Connect discovery document of an issuer that signs with keys,
+// in the form of kube-apiserver: with the members that a relying party needs to verify tokens, and
+// none about logging in. An empty jwksURI means JWKSPath below the issuer.
 //
-// The error says what is wrong with either URL. The rules are those of section 3 there, which kube-apiserver applies too: https,
-// and an issuer without query and fragment.
+// The error says what is wrong with either URL. The rules are those of section 3 there, which
+// kube-apiserver applies too: https, and an issuer without query and fragment.
 func MarshalDiscovery(issuer, jwksURI string, keys []PublicKey) ([]byte, error) {
 	if err := checkIssuer(issuer); err != nil {
 		return nil, err

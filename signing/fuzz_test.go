@@ -43,8 +43,9 @@ func addFiles(f *testing.F) {
 	}
 }
 
-// FuzzParsePrivateKey compares with what kube-controller-manager reads its key with. Whatever is accepted, kube-controller-manager
-// would read as the same key. Whatever it would read and this refuses is a key outside the table or one with trailing bytes.
+// FuzzParsePrivateKey compares with what kube-controller-manager reads its key with. Whatever is
+// accepted, kube-controller-manager would read as the same key. Whatever it would read and this
+// refuses is a key outside the table or one with trailing bytes.
 func FuzzParsePrivateKey(f *testing.F) {
 	addFiles(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -89,8 +90,9 @@ func anyTrailing(data []byte) bool {
 	return false
 }
 
-// FuzzParsePublicKeys compares with what kube-apiserver reads --service-account-key-file with. Every key of its that is in the
-// table is returned, in the same order, or told of; what comes on top is in one of the two forms that it does not read.
+// FuzzParsePublicKeys compares with what kube-apiserver reads --service-account-key-file with.
+// Every key of its that is in the table is returned, in the same order, or told of; what comes on
+// top is in one of the two forms that it does not read.
 func FuzzParsePublicKeys(f *testing.F) {
 	addFiles(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -116,8 +118,8 @@ func FuzzParsePublicKeys(f *testing.F) {
 	})
 }
 
-// upstreamIDs asks client-go block by block, and adds the two forms it does not know. outside tells whether there is a key besides
-// that is not in the table.
+// upstreamIDs asks client-go block by block, and adds the two forms it does not know. outside tells
+// whether there is a key besides that is not in the table.
 func upstreamIDs(data []byte) (want []string, outside bool) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		keys, err := keyutil.ParsePublicKeysPEM(pem.EncodeToMemory(&pem.Block{Type: "ANY", Bytes: block.Bytes}))

@@ -13,8 +13,9 @@ import (
 	"math/big"
 )
 
-// jwk is a JSON Web Key (RFC 7517, with the members of RFC 7518, section 6). Its members stand in the order in which go-jose
-// writes them: with the same keys our document is the same bytes as kube-apiserver's /openid/v1/jwks.
+// jwk is a JSON Web Key (RFC 7517, with the members of RFC 7518, section 6). Its members stand in
+// the order in which go-jose writes them: with the same keys our document is the same bytes as
+// kube-apiserver's /openid/v1/jwks.
 type jwk struct {
 	Use       string `json:"use,omitempty"`
 	Type      string `json:"kty,omitempty"`
@@ -32,9 +33,10 @@ const (
 	typeEC  = "EC"
 )
 
-// MarshalJWKS renders keys as the JSON Web Key Set that relying parties verify tokens with, in the form of kube-apiserver
-// (k8s.io/kubernetes pkg/serviceaccount/openidmetadata.go): compact, each key with use "sig". A set without keys is an error,
-// because whoever took it would refuse every token.
+// MarshalJWKS renders keys as the JSON Web Key Set that relying parties verify tokens with, in the
+// form of kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/openidmetadata.go): compact, each
+// key with use "sig". A set without keys is an error, because whoever took it would refuse every
+// token.
 func MarshalJWKS(keys []PublicKey) ([]byte, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("encode a JWKS: there are no keys")

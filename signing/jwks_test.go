@@ -197,7 +197,8 @@ func TestMarshalDiscovery(t *testing.T) {
 	}
 }
 
-// FuzzParseJWKS: whatever is read as a key is one that kube-apiserver's documents can hold, and comes back the same.
+// FuzzParseJWKS: whatever is read as a key is one that kube-apiserver's documents can hold, and
+// comes back the same.
 func FuzzParseJWKS(f *testing.F) {
 	document, _ := goldenJWKS(f)
 	f.Add(document)

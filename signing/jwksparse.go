@@ -16,19 +16,22 @@ import (
 	"slices"
 )
 
-// PublishedKey is a key as a JWKS has it. Anybody may have written it: the ID may be another one than we would give the key.
+// PublishedKey is a key as a JWKS has it. Anybody may have written it: the ID may be another one
+// than we would give the key.
 type PublishedKey struct {
 	ID        string // kid, "" if it has none
 	Algorithm string // alg, "" if it has none
-	// Key is nil if it is of a kind that no ServiceAccount token is signed with, or cannot be read. Problem then says so.
+	// Key is nil if it is of a kind that no ServiceAccount token is signed with, or cannot be read.
+	// Problem then says so.
 	Key     crypto.PublicKey
 	Problem string
 	// Private: the document gives away a private or a symmetric key, for everybody to sign with.
 	Private bool
 }
 
-// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5). As that section says, a key that cannot be read does not spoil the
-// others: it comes back without its Key. The error is that the document is no JWKS or holds no key; it holds nothing of it.
+// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5). As that section says, a key that cannot
+// be read does not spoil the others: it comes back without its Key. The error is that the document
+// is no JWKS or holds no key; it holds nothing of it.
 func ParseJWKS(document []byte) ([]PublishedKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

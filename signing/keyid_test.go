@@ -9,8 +9,9 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestKeyID compares with the kid that upstream's token generator (k8s.io/kubernetes pkg/serviceaccount, v1.36.3) wrote for
-// the same keys. A change here would orphan every token that exists.
+// TestKeyID compares with the kid that upstream's token generator (k8s.io/kubernetes
+// pkg/serviceaccount, v1.36.3) wrote for the same keys. A change here would orphan every token that
+// exists.
 func TestKeyID(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// KeyPair is a key as a ring file keeps it: in PEM form, with the private half if that is here. Its encoding lives
-// in a closure, where no format verb reaches it.
+// KeyPair is a key as a ring file keeps it: in PEM form, with the private half if that is here. Its
+// encoding lives in a closure, where no format verb reaches it.
 type KeyPair struct {
 	public  PublicKey
 	private *PrivateKey
@@ -87,7 +87,8 @@ func GenerateKeyPair(kind string) (*KeyPair, error) {
 	return ParseKeyPair(pem.EncodeToMemory(&pem.Block{Type: labelPKCS8, Bytes: der}))
 }
 
-// ParseKeyPair takes the signing key of a PEM file, the one that ParsePrivateKey finds, and nothing else that is in the file.
+// ParseKeyPair takes the signing key of a PEM file, the one that ParsePrivateKey finds, and nothing
+// else that is in the file.
 func ParseKeyPair(data []byte) (*KeyPair, error) {
 	private, err := ParsePrivateKey(data)
 	if err != nil {
@@ -111,7 +112,8 @@ func PublicHalf(public PublicKey) (*KeyPair, error) {
 	return &KeyPair{public: public, pem: func() []byte { return encoded }}, nil
 }
 
-// EncodePublicKeys renders verification keys in PEM form, as kube-apiserver reads them with --service-account-key-file.
+// EncodePublicKeys renders verification keys in PEM form, as kube-apiserver reads them with
+// --service-account-key-file.
 func EncodePublicKeys(keys ...PublicKey) ([]byte, error) {
 	var all []byte
 	for _, key := range keys {

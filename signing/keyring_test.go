@@ -42,7 +42,8 @@ func TestKeySet(t *testing.T) {
 	}
 }
 
-// TestKeyringSteps walks rings through their life and compares the whole visible state after each step.
+// TestKeyringSteps walks rings through their life and compares the whole visible state after each
+// step.
 func TestKeyringSteps(t *testing.T) {
 	t.Parallel()
 	a, b, c := private(t, testkeys.RSA2048()), private(t, testkeys.RSA2048Other()), private(t, testkeys.P256())
@@ -197,8 +198,9 @@ func TestKeyringSignsWithActiveKey(t *testing.T) {
 	}
 }
 
-// TestKeyringSnapshots changes a ring while others read it (with -race), and checks that each snapshot is whole: the key that
-// is active was never absent from the keys of the same moment or a later one.
+// TestKeyringSnapshots changes a ring while others read it (with -race), and checks that each
+// snapshot is whole: the key that is active was never absent from the keys of the same moment or a
+// later one.
 func TestKeyringSnapshots(t *testing.T) {
 	t.Parallel()
 	a, b := private(t, testkeys.P256()), private(t, testkeys.P256Other())

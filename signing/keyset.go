@@ -34,13 +34,15 @@ func NewPublicKey(key crypto.PublicKey) (PublicKey, error) {
 	return PublicKey{ID: id, Algorithm: algorithm, Key: key}, nil
 }
 
-// KeySet is an immutable set of verification keys in the order they were given. The nil set is empty.
+// KeySet is an immutable set of verification keys in the order they were given. The nil set is
+// empty.
 type KeySet struct {
 	keys []PublicKey
 	byID map[string]PublicKey
 }
 
-// NewKeySet collects keys. Of keys with the same ID the first one stays; the ID is a digest of the key, so they are equal.
+// NewKeySet collects keys. Of keys with the same ID the first one stays; the ID is a digest of the
+// key, so they are equal.
 func NewKeySet(keys ...PublicKey) *KeySet {
 	set := &KeySet{byID: make(map[string]PublicKey, len(keys))}
 	for _, key := range keys {
@@ -53,8 +55,8 @@ func NewKeySet(keys ...PublicKey) *KeySet {
 	return set
 }
 
-// Lookup finds a key by its ID. An ID comes out of an unverified token: it is compared and nothing else, never used as a path
-// or as a place to fetch a key from.
+// Lookup finds a key by its ID. An ID comes out of an unverified token: it is compared and nothing
+// else, never used as a path or as a place to fetch a key from.
 func (s *KeySet) Lookup(id string) (PublicKey, bool) {
 	if s == nil {
 		return PublicKey{}, false

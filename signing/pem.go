@@ -21,14 +21,17 @@ const (
 
 const acceptedPrivatePEM = "an unencrypted private key in PEM form (PKCS#1, SEC 1 or PKCS#8): " + acceptedKeys
 
-// ParsePrivateKey reads the signing key of a PEM file: PKCS#1, SEC 1 or PKCS#8, told apart by the label.
+// ParsePrivateKey reads the signing key of a PEM file: PKCS#1, SEC 1 or PKCS#8, told apart by the
+// label.
 //
-// It reads what kube-controller-manager reads (client-go util/keyutil, ParsePrivateKeyPEM): text around the blocks and blocks
-// that hold no private key, such as EC PARAMETERS, are passed over, and the first private key that can be decoded wins. Where
-// kube-controller-manager would stop at a key that is too weak or not clean, this stops too and refuses the file: it never goes
-// on to sign with a later key than kube-controller-manager would have.
+// It reads what kube-controller-manager reads (client-go util/keyutil, ParsePrivateKeyPEM): text
+// around the blocks and blocks that hold no private key, such as EC PARAMETERS, are passed over,
+// and the first private key that can be decoded wins. Where kube-controller-manager would stop at a
+// key that is too weak or not clean, this stops too and refuses the file: it never goes on to sign
+// with a later key than kube-controller-manager would have.
 //
-// The error says what was found and what is accepted. It holds nothing of the file's content; the caller adds its name.
+// The error says what was found and what is accepted. It holds nothing of the file's content; the
+// caller adds its name.
 func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 	var passedOver *pem.Block
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
@@ -51,8 +54,8 @@ func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 
 var errNotPrivate = errors.New("not a private key block")
 
-// parsePrivateBlock decodes one block by its label. Its error only says no: the text of crypto/x509 quotes the inner layout of
-// a key, which the caller must not pass on.
+// parsePrivateBlock decodes one block by its label. Its error only says no: the text of crypto/x509
+// quotes the inner layout of a key, which the caller must not pass on.
 func parsePrivateBlock(block *pem.Block) (any, error) {
 	switch block.Type {
 	case labelPKCS1:
@@ -65,14 +68,16 @@ func parsePrivateBlock(block *pem.Block) (any, error) {
 	return nil, errNotPrivate
 }
 
-// trailing reports whether bytes follow the outermost DER value. crypto/x509 ignores them in PKCS#8 and SEC 1.
+// trailing reports whether bytes follow the outermost DER value. crypto/x509 ignores them in PKCS#8
+// and SEC 1.
 func trailing(der []byte) bool {
 	var outermost asn1.RawValue
 	rest, err := asn1.Unmarshal(der, &outermost)
 	return err != nil || len(rest) > 0
 }
 
-// moreTelling picks the block that explains a refusal better: the first that was meant as a private key, else the first.
+// moreTelling picks the block that explains a refusal better: the first that was meant as a private
+// key, else the first.
 func moreTelling(chosen, block *pem.Block) *pem.Block {
 	if chosen == nil || (!meantPrivate(chosen) && meantPrivate(block)) {
 		return block

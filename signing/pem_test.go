@@ -224,7 +224,8 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 	}
 }
 
-// TestParseAllPublicKeys: what ParsePublicKeys passes over must not be lost without a word. What is no key may stay.
+// TestParseAllPublicKeys: what ParsePublicKeys passes over must not be lost without a word. What is
+// no key may stay.
 func TestParseAllPublicKeys(t *testing.T) {
 	t.Parallel()
 	good := file(t, "ec-pkix")

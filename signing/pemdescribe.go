@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// describeFile says what was found in a file without a usable key. block is its most telling PEM block, if it has any.
+// describeFile says what was found in a file without a usable key. block is its most telling PEM
+// block, if it has any.
 func describeFile(data []byte, block *pem.Block) string {
 	switch {
 	case block != nil:
@@ -22,7 +23,8 @@ func describeFile(data []byte, block *pem.Block) string {
 	return "no PEM block"
 }
 
-// describeBlock names the kind of a PEM block. A label is the file's content too, so one that is not known is not repeated.
+// describeBlock names the kind of a PEM block. A label is the file's content too, so one that is
+// not known is not repeated.
 func describeBlock(block *pem.Block) string {
 	switch {
 	case encrypted(block):
@@ -52,7 +54,8 @@ func encrypted(block *pem.Block) bool {
 	return block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED")
 }
 
-// The labels of one kind of block differ in front ("RSA PUBLIC KEY", "TRUSTED CERTIFICATE") and end alike.
+// The labels of one kind of block differ in front ("RSA PUBLIC KEY", "TRUSTED CERTIFICATE") and end
+// alike.
 const (
 	labelPublic      = "PUBLIC KEY"
 	labelCertificate = "CERTIFICATE"

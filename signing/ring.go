@@ -22,8 +22,8 @@ const (
 	Next Role = "next"
 	// Retired signed before, here or elsewhere, and signs no more.
 	Retired Role = "retired"
-	// VerifyOnly is the role of what a verification key file holds: it is no key of the store, which
-	// says nothing of it.
+	// VerifyOnly is the role of what a verification key file holds: it is no key of the store,
+	// which says nothing of it.
 	VerifyOnly Role = "verify-only"
 )
 
@@ -48,14 +48,14 @@ func (k *PrivateKey) As(role Role) Key { return Key{PublicKey: k.public, Role: r
 // Ring is all keys of one moment with their roles. It is immutable.
 type Ring struct {
 	generation int64
-	// keys are in the order of their weight. One that has several roles is there several times: it goes
-	// on in the lighter role when it loses the other one.
+	// keys are in the order of their weight. One that has several roles is there several times: it
+	// goes on in the lighter role when it loses the other one.
 	keys []Key
 	set  *KeySet
 }
 
-// NewRing makes a ring. Generation is that of the store's content, 0 for a store that counts none. Retired
-// keys come in the order given.
+// NewRing makes a ring. Generation is that of the store's content, 0 for a store that counts none.
+// Retired keys come in the order given.
 func NewRing(generation int64, keys ...Key) *Ring {
 	keys = slices.Clone(keys)
 	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(weights[a.Role], weights[b.Role]) })
@@ -66,15 +66,15 @@ func NewRing(generation int64, keys ...Key) *Ring {
 	return &Ring{generation: generation, keys: keys, set: NewKeySet(public...)}
 }
 
-// Generation is that of the store's content. It grows with every change, and is 0 for a store that counts
-// none: a key file has one key and no history.
+// Generation is that of the store's content. It grows with every change, and is 0 for a store that
+// counts none: a key file has one key and no history.
 func (r *Ring) Generation() int64 { return r.generation }
 
 // Active is the key that signs, or nil.
 func (r *Ring) Active() *PrivateKey { return r.private(Active) }
 
-// Next is the key that will sign, or nil. It is a Signer of its own, so that the caller can have a token
-// signed by it to see whether kube-apiserver accepts that.
+// Next is the key that will sign, or nil. It is a Signer of its own, so that the caller can have a
+// token signed by it to see whether kube-apiserver accepts that.
 func (r *Ring) Next() *PrivateKey { return r.private(Next) }
 
 func (r *Ring) private(role Role) *PrivateKey {
@@ -94,8 +94,8 @@ func (r *Ring) ActiveID() string {
 	return ""
 }
 
-// ProofActivates reports whether the next key becomes active as soon as kube-apiserver accepts it. It does if
-// the store counts no generations: then nobody can say there that it is to sign.
+// ProofActivates reports whether the next key becomes active as soon as kube-apiserver accepts it.
+// It does if the store counts no generations: then nobody can say there that it is to sign.
 func (r *Ring) ProofActivates() bool { return r.generation == 0 }
 
 // All are the keys in the order of their weight, each once.
@@ -123,8 +123,8 @@ func (r *Ring) Role(id string) Role {
 // KeySet are the keys as they are looked up, in the order of their weight.
 func (r *Ring) KeySet() *KeySet { return r.set }
 
-// Hash is the same for rings whose stores have the same keys in the same roles, whatever their order and
-// their history. It tells nothing of the keys.
+// Hash is the same for rings whose stores have the same keys in the same roles, whatever their
+// order and their history. It tells nothing of the keys.
 func (r *Ring) Hash() string {
 	var lines []string
 	for _, key := range r.All() {

@@ -11,7 +11,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestKeyringTakesAStoresRings puts the states of a rotation into a ring, as a store with generations does.
+// TestKeyringTakesAStoresRings puts the states of a rotation into a ring, as a store with
+// generations does.
 func TestKeyringTakesAStoresRings(t *testing.T) {
 	t.Parallel()
 	a, b, other := private(t, testkeys.RSA2048()), private(t, testkeys.P256()), private(t, testkeys.P384())
@@ -70,7 +71,8 @@ func TestRingRoles(t *testing.T) {
 	}
 }
 
-// TestRingHash: replicas whose stores say the same have the same hash, whatever files they verify with besides.
+// TestRingHash: replicas whose stores say the same have the same hash, whatever files they verify
+// with besides.
 func TestRingHash(t *testing.T) {
 	t.Parallel()
 	a, b, other := private(t, testkeys.P256()), private(t, testkeys.P384()), private(t, testkeys.RSA2048())

@@ -26,12 +26,14 @@ const (
 	JWTHeader
 )
 
-// Signer signs the payload of a token. It is the shape of the Sign call of KEP-740: whoever implements it decides on key,
-// algorithm and header, and learns nothing of the claims but their encoded form.
+// Signer signs the payload of a token. It is the shape of the Sign call of KEP-740: whoever
+// implements it decides on key, algorithm and header, and learns nothing of the claims but their
+// encoded form.
 type Signer interface {
-	// Sign returns the header and signature segments that go around payload, so that header.payload.signature is a JWS in
-	// compact form. payload, header and signature are unpadded base64url segments. It may block on a remote signer until ctx
-	// ends. Errors contain neither payload nor key material.
+	// Sign returns the header and signature segments that go around payload, so that
+	// header.payload.signature is a JWS in compact form. payload, header and signature are unpadded
+	// base64url segments. It may block on a remote signer until ctx ends. Errors contain neither
+	// payload nor key material.
 	Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error)
 }
 
@@ -46,8 +48,8 @@ type PrivateKey struct {
 
 var _ Signer = (*PrivateKey)(nil)
 
-// NewPrivateKey wraps a key that the table in algorithm.go knows. Only *rsa.PrivateKey and *ecdsa.PrivateKey are taken,
-// because golang-jwt signs with nothing else.
+// NewPrivateKey wraps a key that the table in algorithm.go knows. Only *rsa.PrivateKey and
+// *ecdsa.PrivateKey are taken, because golang-jwt signs with nothing else.
 func NewPrivateKey(key crypto.Signer) (*PrivateKey, error) {
 	if err := inMemory(key); err != nil {
 		return nil, err
@@ -67,7 +69,8 @@ func NewPrivateKey(key crypto.Signer) (*PrivateKey, error) {
 	}, nil
 }
 
-// inMemory refuses signers of other types than the two above, and typed nils, whose Public would panic.
+// inMemory refuses signers of other types than the two above, and typed nils, whose Public would
+// panic.
 func inMemory(key crypto.Signer) error {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -88,8 +91,9 @@ func inMemory(key crypto.Signer) error {
 	return fmt.Errorf("found no key; accepted is %s", acceptedKeys)
 }
 
-// encodeHeader renders the protected header. Its members stand in alphabetical order and without white space, as go-jose
-// writes them: that is half of what makes our RS256 tokens the same bytes as kube-controller-manager's.
+// encodeHeader renders the protected header. Its members stand in alphabetical order and without
+// white space, as go-jose writes them: that is half of what makes our RS256 tokens the same bytes
+// as kube-controller-manager's.
 func encodeHeader(key PublicKey, typ string) string {
 	header, err := json.Marshal(struct {
 		Algorithm string `json:"alg"`
@@ -108,8 +112,8 @@ func (k *PrivateKey) ID() string { return k.public.ID }
 // Public is the verification key that goes with this signing key.
 func (k *PrivateKey) Public() PublicKey { return k.public }
 
-// Sign implements Signer. It refuses a payload that is not a base64url segment, so that it can sign tokens only and not be
-// used as an oracle for messages of another protocol.
+// Sign implements Signer. It refuses a payload that is not a base64url segment, so that it can sign
+// tokens only and not be used as an oracle for messages of another protocol.
 func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", "", err
@@ -139,7 +143,8 @@ func isBase64URL(segment string) bool {
 	return segment != ""
 }
 
-// String names the key by algorithm and ID; so do all the formats below, whatever the verb or encoder.
+// String names the key by algorithm and ID; so do all the formats below, whatever the verb or
+// encoder.
 func (k *PrivateKey) String() string {
 	if k == nil {
 		return "no signing key"

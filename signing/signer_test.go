@@ -152,7 +152,8 @@ func (o opaque) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
 	return nil, errors.New("not reached")
 }
 
-// TestPrivateKeyNeverPrints formats a key in every way a log line could, and looks for its secret numbers in each base.
+// TestPrivateKeyNeverPrints formats a key in every way a log line could, and looks for its secret
+// numbers in each base.
 func TestPrivateKeyNeverPrints(t *testing.T) {
 	t.Parallel()
 	raw, err := x509.ParsePKCS1PrivateKey(der(t, testkeys.RSA2048()))

@@ -5,12 +5,14 @@ package signing
 
 import "context"
 
-// Store is where the keys of a ring are kept: a key file, a ring file. Whoever signs asks it, and never which one it is.
+// Store is where the keys of a ring are kept: a key file, a ring file. Whoever signs asks it, and
+// never which one it is.
 type Store interface {
 	// Load is the ring that was read last, with an active key. It does not block.
 	Load() *Ring
-	// Watch follows the store until ctx ends. changed is called with each new ring, which Keyring.Set takes; refused once for
-	// each content that is refused, so that the ring in use stays. Neither is called while another call is under way.
+	// Watch follows the store until ctx ends. changed is called with each new ring, which
+	// Keyring.Set takes; refused once for each content that is refused, so that the ring in use
+	// stays. Neither is called while another call is under way.
 	Watch(ctx context.Context, changed func(*Ring), refused func(error))
 	// Status is how it stands now. It does not block.
 	Status() StoreStatus

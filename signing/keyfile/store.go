@@ -1,8 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyfile is the signing.Store of a PEM file with one private key, which is followed. The file counts no generations:
-// it says which key is wanted, and nothing of those that it held before.
+// Package keyfile is the signing.Store of a PEM file with one private key, which is followed. The
+// file counts no generations: it says which key is wanted, and nothing of those that it held
+// before.
 package keyfile
 
 import (

@@ -3,17 +3,19 @@
 
 // Package reload keeps the parsed content of one file up to date.
 //
-// Open reads and parses the file, so that a process refuses to start on a bad one. Watch then follows it: a change is read
-// until two readings in a row agree, parsed, and only then swapped in, so Get never sees a half-written or a bad file. A bad or
-// missing file keeps the value there is, and is told once.
+// Open reads and parses the file, so that a process refuses to start on a bad one. Watch then
+// follows it: a change is read until two readings in a row agree, parsed, and only then swapped in,
+// so Get never sees a half-written or a bad file. A bad or missing file keeps the value there is,
+// and is told once.
 //
-// The directory is watched, not the file, because the ways in which files change replace the file or a link above it: editors
-// rename, and kubelet swaps the ..data link of a Secret volume. A poll runs beside it, for file systems without notifications,
-// for links that lead out of the directory, and for machines that have no inotify instances left.
+// The directory is watched, not the file, because the ways in which files change replace the file
+// or a link above it: editors rename, and kubelet swaps the ..data link of a Secret volume. A poll
+// runs beside it, for file systems without notifications, for links that lead out of the directory,
+// and for machines that have no inotify instances left.
 //
-// Concurrency: Get may be called from anywhere at any time. Watch is called once, and calls both callbacks from its own
-// goroutine, one at a time.
+// Concurrency: Get may be called from anywhere at any time. Watch is called once, and calls both
+// callbacks from its own goroutine, one at a time.
 //
-// What must never happen: content of the file in an error. This package adds the path and what is wrong with the file; parse
-// functions must keep to the same rule.
+// What must never happen: content of the file in an error. This package adds the path and what is
+// wrong with the file; parse functions must keep to the same rule.
 package reload

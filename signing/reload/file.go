@@ -15,8 +15,8 @@ const (
 	defaultPoll   = 10 * time.Second
 	defaultSettle = 500 * time.Millisecond
 
-	// maxUnsettled bounds how many different readings in a row are waited out, so that a file which is written to without
-	// a pause is taken as it is in the end.
+	// maxUnsettled bounds how many different readings in a row are waited out, so that a file which
+	// is written to without a pause is taken as it is in the end.
 	maxUnsettled = 8
 )
 
@@ -24,16 +24,17 @@ const (
 type Options struct {
 	// Poll is how often the file is read when no notification arrives. 0 means 10 s.
 	Poll time.Duration
-	// Settle is the time between the two readings that must agree before a change counts. It hides the moment in which a
-	// file is truncated and not yet written. 0 means 500 ms. A change is acted upon after Poll + 8*Settle at the latest.
+	// Settle is the time between the two readings that must agree before a change counts. It hides
+	// the moment in which a file is truncated and not yet written. 0 means 500 ms. A change is
+	// acted upon after Poll + 8*Settle at the latest.
 	Settle time.Duration
 
 	// newNotifier replaces fsnotify in tests.
 	newNotifier func(path string) notifier
 }
 
-// File is a file whose parsed content follows the file. The value is replaced, never changed: it is the same one for as long as
-// the content is the same.
+// File is a file whose parsed content follows the file. The value is replaced, never changed: it is
+// the same one for as long as the content is the same.
 type File[T any] struct {
 	path    string
 	parse   func([]byte) (T, error)
@@ -48,8 +49,9 @@ type parsed[T any] struct {
 	sum   [sha256.Size]byte
 }
 
-// Open reads and parses the file at path. The error names the path and what is wrong, and wraps the error of the file system
-// or of parse. parse may be called again by Watch and must not keep the slice.
+// Open reads and parses the file at path. The error names the path and what is wrong, and wraps the
+// error of the file system or of parse. parse may be called again by Watch and must not keep the
+// slice.
 func Open[T any](path string, parse func([]byte) (T, error), options Options) (*File[T], error) {
 	if options.Poll <= 0 {
 		options.Poll = defaultPoll
@@ -79,7 +81,8 @@ func (f *File[T]) Path() string { return f.path }
 // Get returns the value of the last good content. It does not block.
 func (f *File[T]) Get() T { return f.current.Load().value }
 
-// Refused is what is wrong with the content on disk, nil while that is the content in use. It does not block.
+// Refused is what is wrong with the content on disk, nil while that is the content in use. It does
+// not block.
 func (f *File[T]) Refused() error {
 	if refused := f.refused.Load(); refused != nil {
 		return *refused
@@ -87,9 +90,10 @@ func (f *File[T]) Refused() error {
 	return nil
 }
 
-// Watch follows the file until ctx ends. accepted is called with each new value, after Get returns it. refused is called once
-// for each bad content in a row of readings, and once when the file goes missing or cannot be read; its error names the path.
-// That the file went back to the content in use is not told at all.
+// Watch follows the file until ctx ends. accepted is called with each new value, after Get returns
+// it. refused is called once for each bad content in a row of readings, and once when the file goes
+// missing or cannot be read; its error names the path. That the file went back to the content in
+// use is not told at all.
 func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(error)) {
 	notify := f.options.newNotifier(f.path)
 	defer notify.close()
@@ -106,7 +110,8 @@ func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(erro
 		case <-ctx.Done():
 			return
 		case <-notify.changes():
-			// A timer that runs already is left alone: a busy directory must not put off the reading for ever.
+			// A timer that runs already is left alone: a busy directory must not put off the
+			// reading for ever.
 			if waiting {
 				continue
 			}
@@ -137,7 +142,8 @@ type follower[T any] struct {
 	unsettled int      // different readings in a row
 }
 
-// read looks at the file once and acts on a change that has been seen twice. It reports whether it wants to look again soon.
+// read looks at the file once and acts on a change that has been seen twice. It reports whether it
+// wants to look again soon.
 func (f *follower[T]) read() (again bool) {
 	seen := f.file.look()
 	if f.known(seen) {
@@ -155,7 +161,8 @@ func (f *follower[T]) read() (again bool) {
 	return false
 }
 
-// known reports whether there is nothing to say about a reading: it is the content in use, or it was told as bad.
+// known reports whether there is nothing to say about a reading: it is the content in use, or it
+// was told as bad.
 func (f *follower[T]) known(seen reading) bool {
 	if seen.err == nil && seen.sum == f.file.current.Load().sum {
 		f.told = nil

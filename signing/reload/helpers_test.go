@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// parseText is the parse function of these tests. It returns a pointer, so that a test can tell one value from an equal one.
+// parseText is the parse function of these tests. It returns a pointer, so that a test can tell one
+// value from an equal one.
 func parseText(data []byte) (*string, error) {
 	text := string(data)
 	if text == "" {

@@ -9,14 +9,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notifier says when something happened in the directory of a file. It may miss changes: the poll finds them.
+// notifier says when something happened in the directory of a file. It may miss changes: the poll
+// finds them.
 type notifier interface {
 	changes() <-chan struct{}
 	renew() // try again what could not be set up, or was lost because the directory was replaced
 	close()
 }
 
-// dirNotifier watches the parent directory with fsnotify. All its trouble is silent, because the poll covers for it.
+// dirNotifier watches the parent directory with fsnotify. All its trouble is silent, because the
+// poll covers for it.
 type dirNotifier struct {
 	dir     string
 	watcher *fsnotify.Watcher
@@ -32,7 +34,8 @@ func newDirNotifier(path string) notifier {
 
 func (n *dirNotifier) changes() <-chan struct{} { return n.changed }
 
-// renew creates the watcher if there is none and adds the directory, which is idempotent for one that is watched.
+// renew creates the watcher if there is none and adds the directory, which is idempotent for one
+// that is watched.
 func (n *dirNotifier) renew() {
 	if n.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -45,8 +48,9 @@ func (n *dirNotifier) renew() {
 	_ = n.watcher.Add(n.dir)
 }
 
-// drain turns events and errors (such as an overflown queue, which hides events) into one signal. It does not ask which file
-// an event is about: behind a chain of links any name may be the one that matters.
+// drain turns events and errors (such as an overflown queue, which hides events) into one signal.
+// It does not ask which file an event is about: behind a chain of links any name may be the one
+// that matters.
 func (n *dirNotifier) drain() {
 	defer close(n.drained)
 	events, errs := n.watcher.Events, n.watcher.Errors

@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// These tests prove that notifications alone are enough: the poll is an hour away. The files are real.
+// These tests prove that notifications alone are enough: the poll is an hour away. The files are
+// real.
 var notified = Options{Poll: time.Hour, Settle: 20 * time.Millisecond}
 
-// expect waits for the next thing told. What has not come after the time an operator is promised is lost.
+// expect waits for the next thing told. What has not come after the time an operator is promised is
+// lost.
 func (w *watched) expect(t *testing.T, want string) {
 	t.Helper()
 	select {
@@ -87,8 +89,9 @@ func TestWatchSeesTheWaysFilesChange(t *testing.T) {
 	}
 }
 
-// TestWatchSecretVolume changes a file the way kubelet updates a Secret volume: the file is a link through ..data, and ..data is
-// a link that is renamed over (k8s.io/kubernetes pkg/volume/util/atomic_writer.go).
+// TestWatchSecretVolume changes a file the way kubelet updates a Secret volume: the file is a link
+// through ..data, and ..data is a link that is renamed over (k8s.io/kubernetes
+// pkg/volume/util/atomic_writer.go).
 func TestWatchSecretVolume(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"os"
 )
 
-// maxSize is the size in bytes beyond which a file is refused unread. A Secret or ConfigMap cannot be larger, and no bundle of
-// keys or certificates comes near it.
+// maxSize is the size in bytes beyond which a file is refused unread. A Secret or ConfigMap cannot
+// be larger, and no bundle of keys or certificates comes near it.
 const maxSize = 1 << 20
 
 // reading is what one look at the file found: its content, or why there is none.
@@ -23,8 +23,8 @@ type reading struct {
 	err  error
 }
 
-// same reports whether two looks found the same. Of errors the text counts, so that "permission denied" after "no such file"
-// is news and the same fault seen again is not.
+// same reports whether two looks found the same. Of errors the text counts, so that "permission
+// denied" after "no such file" is news and the same fault seen again is not.
 func (r reading) same(other reading) bool {
 	if r.err != nil || other.err != nil {
 		return r.err != nil && other.err != nil && r.err.Error() == other.err.Error()
@@ -40,7 +40,8 @@ func (f *File[T]) look() reading {
 	return reading{data: data, sum: sha256.Sum256(data)}
 }
 
-// ReadFile returns the content of the regular file at path, of 1 MiB at most. The error names the path.
+// ReadFile returns the content of the regular file at path, of 1 MiB at most. The error names the
+// path.
 func ReadFile(path string) ([]byte, error) {
 	data, err := read(path)
 	if err != nil {
@@ -49,8 +50,8 @@ func ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// read returns the whole content of a regular file. Anything else is refused before it is opened, because opening a pipe waits
-// for a writer.
+// read returns the whole content of a regular file. Anything else is refused before it is opened,
+// because opening a pipe waits for a writer.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

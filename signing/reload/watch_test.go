@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These tests run on a false clock, with notifications sent by hand or none at all, so each moment between two writes can be
-// hit. The files are real.
+// These tests run on a false clock, with notifications sent by hand or none at all, so each moment
+// between two writes can be hit. The files are real.
 
 // manual is a notifier that the test rings.
 type manual struct{ signal chan struct{} }
@@ -110,7 +110,8 @@ func TestRefusedOncePerContent(t *testing.T) {
 	})
 }
 
-// TestHalfWritten looks at a file while it is rewritten slowly, with a notification for every write, as inotify sends them.
+// TestHalfWritten looks at a file while it is rewritten slowly, with a notification for every
+// write, as inotify sends them.
 func TestHalfWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,8 +158,8 @@ func TestThereAndBack(t *testing.T) {
 	})
 }
 
-// TestNeverQuiet writes to the file without a pause, and to its directory more often than it settles. Neither may keep the
-// change from being seen in the promised time.
+// TestNeverQuiet writes to the file without a pause, and to its directory more often than it
+// settles. Neither may keep the change from being seen in the promised time.
 func TestNeverQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

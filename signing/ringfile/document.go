@@ -14,7 +14,8 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// maxSize bounds the content of a file, as package reload does: a ring has a few keys, of at most 4 KiB each.
+// maxSize bounds the content of a file, as package reload does: a ring has a few keys, of at most 4
+// KiB each.
 const maxSize = 1 << 20
 
 // document is the content of the file: the state, and each key with its PEM.
@@ -52,8 +53,9 @@ func encode(state rotation.State) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// decode reads what encode wrote. Everything that it does not know is an error: a member in it may be the one that matters. A
-// newer schema version is said first, because its unknown members are to be expected.
+// decode reads what encode wrote. Everything that it does not know is an error: a member in it may
+// be the one that matters. A newer schema version is said first, because its unknown members are to
+// be expected.
 func decode(data []byte) (rotation.State, error) {
 	var version struct {
 		SchemaVersion int `json:"schemaVersion"`
@@ -84,7 +86,8 @@ func decode(data []byte) (rotation.State, error) {
 	return state, nil
 }
 
-// parsePEM reads the key that an entry describes. That of a retired key is read to the end too: a rollback is to find it.
+// parsePEM reads the key that an entry describes. That of a retired key is read to the end too: a
+// rollback is to find it.
 func parsePEM(key rotation.Key, data []byte) (pair *signing.KeyPair, err error) {
 	if key.PublicOnly {
 		pair, err = parsePublicHalf(data)

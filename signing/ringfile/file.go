@@ -88,8 +88,8 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was looked at and it has %d now; look again", e.Path, e.Seen, e.Now)
 }
 
-// Update changes the ring by a transition. generation is that of the state the caller has decided on; a ring that has changed
-// since is a *StaleError.
+// Update changes the ring by a transition. generation is that of the state the caller has decided
+// on; a ring that has changed since is a *StaleError.
 func (f *File) Update(generation int64, transition func(rotation.State) (rotation.State, error)) error {
 	return f.locked(func() error {
 		state, err := f.Read()
@@ -110,8 +110,8 @@ func (f *File) Update(generation int64, transition func(rotation.State) (rotatio
 	})
 }
 
-// Import replaces the ring by another copy of it, such as that of another node, and reports whether that is another content.
-// One that cannot have come after the ring that is there is refused.
+// Import replaces the ring by another copy of it, such as that of another node, and reports whether
+// that is another content. One that cannot have come after the ring that is there is refused.
 func (f *File) Import(from *File) (changed bool, err error) {
 	state, err := from.Read()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// FuzzRead reads any content. What is accepted must be a ring that signs, of the keys that the file names, and read again as it
-// was; what is refused must be refused without a word of a PEM.
+// FuzzRead reads any content. What is accepted must be a ring that signs, of the keys that the file
+// names, and read again as it was; what is refused must be refused without a word of a PEM.
 func FuzzRead(f *testing.F) {
 	ring := newRing(f)
 	seed := func() {
@@ -38,7 +38,8 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		// What is written need not be what was read, such as 12:00+00:00 for 12:00Z; what is read then must be.
+		// What is written need not be what was read, such as 12:00+00:00 for 12:00Z; what is read
+		// then must be.
 		once, err := encode(state)
 		must(t, err)
 		again, err := decode(once)

@@ -46,8 +46,8 @@ func (e *LockedError) Error() string {
 
 func (f *File) lockPath() string { return f.path + ".lock" }
 
-// lock takes the writers' lock. The kernel gives it up when the process ends, however it ends; its file stays, because
-// removing it would let two writers lock two files of the same name.
+// lock takes the writers' lock. The kernel gives it up when the process ends, however it ends; its
+// file stays, because removing it would let two writers lock two files of the same name.
 func (f *File) lock() (unlock func(), err error) {
 	file, err := os.OpenFile(f.lockPath(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, fileMode)
 	switch {
@@ -102,8 +102,9 @@ func readPID(file *os.File) int {
 	return pid
 }
 
-// Writable is nil, or a *ReadOnlyError if the kind of file says already that writers will refuse it. That is so in a volume
-// that kubelet keeps: its files are links, and it puts its own content back.
+// Writable is nil, or a *ReadOnlyError if the kind of file says already that writers will refuse
+// it. That is so in a volume that kubelet keeps: its files are links, and it puts its own content
+// back.
 func (f *File) Writable() error {
 	for _, path := range []string{filepath.Join(filepath.Dir(f.path), "..data"), f.path} {
 		info, err := os.Lstat(path)

@@ -12,7 +12,8 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// FuzzTransitions wants every transition of a state that keeps to the rules to be another such state or a refusal.
+// FuzzTransitions wants every transition of a state that keeps to the rules to be another such
+// state or a refusal.
 func FuzzTransitions(f *testing.F) {
 	for _, state := range phases(f) {
 		data := encode(f, state)

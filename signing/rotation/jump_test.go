@@ -77,8 +77,8 @@ func TestRetiredAcrossAJump(t *testing.T) {
 	}
 }
 
-// TestRetiredBeforeItWasActivated: the clock was a month ahead when the ring was made, and is right since. Tokens of that
-// time say that they live for a month more.
+// TestRetiredBeforeItWasActivated: the clock was a month ahead when the ring was made, and is right
+// since. Tokens of that time say that they live for a month more.
 func TestRetiredBeforeItWasActivated(t *testing.T) {
 	t.Parallel()
 	policy := rotation.Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour, HoldDown: time.Hour}

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// Policy is how long things wait. The zero Policy waits for nothing; DefaultPolicy is right for a cluster.
+// Policy is how long things wait. The zero Policy waits for nothing; DefaultPolicy is right for a
+// cluster.
 type Policy struct {
-	// CacheAge is how old a copy of the key set may be that somebody verifies tokens with. kube-apiserver tells readers of
-	// its JWKS to keep it for an hour.
+	// CacheAge is how old a copy of the key set may be that somebody verifies tokens with.
+	// kube-apiserver tells readers of its JWKS to keep it for an hour.
 	CacheAge time.Duration
-	// TokenLifetime is the longest life of a bound token. With --service-account-extend-token-expiration, which is
-	// kube-apiserver's default, that is a year.
+	// TokenLifetime is the longest life of a bound token. With
+	// --service-account-extend-token-expiration, which is kube-apiserver's default, that is a year.
 	TokenLifetime time.Duration
-	// HoldDown is how long a retired key stays after the last change that concerns it, whoever may need it: the time to
-	// notice a mistake and to roll back.
+	// HoldDown is how long a retired key stays after the last change that concerns it, whoever may
+	// need it: the time to notice a mistake and to roll back.
 	HoldDown time.Duration
 }
 
@@ -27,8 +28,8 @@ func DefaultPolicy() Policy {
 	return Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
 }
 
-// PrunableAt is the earliest time at which a retired key may be pruned: no bound token lives and the hold-down has ended.
-// Whether a token Secret bears its key ID is another question.
+// PrunableAt is the earliest time at which a retired key may be pruned: no bound token lives and
+// the hold-down has ended. Whether a token Secret bears its key ID is another question.
 func (p Policy) PrunableAt(key Key) time.Time {
 	at := key.RetiredAt.Add(p.TokenLifetime)
 	if key.HoldUntil.After(at) {
@@ -39,7 +40,8 @@ func (p Policy) PrunableAt(key Key) time.Time {
 
 // Usage is what is known about the use of a key.
 type Usage struct {
-	// Secrets is the number of token Secrets that bear the key ID, or a negative number if nobody counted.
+	// Secrets is the number of token Secrets that bear the key ID, or a negative number if nobody
+	// counted.
 	Secrets int
 	// SignsElsewhere says that kube-apiserver still signs bound tokens with the key.
 	SignsElsewhere bool
@@ -51,11 +53,13 @@ type Refusal struct { //nolint:errname // it is an answer to a person rather tha
 	Reason string
 	// Remedy is what to do instead.
 	Remedy string
-	// Until is when the same transition will be allowed if nothing else changes, zero if time alone does not help.
+	// Until is when the same transition will be allowed if nothing else changes, zero if time alone
+	// does not help.
 	Until time.Time
 	// Breaks is what goes wrong if the transition is forced, "" if it cannot be forced.
 	Breaks string
-	// Done says that what was asked for is so already: who was interrupted and asks again may go on.
+	// Done says that what was asked for is so already: who was interrupted and asks again may go
+	// on.
 	Done bool
 }
 

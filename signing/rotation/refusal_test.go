@@ -10,7 +10,8 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// TestIsDone wants to be told that a step was made already, and only where nothing else can have been meant by asking for it.
+// TestIsDone wants to be told that a step was made already, and only where nothing else can have
+// been meant by asking for it.
 func TestIsDone(t *testing.T) {
 	t.Parallel()
 	now := epoch.Add(10000 * time.Hour)

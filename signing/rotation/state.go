@@ -13,7 +13,8 @@ import (
 // SchemaVersion is the version of the state's encoding that this package reads and writes.
 const SchemaVersion = 1
 
-// Key is one key of the ring. Times are in UTC and whole seconds; one that has not come yet is zero.
+// Key is one key of the ring. Times are in UTC and whole seconds; one that has not come yet is
+// zero.
 type Key struct {
 	// ID is the key ID that tokens bear (kid).
 	ID string `json:"id"`
@@ -25,15 +26,19 @@ type Key struct {
 	Role signing.Role `json:"role"`
 	// PublishedAt is when the key joined the ring.
 	PublishedAt time.Time `json:"publishedAt"`
-	// ActivatedAt is when the key last became the active one. It is zero for a key that has never signed here.
+	// ActivatedAt is when the key last became the active one. It is zero for a key that has never
+	// signed here.
 	ActivatedAt time.Time `json:"activatedAt,omitzero"`
-	// RetiredAt is the latest time at which a token may have been signed with a retired key: when another one became
-	// active, later when that rotation was completed, because some process may have followed late, and the last time that a
-	// kube-apiserver was found to sign with it nevertheless.
+	// RetiredAt is the latest time at which a token may have been signed with a retired key: when
+	// another one became active, later when that rotation was completed, because some process may
+	// have followed late, and the last time that a kube-apiserver was found to sign with it
+	// nevertheless.
 	RetiredAt time.Time `json:"retiredAt,omitzero"`
-	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing needs it any more.
+	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing
+	// needs it any more.
 	HoldUntil time.Time `json:"holdUntil,omitzero"`
-	// Pair is the key itself. It is in no JSON form of this type, so that nothing that is printed has it.
+	// Pair is the key itself. It is in no JSON form of this type, so that nothing that is printed
+	// has it.
 	Pair *signing.KeyPair `json:"-"`
 }
 
@@ -62,7 +67,8 @@ const (
 // Rotation is the latest rotation, in progress or ended. There is never more than one in progress.
 type Rotation struct {
 	Phase Phase `json:"phase"`
-	// From and To are the key IDs of the previous and of the new key. A key that has been pruned since is still named.
+	// From and To are the key IDs of the previous and of the new key. A key that has been pruned
+	// since is still named.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// StartedAt is when To was published.
@@ -75,7 +81,8 @@ type Rotation struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// State is all that a ring file says. It is a value: functions of this package never change one they are given.
+// State is all that a ring file says. It is a value: functions of this package never change one
+// they are given.
 type State struct {
 	SchemaVersion int `json:"schemaVersion"`
 	// Generation grows with every change. What has a lower one is stale.
@@ -83,7 +90,8 @@ type State struct {
 	// Keys are in the order in which they joined the ring.
 	Keys     []Key     `json:"keys"`
 	Rotation *Rotation `json:"rotation,omitempty"`
-	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those of keys that never did.
+	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those
+	// of keys that never did.
 	Pruned    []string `json:"pruned,omitempty"`
 	Withdrawn []string `json:"withdrawn,omitempty"`
 }

@@ -11,8 +11,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// New is the state of a ring that is made now: active signs, and retired keys, such as those that kube-apiserver verifies
-// with, verify.
+// New is the state of a ring that is made now: active signs, and retired keys, such as those that
+// kube-apiserver verifies with, verify.
 func New(active Key, retired []Key, now time.Time, policy Policy) (State, error) {
 	now = stamp(now)
 	state := State{SchemaVersion: SchemaVersion, Generation: 1}
@@ -53,8 +53,8 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 	return next, next.Validate()
 }
 
-// Activate makes the next key sign once it has been published for long enough, or at once if force is true. Whether the
-// apiserver accepts its tokens must have been asked before.
+// Activate makes the next key sign once it has been published for long enough, or at once if force
+// is true. Whether the apiserver accepts its tokens must have been asked before.
 func Activate(state State, now time.Time, policy Policy, force bool) (State, error) {
 	switch state.Phase() {
 	case Published:
@@ -84,8 +84,8 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 	return next, next.Validate()
 }
 
-// Complete ends a rotation whose new key signs. The time from which the previous key counts as retired begins anew: from here on
-// every process is taken to follow the ring.
+// Complete ends a rotation whose new key signs. The time from which the previous key counts as
+// retired begins anew: from here on every process is taken to follow the ring.
 func Complete(state State, now time.Time, policy Policy) (State, error) {
 	switch state.Phase() {
 	case Activated:
@@ -127,8 +127,8 @@ func retire(s State, id string, now time.Time, policy Policy) {
 	key.HoldUntil = stamp(now.Add(policy.HoldDown))
 }
 
-// Rollback has the previous key of the latest rotation sign. A new key that has never signed leaves the ring; one
-// that has signed is retired, because its tokens live on.
+// Rollback has the previous key of the latest rotation sign. A new key that has never signed leaves
+// the ring; one that has signed is retired, because its tokens live on.
 func Rollback(state State, now time.Time, policy Policy) (State, error) {
 	switch state.Phase() {
 	case Published:
@@ -184,8 +184,8 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	return next, next.Validate()
 }
 
-// StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found to sign with it. What its
-// tokens may live and the hold-down begin anew.
+// StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found
+// to sign with it. What its tokens may live and the hold-down begin anew.
 func StillSigns(state State, id string, now time.Time, policy Policy) (State, error) {
 	key, ok := state.Key(id)
 	if !ok {
@@ -212,7 +212,8 @@ func prunable(state State, key Key) error {
 	return nil
 }
 
-// needed refuses while something may need a retired key, the reason that takes longest to go away first.
+// needed refuses while something may need a retired key, the reason that takes longest to go away
+// first.
 func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	breaks := "every token signed with the key is refused from then on"
 	switch {

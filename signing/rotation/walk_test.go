@@ -18,7 +18,8 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// maxKeys bounds the walk: with four keys every relation between the previous, the new and some older key occurs.
+// maxKeys bounds the walk: with four keys every relation between the previous, the new and some
+// older key occurs.
 const maxKeys = 4
 
 // world is a state at a time, and how the walk came there.
@@ -39,8 +40,8 @@ type move struct {
 	usage rotation.Usage
 }
 
-// shape is a world without what does not matter: names, and times but for whether they have come. The walk visits each shape
-// once, which makes it finite.
+// shape is a world without what does not matter: names, and times but for whether they have come.
+// The walk visits each shape once, which makes it finite.
 func (w world) shape() string {
 	var b strings.Builder
 	for _, key := range w.state.Keys {
@@ -89,8 +90,9 @@ func moves(w world) []move {
 	return all
 }
 
-// TestEveryReachableState walks through every shape of state that any order of transitions and waits leads to, makes every
-// transition in each, and holds the outcome against the rules of the package comment.
+// TestEveryReachableState walks through every shape of state that any order of transitions and
+// waits leads to, makes every transition in each, and holds the outcome against the rules of the
+// package comment.
 func TestEveryReachableState(t *testing.T) {
 	t.Parallel()
 	impatient := policy
@@ -204,7 +206,8 @@ func checkEncoding(t *testing.T, w world) {
 	}
 }
 
-// checkRefusal wants to be told what to do, and that a time it names is the right one to the second.
+// checkRefusal wants to be told what to do, and that a time it names is the right one to the
+// second.
 func checkRefusal(t *testing.T, w world, m move, err error) {
 	t.Helper()
 	var refusal *rotation.Refusal

@@ -13,13 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ConnectAs is Connect by a process of another user, in the eyes of the kernel. Only root may do that, and the other user needs
-// the right to connect: the thread that connects keeps its groups and nothing else.
+// ConnectAs is Connect by a process of another user, in the eyes of the kernel. Only root may do
+// that, and the other user needs the right to connect: the thread that connects keeps its groups
+// and nothing else.
 func ConnectAs(path string, uid int) (*Remote, error) {
 	return connect(path, func(_ context.Context, path string) (net.Conn, error) { return dialAs(path, uid) })
 }
 
-// dialAs connects on a thread of its own: the raw system call changes the user of one thread, which ends with its goroutine.
+// dialAs connects on a thread of its own: the raw system call changes the user of one thread, which
+// ends with its goroutine.
 func dialAs(path string, uid int) (net.Conn, error) {
 	type result struct {
 		conn net.Conn

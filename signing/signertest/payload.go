@@ -14,8 +14,9 @@ import (
 // Issuer is that of every payload here.
 const Issuer = "https://issuer.example"
 
-// Payload is the payload segment of a bound token that has just been issued for an hour, as kube-apiserver would send it. n tells
-// one from another: it is in the ID, and one audience is n characters longer.
+// Payload is the payload segment of a bound token that has just been issued for an hour, as
+// kube-apiserver would send it. n tells one from another: it is in the ID, and one audience is n
+// characters longer.
 func Payload(n int) string {
 	now := time.Now()
 	return Encode(map[string]any{

@@ -21,8 +21,9 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Remote is the signer behind a socket, as kube-apiserver sees it: calls wait until the socket is there, and a key that is not
-// known has the keys fetched (k8s.io/kubernetes pkg/serviceaccount/externaljwt/plugin). It may be used by several goroutines.
+// Remote is the signer behind a socket, as kube-apiserver sees it: calls wait until the socket is
+// there, and a key that is not known has the keys fetched (k8s.io/kubernetes
+// pkg/serviceaccount/externaljwt/plugin). It may be used by several goroutines.
 type Remote struct {
 	conn    *grpc.ClientConn
 	client  externaljwtv1.ExternalJWTSignerClient
@@ -75,8 +76,8 @@ func (r *Remote) Sign(ctx context.Context, style signing.HeaderStyle, payload st
 	}
 }
 
-// Keys implements signing.KeySource. For want of a context it asks for no longer than a few seconds; who cannot be asked has no
-// keys.
+// Keys implements signing.KeySource. For want of a context it asks for no longer than a few
+// seconds; who cannot be asked has no keys.
 func (r *Remote) Keys() *signing.KeySet {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -34,7 +34,8 @@ type Subject struct {
 	Rotate func(t *testing.T)
 }
 
-// Run runs the suite. start makes a signer of its own for each test, whose payloads come from Payload.
+// Run runs the suite. start makes a signer of its own for each test, whose payloads come from
+// Payload.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, Subject){
@@ -52,7 +53,8 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 	}
 }
 
-// header wants the members of the style and no others, an algorithm that goes with the key, and a key ID that is published.
+// header wants the members of the style and no others, an algorithm that goes with the key, and a
+// key ID that is published.
 func header(t *testing.T, subject Subject) {
 	for _, style := range subject.Styles {
 		signed := sign(t, subject, style, Payload(0))
@@ -100,7 +102,8 @@ func signature(t *testing.T, subject Subject) {
 	}
 }
 
-// payloadAsIs wants a payload with members in any order and with white space to be signed as it stands, not encoded anew.
+// payloadAsIs wants a payload with members in any order and with white space to be signed as it
+// stands, not encoded anew.
 func payloadAsIs(t *testing.T, subject Subject) {
 	loose := strings.ReplaceAll(decode(t, "payload", Payload(0)), `,"`, ` , "`)
 	signed := sign(t, subject, subject.Styles[0], base64.RawURLEncoding.EncodeToString([]byte(loose)))
@@ -184,7 +187,8 @@ func concurrentUse(t *testing.T, subject Subject) {
 	}
 }
 
-// rotation wants the previous key to verify on, and the next one to be known before a token bears it.
+// rotation wants the previous key to verify on, and the next one to be known before a token bears
+// it.
 func rotation(t *testing.T, subject Subject) {
 	if subject.Rotate == nil {
 		t.Skip("this signer has one key")

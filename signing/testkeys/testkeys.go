@@ -1,11 +1,13 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkeys holds private keys for tests, made once, so that no test waits for RSA key generation and failures can be
-// repeated. The keys are public and guard nothing; nothing but tests may import this package.
+// Package testkeys holds private keys for tests, made once, so that no test waits for RSA key
+// generation and failures can be repeated. The keys are public and guard nothing; nothing but tests
+// may import this package.
 //
-// Each function returns a fresh copy of a PEM file in the form openssl writes by default: PKCS#1 for RSA, SEC 1 for EC.
-// signing.ParsePrivateKey and signing.ParsePublicKeys read all but those under "refused".
+// Each function returns a fresh copy of a PEM file in the form openssl writes by default: PKCS#1
+// for RSA, SEC 1 for EC. signing.ParsePrivateKey and signing.ParsePublicKeys read all but those
+// under "refused".
 package testkeys
 
 import "embed"

@@ -1,8 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keystore opens the key store that the flags name, for the manager and for the commands. Besides the flags
-// themselves (package options) it is the only place that knows which stores there are.
+// Package keystore opens the key store that the flags name, for the manager and for the commands.
+// Besides the flags themselves (package options) it is the only place that knows which stores there
+// are.
 package keystore
 
 import (

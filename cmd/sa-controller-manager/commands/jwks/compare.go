@@ -7,6 +7,7 @@ import (
 	"crypto"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"sa-controller-manager/internal/printers"
@@ -125,14 +126,9 @@ func equal(a, b crypto.PublicKey) bool {
 	return ok && equatable.Equal(b)
 }
 
-// Drifted tells whether any line is not as it should be.
+// Drifted reports whether any line is not as it should be.
 func Drifted(lines []Line) bool {
-	for _, line := range lines {
-		if line.Result != Same {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lines, func(line Line) bool { return line.Result != Same })
 }
 
 // Print writes a comparison as "table", "json" or "yaml".

@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -76,25 +74,20 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		}
 		return OfCluster(ctx, cli.Getter(connected))
 	}
-	roots, err := readRoots("ca-file", caFile)
-	if err != nil {
-		return nil, err
+	var roots *x509.CertPool // nil for those of the machine
+	if caFile != "" {
+		var err error
+		if roots, err = cli.ReadFile("ca-file", caFile, parseRoots); err != nil {
+			return nil, err
+		}
 	}
 	return Read(ctx, place, roots)
 }
 
-// readRoots are the CAs to trust for a URL, nil for those of the machine.
-func readRoots(flag, path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	bundle, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
-	}
+func parseRoots(bundle []byte) (*x509.CertPool, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("--%s: %s: want PEM with at least one certificate", flag, path)
+		return nil, errors.New("want PEM with at least one certificate")
 	}
 	return roots, nil
 }

@@ -3,7 +3,10 @@
 
 package jwks
 
-import "sa-controller-manager/signing"
+import (
+	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+)
 
 // State is what a key is to whoever says which keys there are: its role in a ring, or one of these.
 type State = signing.Role
@@ -32,18 +35,30 @@ type Key struct {
 }
 
 // Public are the keys alone, each once.
-func Public(keys []Key) []signing.PublicKey {
+func Public(keys []Key) []signing.PublicKey { return signing.NewKeySet(publicKeys(keys)...).All() }
+
+func publicKeys(keys []Key) []signing.PublicKey {
 	all := make([]signing.PublicKey, 0, len(keys))
 	for _, key := range keys {
 		all = append(all, key.PublicKey)
 	}
-	return signing.NewKeySet(all...).All()
+	return all
+}
+
+// SignedWith is the key that made the signature of a token. Its errors are those of
+// tokens.SignedWith.
+func SignedWith(token string, keys []Key) (Key, error) {
+	index, err := tokens.SignedWith(token, publicKeys(keys))
+	if err != nil {
+		return Key{}, err
+	}
+	return keys[index], nil
 }
 
 // Usable are those of published keys that tokens can be verified with, under the IDs that they are
-// published with.
+// published with. They are not nil, even if there are none.
 func Usable(published []signing.PublishedKey, origin string) []Key {
-	var keys []Key
+	keys := []Key{}
 	for _, key := range published {
 		if key.Key == nil {
 			continue

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxDocument is the size in bytes beyond which no document is read: some thousand keys.
+	// maxDocument is the size in bytes beyond which no answer is read: some thousand keys.
 	maxDocument = 1 << 20
 	// maxRedirects is enough for a storage bucket behind a name of its own.
 	maxRedirects = 3
@@ -42,7 +42,9 @@ func Read(ctx context.Context, place string, roots *x509.CertPool) ([]signing.Pu
 
 func load(ctx context.Context, place string, roots *x509.CertPool) (document []byte, name string, err error) {
 	if !strings.Contains(place, "://") {
-		document, err = loadFile(place)
+		if document, err = os.ReadFile(place); err != nil {
+			err = fmt.Errorf("read keys: %w", err)
+		}
 		return document, place, err
 	}
 	address, err := url.Parse(place)
@@ -57,19 +59,6 @@ func load(ctx context.Context, place string, roots *x509.CertPool) (document []b
 		return nil, "", fmt.Errorf("get the keys of %s: %w", name, reason(err))
 	}
 	return document, name, nil
-}
-
-func loadFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read keys: %w", err)
-	}
-	defer func() { _ = file.Close() }() // read only: nothing can be lost
-	document, err := limited(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the keys of %s: %w", path, err)
-	}
-	return document, nil
 }
 
 // permitted keeps every request to https, and credentials out of it.
@@ -113,19 +102,13 @@ func fetch(ctx context.Context, place string, roots *x509.CertPool) ([]byte, err
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the answer is %d %s, want 200", response.StatusCode, http.StatusText(response.StatusCode))
 	}
-	document, err := limited(response.Body)
+	document, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
 	if ctx.Err() != nil {
 		// What a server sends that has seen us hang up is no answer.
 		return nil, context.Cause(ctx)
 	}
-	return document, err
-}
-
-// limited reads all of it or fails.
-func limited(from io.Reader) ([]byte, error) {
-	document, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
-	if err == nil && len(document) > maxDocument {
-		err = fmt.Errorf("it is larger than %d bytes", maxDocument)
+	if len(document) > maxDocument {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxDocument)
 	}
 	return document, err
 }

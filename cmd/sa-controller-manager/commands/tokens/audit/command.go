@@ -69,8 +69,6 @@ type commandOptions struct {
 	connection options.Connection
 	keys       options.Keys
 	filter     Filter
-	states     []string
-	findings   []string
 	failOn     []string
 	sortBy     string
 	reach      bool
@@ -123,8 +121,8 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only what was created at least that long ago.")
 	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0, "Show only what nobody has used for that long. It is also what counts as unused.")
 	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of this key, or of those whose `ID` begins so.")
-	flags.StringSliceVar(&o.states, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
-	flags.StringSliceVar(&o.findings, "finding", nil, "Show only tokens with one of these `findings`.")
+	flags.StringSliceVar(&o.filter.States, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
+	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Have kube-apiserver say how far each account reaches.")
@@ -134,17 +132,17 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	p.OneOf("sort-by", o.sortBy, Orders()...)
-	for _, state := range o.states {
+	for _, state := range o.filter.States {
 		p.OneOf("state", state, States()...)
 	}
-	for _, finding := range o.findings {
+	for _, finding := range o.filter.Findings {
 		p.OneOf("finding", finding, Names()...)
 	}
 	for _, finding := range o.failOn {
 		p.OneOf("fail-on", finding, append(Names(), anyFinding)...)
 	}
 	if !o.reach {
-		reachless(&p, "finding", o.findings)
+		reachless(&p, "finding", o.filter.Findings)
 		reachless(&p, "fail-on", o.failOn)
 	}
 	if _, err := labels.Parse(o.filter.Selector); err != nil {
@@ -202,12 +200,6 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 	if auditor.Rules.UnusedFor == 0 {
 		auditor.Rules.UnusedFor = defaultUnused
 	}
-	for _, state := range o.states {
-		auditor.Filter.States = append(auditor.Filter.States, State(state))
-	}
-	for _, finding := range o.findings {
-		auditor.Filter.Findings = append(auditor.Filter.Findings, Finding(finding))
-	}
 	if auditor.Client, err = client(&o.connection); err != nil {
 		return nil, err
 	}
@@ -221,15 +213,15 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 }
 
 // judgingKeys are those of the flags or else kube-apiserver's. It need not publish them.
-func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (*Keys, error) {
+func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (Keys, error) {
 	if len(ring) > 0 {
-		return NewKeys(ring), nil
+		return ring, nil
 	}
 	published, err := jwks.OfCluster(ctx, cli.Getter(client))
 	if err == nil {
-		return NewKeys(jwks.Usable(published, signing.JWKSPath)), nil
+		return jwks.Usable(published, signing.JWKSPath), nil
 	}
-	asked := append(slices.Clone(o.failOn), o.findings...)
+	asked := append(slices.Clone(o.failOn), o.filter.Findings...)
 	if slices.Contains(asked, string(UnknownKey)) || slices.Contains(asked, string(RetiredKey)) || !answered(err) {
 		return nil, fmt.Errorf("%w; %w", err, jwks.ErrNoKeys)
 	}
@@ -237,7 +229,7 @@ func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Inte
 	return nil, nil
 }
 
-// answered tells whether kube-apiserver gave an answer, though not the one that was wanted.
+// answered reports whether kube-apiserver gave an answer, though not the one that was wanted.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err))

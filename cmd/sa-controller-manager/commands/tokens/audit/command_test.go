@@ -42,8 +42,7 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 	pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: "robot-token"},
 	}}}}}
-	client := fake.NewClientset(secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"), account("robot"), account("zeus"), pod,
-		&corev1.Secret{ObjectMeta: meta("other"), Type: corev1.SecretTypeOpaque})
+	client := fake.NewClientset(secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"), account("robot"), account("zeus"), pod)
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review, _ := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		answer := review.DeepCopy()

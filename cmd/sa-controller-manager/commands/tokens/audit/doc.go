@@ -10,8 +10,7 @@
 // row is small; Secrets, with their tokens, live no longer than their page, so that a hundred
 // thousand of them fit into a small machine. A Printer writes rows as they come.
 //
-// A list that takes longer than kube-apiserver remembers goes on where it was: every Secret that
-// was there all the time is seen once.
+// A list that takes longer than kube-apiserver remembers goes on where it was.
 //
 // What must never happen: a token, or a part of one, in a row, an error or a line of output.
 // Nothing is written to the cluster but reviews, which nobody stores.

@@ -18,9 +18,9 @@ type Filter struct {
 	// OlderThan and UnusedFor are least times, 0 for none.
 	OlderThan, UnusedFor time.Duration
 	// KeyID is the beginning of one.
-	KeyID    string
-	States   []State
-	Findings []Finding
+	KeyID string
+	// States and Findings are those of which a token is to have one.
+	States, Findings []string
 }
 
 // wantsToken decides from the Secret alone, before anything is asked about it.
@@ -33,10 +33,12 @@ func (f *Filter) wantsToken(secret token, rules Rules) bool {
 	case f.KeyID != "" && !strings.HasPrefix(secret.keyID, f.KeyID):
 		return false
 	}
-	return len(f.States) == 0 || slices.Contains(f.States, secret.state)
+	return len(f.States) == 0 || slices.Contains(f.States, string(secret.state))
 }
 
-func (f *Filter) wantsRow(row *Row) bool { return len(f.Findings) == 0 || row.has(f.Findings) }
+func (f *Filter) wantsRow(row *Row) bool {
+	return len(f.Findings) == 0 || slices.ContainsFunc(row.Findings, func(has Finding) bool { return slices.Contains(f.Findings, string(has)) })
+}
 
 // Orders are what rows can be sorted by.
 func Orders() []string {

@@ -4,14 +4,15 @@
 package audit
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/signing"
 )
 
 // Row is what is said of one token Secret. Its JSON form is that of the command's output.
@@ -21,8 +22,8 @@ type Row struct {
 	Account   string      `json:"account"`
 	Created   metav1.Time `json:"created"`
 
-	KeyID string `json:"keyID,omitempty"`
-	State State  `json:"keyState"`
+	KeyID string     `json:"keyID,omitempty"`
+	State jwks.State `json:"keyState"`
 
 	// LastUsed and InvalidSince are days.
 	LastUsed     string `json:"lastUsed,omitempty"`
@@ -46,24 +47,13 @@ type Row struct {
 	idle time.Time
 }
 
-// has tells whether the row has one of the findings.
-func (r *Row) has(findings []Finding) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return slices.Contains(findings, f) })
-}
-
 // account is what is kept of a ServiceAccount.
 type account struct {
 	uid     types.UID
 	secrets map[string]struct{} // that it references
-}
-
-// observed is what a row is made of.
-type observed struct {
-	secret token
-	// account is the one of that name, nil if there is none.
-	account *account
-	pods    users
-	reach   reach
+	// reach is how far it reaches, empty if that was not asked.
+	reach reach
+	asked bool
 }
 
 // Rules are what rows are judged by.
@@ -76,20 +66,22 @@ type Rules struct {
 	Untracked    bool
 }
 
-func (r Rules) row(o observed) Row {
-	secret := o.secret.view
+// row makes a row of a token. account is the one of its name, nil if there is none.
+func (r Rules) row(of *token, account *account, pods users) Row {
+	secret := of.view
 	row := Row{
-		Namespace: secret.Namespace, Name: secret.Name, Account: o.secret.account, Created: secret.CreationTimestamp,
-		KeyID: o.secret.keyID, State: o.secret.state, Problem: o.secret.problem,
+		Namespace: secret.Namespace, Name: secret.Name, Account: of.account, Created: secret.CreationTimestamp,
+		KeyID: of.keyID, State: of.state, Problem: of.problem,
 		LastUsed: secret.Labels[tokensecrets.LastUsedLabel], InvalidSince: secret.Labels[tokensecrets.InvalidSinceLabel],
-		Pods: o.pods.first, PodCount: o.pods.count, Reach: o.reach.reach, ReachBy: o.reach.by, idle: r.idleSince(secret),
+		Pods: pods.first, PodCount: pods.count, idle: r.idleSince(secret),
 	}
-	orphan := orphanage(&o.secret, o.account)
+	orphan := orphanage(of, account)
 	if orphan == "" {
-		_, row.Referenced = o.account.secrets[secret.Name]
+		_, row.Referenced = account.secrets[secret.Name]
+		row.Reach, row.ReachBy = account.reach.reach, account.reach.by
 	} else {
 		// Its token opens nothing, however far another account of the name reaches.
-		row.Problem, row.Reach, row.ReachBy = orphan, "", ""
+		row.Problem = orphan
 	}
 	for _, finding := range []struct {
 		name Finding
@@ -97,9 +89,9 @@ func (r Rules) row(o observed) Row {
 	}{
 		{ClusterAdmin, row.Reach == Everything},
 		{SecretsReader, row.Reach == AllSecrets},
-		{BadToken, o.secret.problem != ""},
-		{UnknownKey, row.State == StateUnknown},
-		{RetiredKey, row.State == StateRetired},
+		{BadToken, of.problem != ""},
+		{UnknownKey, row.State == jwks.Unknown},
+		{RetiredKey, row.State == signing.Retired},
 		{Orphan, orphan != ""},
 		{Invalidated, secret.InvalidSince()},
 		{Unused, row.State != StateEmpty && r.unused(row.idle, r.UnusedFor)},

@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -70,46 +72,51 @@ func TestRow(t *testing.T) {
 		account *account
 		pods    users
 		reach   Reach
-		state   State
+		state   jwks.State
 		problem string
 		want    []Finding
 	}{
-		"fine":              {"", secret(testkeys.P256()), robot, used, Less, StateActive, "", nil},
-		"retired key":       {"to be made anew", secret(testkeys.P384()), robot, used, Less, StateRetired, "", []Finding{RetiredKey}},
-		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, StateUnknown, "", []Finding{UnknownKey}},
-		"admin":             {"", secret(testkeys.P256()), robot, used, Everything, StateActive, "", []Finding{ClusterAdmin}},
-		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, StateActive, "", []Finding{SecretsReader}},
-		"no Pod":            {"", secret(testkeys.P256()), robot, users{}, Less, StateActive, "", []Finding{Unmounted}},
-		"made by a user":    {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, StateActive, "", []Finding{Unreferenced}},
-		"marked":            {"", secret(testkeys.P256(), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), robot, used, Less, StateActive, "", []Finding{Invalidated}},
-		"tampered":          {"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, StateActive, "data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken}},
-		"of another Secret": {"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less, StateActive, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`, []Finding{BadToken}},
+		"fine":              {"", secret(testkeys.P256()), robot, used, Less, signing.Active, "", nil},
+		"retired key":       {"to be made anew", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
+		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, jwks.Unknown, "", []Finding{UnknownKey}},
+		"admin":             {"", secret(testkeys.P256()), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
+		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, signing.Active, "", []Finding{SecretsReader}},
+		"no Pod":            {"", secret(testkeys.P256()), robot, users{}, Less, signing.Active, "", []Finding{Unmounted}},
+		"made by a user":    {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, signing.Active, "", []Finding{Unreferenced}},
+		"marked":            {"", secret(testkeys.P256(), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), robot, used, Less, signing.Active, "", []Finding{Invalidated}},
+		"tampered":          {"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, signing.Active, "data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken}},
+		"of another Secret": {"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less, signing.Active, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`, []Finding{BadToken}},
 		"no token":          {"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
-		"respelled":         {"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, StateActive, "data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken}},
+		"respelled":         {"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, signing.Active, "data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken}},
 		"only blanks":       {"", secret(testkeys.P256(), holding(" \n")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
 		"empty":             {"nobody has filled it", secret(testkeys.P256(), holding(""), aged(900)), robot, used, Less, StateEmpty, "", nil},
-		"no account":        {"", secret(testkeys.P256()), nil, used, "", StateActive, "the account does not exist", []Finding{Orphan, Unreferenced}},
-		"other account":     {"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, StateActive, "the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced}},
-		"former account":    {"somebody changed the annotation", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), &account{uid: "uid-2"}, used, "", StateActive, "the token is of another account that had the name", []Finding{Orphan, Unreferenced}},
-		"nameless":          {"kube-apiserver reads no annotation: it opens what it did", secret(testkeys.P256(), annotated(corev1.ServiceAccountNameKey, "Not a name")), robot, used, Everything, StateActive, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`, []Finding{ClusterAdmin, BadToken}},
+		"no account":        {"", secret(testkeys.P256()), nil, used, "", signing.Active, "the account does not exist", []Finding{Orphan, Unreferenced}},
+		"other account":     {"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, signing.Active, "the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced}},
+		"former account":    {"somebody changed the annotation", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), &account{uid: "uid-2"}, used, "", signing.Active, "the token is of another account that had the name", []Finding{Orphan, Unreferenced}},
+		"nameless":          {"kube-apiserver reads no annotation: it opens what it did", secret(testkeys.P256(), annotated(corev1.ServiceAccountNameKey, "Not a name")), robot, used, Everything, signing.Active, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`, []Finding{ClusterAdmin, BadToken}},
 		"nameless, empty":   {"", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountNameKey, "Not a name")), nil, used, "", StateEmpty, "it names no account that could exist", []Finding{Orphan, Unreferenced}},
-		"another UID":       {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, StateActive, "", []Finding{ClusterAdmin}},
-		"no UID":            {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, StateActive, "", []Finding{ClusterAdmin}},
+		"another UID":       {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
+		"no UID":            {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
 		"no UID, empty":     {"whoever makes a Secret by hand gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less, StateEmpty, "", nil},
-		"no UID, forged":    {"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", StateActive, "the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced}},
-		"never used":        {"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, StateActive, "", []Finding{Unused}},
-		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, StateActive, "", []Finding{Unused}},
-		"used a year ago":   {"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-21")), robot, used, Less, StateActive, "", nil},
-		"used today":        {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2026-11-21")), robot, used, Less, StateActive, "", nil},
-		"strange label":     {"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "yesterday")), robot, used, Less, StateActive, "", nil},
-		"all at once":       {"the worst first", secret(testkeys.P384(), aged(900), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), &account{uid: "uid-robot"}, users{}, Everything, StateRetired, "", []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced}},
+		"no UID, forged":    {"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", signing.Active, "the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced}},
+		"never used":        {"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, signing.Active, "", []Finding{Unused}},
+		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, signing.Active, "", []Finding{Unused}},
+		"used a year ago":   {"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-21")), robot, used, Less, signing.Active, "", nil},
+		"used today":        {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2026-11-21")), robot, used, Less, signing.Active, "", nil},
+		"strange label":     {"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "yesterday")), robot, used, Less, signing.Active, "", nil},
+		"all at once":       {"the worst first", secret(testkeys.P384(), aged(900), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), &account{uid: "uid-robot"}, users{}, Everything, signing.Retired, "", []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced}},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := testKeys(t).observe(tc.secret)
-			row := rules.row(observed{secret: seen, account: tc.account, pods: tc.pods, reach: reach{tc.reach, "a role"}})
+			if tc.account != nil {
+				of := *tc.account
+				of.reach = reach{tc.reach, "a role"}
+				tc.account = &of
+			}
+			row := rules.row(&seen, tc.account, tc.pods)
 			if row.State != tc.state || row.Problem != tc.problem {
 				t.Errorf("%s: state %s, problem %q; want %s, %q", tc.reason, row.State, row.Problem, tc.state, tc.problem)
 			}
@@ -172,14 +179,14 @@ func TestFilter(t *testing.T) {
 		"key":              {Filter{KeyID: id}, true},
 		"beginning of key": {Filter{KeyID: id[:6]}, true},
 		"other key":        {Filter{KeyID: id[1:6]}, false},
-		"state":            {Filter{States: []State{StateActive, StateRetired}}, true},
-		"other state":      {Filter{States: []State{StateActive}}, false},
-		"finding":          {Filter{Findings: []Finding{Unmounted, RetiredKey}}, true},
-		"other finding":    {Filter{Findings: []Finding{ClusterAdmin}}, false},
+		"state":            {Filter{States: []string{"active", "retired"}}, true},
+		"other state":      {Filter{States: []string{"active"}}, false},
+		"finding":          {Filter{Findings: []string{"unmounted", "retired-key"}}, true},
+		"other finding":    {Filter{Findings: []string{"cluster-admin"}}, false},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
 	seen := testKeys(t).observe(secret)
-	row := rules.row(observed{secret: seen, account: &account{uid: "uid-robot"}, pods: users{count: 1}})
+	row := rules.row(&seen, &account{uid: "uid-robot"}, users{count: 1})
 	for name, tc := range cases {
 		if got := tc.filter.wantsToken(seen, rules) && tc.filter.wantsRow(&row); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
@@ -189,15 +196,15 @@ func TestFilter(t *testing.T) {
 
 // rowsToSort are a to d, in the order of their names.
 func rowsToSort() []Row {
-	row := func(name, account string, created, idle int, key string, state State, findings ...Finding) Row {
+	row := func(name, account string, created, idle int, key string, state jwks.State, findings ...Finding) Row {
 		return Row{
 			Namespace: "shop", Name: name, Account: account, Created: metav1.NewTime(now.AddDate(0, 0, -created)),
 			idle: now.AddDate(0, 0, -idle), KeyID: key, State: state, Findings: findings,
 		}
 	}
 	return []Row{
-		row("a", "z", 1, 4, "k2", StateRetired, Unmounted), row("b", "y", 2, 3, "k1", StateActive),
-		row("c", "y", 3, 2, "k1", StateRetired, SecretsReader, Unmounted), row("d", "x", 2, 3, "k3", StateActive, SecretsReader, Unused, Unmounted),
+		row("a", "z", 1, 4, "k2", signing.Retired, Unmounted), row("b", "y", 2, 3, "k1", signing.Active),
+		row("c", "y", 3, 2, "k1", signing.Retired, SecretsReader, Unmounted), row("d", "x", 2, 3, "k3", signing.Active, SecretsReader, Unused, Unmounted),
 	}
 }
 

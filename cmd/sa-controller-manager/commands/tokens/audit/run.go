@@ -5,11 +5,15 @@ package audit
 
 import (
 	"context"
-	"sync"
+	"errors"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/tokens"
 )
 
@@ -19,7 +23,7 @@ const parallel = 16
 // Auditor looks at the token Secrets of a cluster. It is for one Run.
 type Auditor struct {
 	Client kubernetes.Interface
-	Keys   *Keys
+	Keys   Keys
 	Rules  Rules
 	Filter Filter
 	// Reach: have kube-apiserver say how far accounts reach.
@@ -43,10 +47,9 @@ type Summary struct {
 func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, error) {
 	summary := Summary{Findings: map[Finding]int{}}
 	a.scenes = map[string]*scene{}
-	pages := &secretPages{client: a.Client, namespace: a.Filter.Namespace, selector: a.Filter.Selector}
-	err := pages.each(ctx, func(page []corev1.Secret) error {
-		summary.Looked += len(page)
-		rows, err := a.rows(ctx, a.reduce(page))
+	err := a.pages(ctx, func(page *corev1.SecretList) error {
+		summary.Looked += len(page.Items)
+		rows, err := a.rows(ctx, a.reduce(page.Items))
 		if err != nil {
 			return err
 		}
@@ -62,6 +65,25 @@ func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, err
 		return nil
 	})
 	return summary, err
+}
+
+// pages calls visit with the token Secrets, page by page.
+//
+// kube-apiserver goes on with a list for five minutes. If a page is asked for later it answers 410
+// Gone, with a token that goes on behind the last page in the present state of things.
+func (a *Auditor) pages(ctx context.Context, visit func(*corev1.SecretList) error) error {
+	secrets := a.Client.CoreV1().Secrets(a.Filter.Namespace)
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.SecretList, error) {
+		page, err := secrets.List(ctx, options)
+		var status apierrors.APIStatus
+		if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || status.Status().Continue == "" {
+			return page, err
+		}
+		options.Continue = status.Status().Continue
+		return secrets.List(ctx, options)
+	}
+	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken), LabelSelector: a.Filter.Selector}
+	return paging.Each(ctx, "token Secrets", list, options, visit)
 }
 
 func (s *Summary) add(rows []Row) {
@@ -98,10 +120,7 @@ func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
 	var rows []Row
 	for _, secret := range secrets {
 		scene := a.scenes[secret.view.Namespace]
-		reach, _ := scene.reach(secret.account)
-		row := a.Rules.row(observed{
-			secret: secret, account: scene.accounts[secret.account], pods: scene.users[secret.view.Name], reach: reach,
-		})
+		row := a.Rules.row(&secret, scene.accounts[secret.account], scene.users[secret.view.Name])
 		if a.Filter.wantsRow(&row) {
 			rows = append(rows, row)
 		}
@@ -112,78 +131,44 @@ func (a *Auditor) rows(ctx context.Context, secrets []token) ([]Row, error) {
 // readScenes reads the namespaces of the Secrets. Of those before only the last can still be of
 // use: lists are in their order.
 func (a *Auditor) readScenes(ctx context.Context, secrets []token) error {
-	needed := map[string]*scene{}
-	var missing []string
+	if len(secrets) == 0 {
+		return nil
+	}
+	before := a.scenes
+	a.scenes = map[string]*scene{}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
 	for _, secret := range secrets {
 		namespace := secret.view.Namespace
-		if _, listed := needed[namespace]; listed {
+		if a.scenes[namespace] != nil {
 			continue
 		}
-		if needed[namespace] = a.scenes[namespace]; needed[namespace] == nil {
-			missing = append(missing, namespace)
+		if a.scenes[namespace] = before[namespace]; a.scenes[namespace] != nil {
+			continue
 		}
+		missing := &scene{accounts: map[string]*account{}, users: map[string]users{}}
+		a.scenes[namespace] = missing
+		group.Go(func() error { return missing.read(ctx, a.Client, namespace) })
 	}
-	if len(secrets) > 0 {
-		a.scenes = needed
-	}
-	var mu sync.Mutex
-	return each(ctx, missing, func(ctx context.Context, namespace string) error {
-		read, err := readScene(ctx, a.Client, namespace)
-		mu.Lock()
-		defer mu.Unlock()
-		needed[namespace] = read
-		return err
-	})
+	return group.Wait()
 }
 
 // askReaches asks for each account once. One that does not exist is passed over: its tokens open
 // nothing.
 func (a *Auditor) askReaches(ctx context.Context, secrets []token) error {
-	var accounts []tokens.Account
-	listed := map[tokens.Account]bool{}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
 	for _, secret := range secrets {
-		scene := a.scenes[secret.view.Namespace]
-		found := scene.accounts[secret.account]
-		if _, asked := scene.reach(secret.account); asked || found == nil {
+		found := a.scenes[secret.view.Namespace].accounts[secret.account]
+		if found == nil || found.asked {
 			continue
 		}
+		found.asked = true
 		account := tokens.Account{Namespace: secret.view.Namespace, Name: secret.account, UID: string(found.uid)}
-		if !listed[account] {
-			listed[account] = true
-			accounts = append(accounts, account)
-		}
-	}
-	return each(ctx, accounts, func(ctx context.Context, account tokens.Account) error {
-		found, err := reachOf(ctx, a.Client, account)
-		if err == nil {
-			a.scenes[account.Namespace].setReach(account.Name, found)
-		}
-		return err
-	})
-}
-
-// each does something with every item, several at a time. The first error ends the rest.
-func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan T)
-	var working sync.WaitGroup
-	for range min(parallel, len(items)) {
-		working.Go(func() {
-			for item := range next {
-				if err := do(ctx, item); err != nil {
-					cancel(err)
-				}
-			}
+		group.Go(func() (err error) {
+			found.reach, err = reachOf(ctx, a.Client, account)
+			return err
 		})
 	}
-	for _, item := range items {
-		if ctx.Err() != nil {
-			break
-		}
-		next <- item
-	}
-	close(next)
-	working.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }

@@ -5,7 +5,6 @@ package audit
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,15 +27,11 @@ type users struct {
 type scene struct {
 	accounts map[string]*account
 	users    map[string]users // by name of the Secret
-
-	mu      sync.Mutex
-	reaches map[string]reach // by name of the account
 }
 
-// readScene reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or
+// read reads a namespace in pages. A Pod that finishes or begins meanwhile may be missed or
 // there twice.
-func readScene(ctx context.Context, client kubernetes.Interface, namespace string) (*scene, error) {
-	s := &scene{accounts: map[string]*account{}, users: map[string]users{}, reaches: map[string]reach{}}
+func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	list := client.CoreV1().ServiceAccounts(namespace).List
 	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
@@ -45,18 +40,14 @@ func readScene(ctx context.Context, client kubernetes.Interface, namespace strin
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = paging.Each(ctx, "Pods of namespace "+namespace, client.CoreV1().Pods(namespace).List, metav1.ListOptions{}, func(page *corev1.PodList) error {
+	return paging.Each(ctx, "Pods of namespace "+namespace, client.CoreV1().Pods(namespace).List, metav1.ListOptions{}, func(page *corev1.PodList) error {
 		for i := range page.Items {
 			s.addPod(&page.Items[i])
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 func (s *scene) addAccount(of *corev1.ServiceAccount) {
@@ -80,18 +71,4 @@ func (s *scene) addPod(pod *corev1.Pod) {
 		}
 		s.users[name] = of
 	}
-}
-
-// reach asks once for each account.
-func (s *scene) reach(name string) (found reach, asked bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, asked = s.reaches[name]
-	return found, asked
-}
-
-func (s *scene) setReach(name string, found reach) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reaches[name] = found
 }

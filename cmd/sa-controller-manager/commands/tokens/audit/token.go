@@ -12,36 +12,26 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
-// State is that of the key that signed a token, or why there is none to tell.
-type State string
-
-// The states of keys, and three of our own.
+// The states of a token beyond those of the key that signed it.
 const (
-	StateActive    = State(signing.Active)
-	StateNext      = State(signing.Next)
-	StateRetired   = State(signing.Retired)
-	StateKnown     = State(jwks.Known)
-	StatePublished = State(jwks.Published)
-	StateUnknown   = State(jwks.Unknown)
 	// StateUntold: no keys are known at all.
-	StateUntold State = "untold"
+	StateUntold jwks.State = "untold"
 	// StateMalformed: it is no token.
-	StateMalformed State = "malformed"
+	StateMalformed jwks.State = "malformed"
 	// StateEmpty: nobody has filled the Secret.
-	StateEmpty State = "empty"
+	StateEmpty jwks.State = "empty"
 )
 
 // States are all of them.
 func States() []string {
 	var names []string
-	for _, state := range jwks.States() {
+	for _, state := range append(jwks.States(), StateUntold, StateMalformed, StateEmpty) {
 		names = append(names, string(state))
 	}
-	return append(names, string(StateUntold), string(StateMalformed), string(StateEmpty))
+	return names
 }
 
 // token is what is kept of a token Secret: nothing of the token itself.
@@ -53,27 +43,15 @@ type token struct {
 	uid     types.UID
 
 	keyID   string
-	state   State
+	state   jwks.State
 	problem string
 }
 
-// Keys are what tokens are verified with. The nil ones tell nothing.
-type Keys struct {
-	keys   []jwks.Key
-	public []signing.PublicKey
-}
-
-// NewKeys takes keys with their states.
-func NewKeys(keys []jwks.Key) *Keys {
-	k := &Keys{keys: keys}
-	for _, key := range keys {
-		k.public = append(k.public, key.PublicKey)
-	}
-	return k
-}
+// Keys are what tokens are verified with. Of nil ones nothing is known.
+type Keys []jwks.Key
 
 // observe reduces a Secret.
-func (k *Keys) observe(secret *corev1.Secret) token {
+func (k Keys) observe(secret *corev1.Secret) token {
 	seen := token{view: tokensecrets.Observe(secret)}
 	seen.account, seen.uid = seen.view.AccountName, seen.view.AccountUID
 	if seen.view.Token == nil {
@@ -93,20 +71,20 @@ func (k *Keys) observe(secret *corev1.Secret) token {
 
 // judge is the state of the key that signed a token, and whether it is known that the key it names
 // has not.
-func (k *Keys) judge(data, keyID string) (state State, forged bool) {
+func (k Keys) judge(data, keyID string) (state jwks.State, forged bool) {
 	if k == nil {
 		return StateUntold, false
 	}
-	index, err := tokens.SignedWith(data, k.public)
+	key, err := jwks.SignedWith(data, k)
 	switch {
 	case err == nil:
-		return State(k.keys[index].State), false
+		return key.State, false
 	case errors.Is(err, tokens.ErrMalformed):
 		return StateMalformed, false
 	case errors.Is(err, tokens.ErrBadSignature) && keyID != "":
 		return k.named(keyID), true
 	default:
-		return StateUnknown, false
+		return jwks.Unknown, false
 	}
 }
 
@@ -126,11 +104,11 @@ func (t *token) readOwner(data string) {
 }
 
 // named is the state of a key that is there.
-func (k *Keys) named(id string) State {
-	for _, key := range k.keys {
+func (k Keys) named(id string) jwks.State {
+	for _, key := range k {
 		if key.ID == id {
-			return State(key.State)
+			return key.State
 		}
 	}
-	return StateUnknown
+	return jwks.Unknown
 }

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -41,12 +40,12 @@ func signer(tb testing.TB, data []byte) *signing.PrivateKey {
 }
 
 // testKeys are an active and a retired key. A third one is nobody's.
-func testKeys(tb testing.TB) *Keys {
+func testKeys(tb testing.TB) Keys {
 	tb.Helper()
-	return NewKeys([]jwks.Key{
+	return Keys{
 		{PublicKey: signer(tb, testkeys.P256()).Public(), State: signing.Active},
 		{PublicKey: signer(tb, testkeys.P384()).Public(), State: signing.Retired},
-	})
+	}
 }
 
 // tokenSecret is in order: of account robot in namespace shop, made ten days ago.
@@ -141,6 +140,10 @@ func (*server) answer(w http.ResponseWriter, object any) {
 }
 
 func (s *server) secrets(w http.ResponseWriter, r *http.Request) {
+	if selector := r.URL.Query().Get("fieldSelector"); selector != "type=kubernetes.io/service-account-token" {
+		http.Error(w, "asked for other Secrets too: "+selector, http.StatusBadRequest)
+		return
+	}
 	offset, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	if s.expire != nil {

@@ -94,9 +94,9 @@ func WaitingFor(log io.Writer) func(what string, left time.Duration) {
 	}
 }
 
-// TerminalWidth is the number of columns of the terminal that w is, or 0.
-func TerminalWidth(w io.Writer) int {
-	file, ok := w.(*os.File)
+// TerminalWidth is the number of columns of the terminal that stream is, or 0.
+func TerminalWidth(stream any) int {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return 0
 	}

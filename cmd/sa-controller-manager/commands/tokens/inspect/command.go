@@ -125,9 +125,6 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 		return err
 	}
 	report := Judge(token, known)
-	if o.showSignature {
-		report.ShowSignature()
-	}
 	if err := report.Print(stdout, o.output.Format); err != nil {
 		return err
 	}
@@ -143,7 +140,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 
 // known gathers what the flags know of.
 func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token string) (Known, error) {
-	known := Known{Now: time.Now(), Issuers: o.issuers}
+	known := Known{Now: time.Now(), Issuers: o.issuers, ShowSignature: o.showSignature}
 	var err error
 	if known.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
 		return known, err
@@ -209,7 +206,7 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		}
 		defer func() { _ = file.Close() }() // read only: nothing can be lost
 		name, input = args[0], file
-	} else if cli.TerminalWidth(cmd.ErrOrStderr()) > 0 && isTerminal(input) {
+	} else if cli.TerminalWidth(cmd.ErrOrStderr()) > 0 && cli.TerminalWidth(input) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Paste the token, then press Ctrl-D on a line of its own.")
 	}
 	data, err := io.ReadAll(io.LimitReader(input, maxInput+1))
@@ -227,13 +224,4 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		return "", errors.New("read the token from " + name + ": there is nothing")
 	}
 	return token, nil
-}
-
-func isTerminal(input io.Reader) bool {
-	file, ok := input.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

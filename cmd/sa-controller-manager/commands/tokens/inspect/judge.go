@@ -25,6 +25,8 @@ type Known struct {
 	Issuers []string
 	// Review is what kube-apiserver said, nil if it was not asked.
 	Review *Review
+	// ShowSignature puts the signature into the report.
+	ShowSignature bool
 }
 
 // Verdict sums up.
@@ -49,6 +51,9 @@ func Judge(token string, known Known) Report {
 	}
 	report := describe(&e, known.Now)
 	report.Review = known.Review
+	if known.ShowSignature {
+		report.Signature = e.Signature
+	}
 	signed := report.judgeSignature(canonical, known)
 	report.Reasons = append(report.Reasons, timeProblems(&e, known.Now)...)
 	if problem := issuerProblem(&e, known.Issuers); problem != "" {
@@ -63,15 +68,14 @@ func Judge(token string, known Known) Report {
 	return report
 }
 
-// judgeSignature tells whether a key is known to have made the signature.
+// judgeSignature reports whether a key is known to have made the signature.
 func (r *Report) judgeSignature(token string, known Known) bool {
 	if len(known.Keys) == 0 {
 		return false
 	}
-	index, err := tokens.SignedWith(token, publicKeys(known.Keys))
+	key, err := jwks.SignedWith(token, known.Keys)
 	switch {
 	case err == nil:
-		key := known.Keys[index]
 		r.Key = &Key{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Origin: key.Origin}
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):

@@ -176,7 +176,7 @@ func TestPrint(t *testing.T) {
 		if text := strings.ReplaceAll(got.String(), keys(t)[1].ID, "KEYID"); output == "text" && !strings.HasPrefix(text, wantText) {
 			t.Errorf("-want +got:\n%s", cmp.Diff(wantText, text))
 		}
-		report.ShowSignature()
+		report = inspect.Judge(token, inspect.Known{Now: now, Keys: keys(t), ShowSignature: true})
 		if err := report.Print(&got, output); err != nil || !strings.Contains(got.String(), signature) {
 			t.Errorf("%s: no signature, %v", output, err)
 		}

@@ -64,7 +64,7 @@ func (r *Report) lines(line func(name, value string)) {
 	line("Issuer", printers.OrNone(r.Issuer))
 	line("Audiences", printers.OrNone(strings.Join(r.Audiences, ", ")))
 	line("Issued", r.timeOr(r.IssuedAt, "<unknown>"))
-	if r.NotBefore != nil && (r.IssuedAt == nil || !r.NotBefore.Equal(r.IssuedAt)) {
+	if !r.NotBefore.IsZero() && !r.NotBefore.Equal(&r.IssuedAt) {
 		line("Not before", r.timeOr(r.NotBefore, ""))
 	}
 	line("Expires", r.timeOr(r.Expires, "never"))
@@ -95,8 +95,8 @@ func (r *Report) form() string {
 	}
 }
 
-func (r *Report) timeOr(t *metav1.Time, none string) string {
-	if t == nil {
+func (r *Report) timeOr(t metav1.Time, none string) string {
+	if t.IsZero() {
 		return none
 	}
 	return t.UTC().Format(time.RFC3339) + " (" + when(t.Time, r.now) + ")"

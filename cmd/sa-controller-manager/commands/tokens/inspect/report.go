@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -23,18 +22,18 @@ type Report struct {
 	Notes   []string `json:"notes,omitempty"`
 
 	// What the token says. All of it is empty if it is malformed.
-	Form      tokens.Form  `json:"form,omitempty"`
-	Subject   string       `json:"subject,omitempty"`
-	Account   *Account     `json:"account,omitempty"`
-	Secret    string       `json:"secret,omitempty"`
-	Bound     []Object     `json:"boundTo,omitempty"`
-	Issuer    string       `json:"issuer,omitempty"`
-	Audiences []string     `json:"audiences,omitempty"`
-	IssuedAt  *metav1.Time `json:"issuedAt,omitempty"`
-	NotBefore *metav1.Time `json:"notBefore,omitempty"`
-	Expires   *metav1.Time `json:"expires,omitempty"`
-	KeyID     string       `json:"keyID,omitempty"`
-	Algorithm string       `json:"algorithm,omitempty"`
+	Form      tokens.Form `json:"form,omitempty"`
+	Subject   string      `json:"subject,omitempty"`
+	Account   *Account    `json:"account,omitempty"`
+	Secret    string      `json:"secret,omitempty"`
+	Bound     []Object    `json:"boundTo,omitempty"`
+	Issuer    string      `json:"issuer,omitempty"`
+	Audiences []string    `json:"audiences,omitempty"`
+	IssuedAt  metav1.Time `json:"issuedAt,omitzero"`
+	NotBefore metav1.Time `json:"notBefore,omitzero"`
+	Expires   metav1.Time `json:"expires,omitzero"`
+	KeyID     string      `json:"keyID,omitempty"`
+	Algorithm string      `json:"algorithm,omitempty"`
 
 	// Key is the one that made the signature, nil if none is known to have.
 	Key    *Key    `json:"key,omitempty"`
@@ -45,8 +44,7 @@ type Report struct {
 	// Signature is there if the person asked for it.
 	Signature string `json:"signature,omitempty"`
 
-	now       time.Time
-	signature string
+	now time.Time
 }
 
 // Account is the ServiceAccount that a token is of.
@@ -75,35 +73,17 @@ type Key struct {
 func describe(e *tokens.Examination, now time.Time) Report {
 	r := Report{
 		Form: e.Form, Subject: e.Subject, Secret: e.SecretName, Issuer: e.Issuer, Audiences: e.Audiences,
-		IssuedAt: stamp(e.IssuedAt), NotBefore: stamp(e.NotBefore), Expires: stamp(e.Expires),
-		KeyID: e.KeyID, Algorithm: e.Algorithm, Header: valid(e.Header), Claims: valid(e.Claims), now: now, signature: e.Signature,
+		IssuedAt: metav1.NewTime(e.IssuedAt), NotBefore: metav1.NewTime(e.NotBefore), Expires: metav1.NewTime(e.Expires),
+		KeyID: e.KeyID, Algorithm: e.Algorithm, Header: valid(e.Header), Claims: valid(e.Claims), now: now,
 	}
 	if e.Form != tokens.OtherForm {
-		r.Account = &Account{Namespace: e.Account.Namespace, Name: e.Account.Name, UID: e.Account.UID}
+		r.Account = new(Account(e.Account))
 	}
 	for _, bound := range e.Bound {
-		r.Bound = append(r.Bound, Object{Kind: bound.Kind, Name: bound.Name, UID: bound.UID})
+		r.Bound = append(r.Bound, Object(bound))
 	}
 	return r
 }
 
 // valid: encoding/json reads text that is no UTF-8, and YAML cannot hold it.
 func valid(text json.RawMessage) json.RawMessage { return bytes.ToValidUTF8(text, []byte("\ufffd")) }
-
-// ShowSignature puts the signature into what is printed.
-func (r *Report) ShowSignature() { r.Signature = r.signature }
-
-func stamp(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &metav1.Time{Time: t}
-}
-
-func publicKeys(keys []jwks.Key) []signing.PublicKey {
-	all := make([]signing.PublicKey, 0, len(keys))
-	for _, key := range keys {
-		all = append(all, key.PublicKey)
-	}
-	return all
-}

@@ -229,8 +229,8 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
-		if names := secrets.Names(); len(names) > 0 {
-			t.Errorf("cached after the deletion: %v", names)
+		if all := secrets.All(); len(all) > 0 {
+			t.Errorf("cached after the deletion: %v", all)
 		}
 		lines := []string{"add robot-token of robot", "update robot-token of admin", "update robot-token of admin", "delete robot-token of admin"}
 		if diff := cmp.Diff(lines, handler.lines); diff != "" {

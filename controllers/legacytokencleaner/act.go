@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecrets"
@@ -46,7 +47,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 
 // remove deletes a Secret that is still to be deleted when it and its account are
 // read live.
-func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecret, mounted names) (decision, error) {
+func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecret, mounted sets.Set[string]) (decision, error) {
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil {
 		return "", err

@@ -32,6 +32,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -152,18 +153,14 @@ func (c *Controller) begin(ctx context.Context) error {
 // survey decides on every token Secret but for what Pods have to say about it. What
 // it does not decide is a candidate.
 func (c *Controller) survey(ctx context.Context) {
-	for _, name := range c.secrets.Names() {
-		secret := c.secrets.Get(name)
-		if secret == nil {
-			continue
-		}
+	for _, secret := range c.secrets.All() {
 		seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), nil)
 		if c.round.of(seen).idle != working {
 			continue
 		}
 		outcome := c.round.plan(seen)
 		if outcome.acts() {
-			c.round.candidates[name.Namespace] = append(c.round.candidates[name.Namespace], name)
+			c.round.candidates[secret.Namespace] = append(c.round.candidates[secret.Namespace], secret.ObjectName())
 			continue
 		}
 		c.recordDecision(ctx, secret, outcome)
@@ -196,7 +193,7 @@ func (c *Controller) clean(ctx context.Context, namespace string) error {
 	return errors.Join(errs...)
 }
 
-func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounted names) error {
+func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounted sets.Set[string]) error {
 	secret := c.secrets.Get(name)
 	if secret == nil {
 		return nil // deleted meanwhile
@@ -237,8 +234,8 @@ func (c *Controller) finish(ctx context.Context) {
 }
 
 // observe puts together what plan decides from.
-func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, mounted names) observed {
-	seen := observed{secret: secret, account: account, mounted: mounted.has(secret.Name)}
+func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, mounted sets.Set[string]) observed {
+	seen := observed{secret: secret, account: account, mounted: mounted.Has(secret.Name)}
 	if account == nil {
 		return seen
 	}

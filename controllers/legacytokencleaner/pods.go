@@ -9,41 +9,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/internal/paging"
 )
-
-// names is a set. The nil one is empty.
-type names map[string]struct{}
-
-func (n names) has(name string) bool {
-	_, found := n[name]
-	return found
-}
-
-func (n names) add(name string) {
-	if name != "" {
-		n[name] = struct{}{}
-	}
-}
 
 // mountedSecrets are the names of all Secrets that Pods of the namespace use, in
 // whatever phase they are. The list asks for no resourceVersion, and so gets the
 // newest one; all its pages are of that same one. If a page comes too late for
 // that, the list fails and is begun again.
-func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (names, error) {
-	mounted := names{}
+func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (sets.Set[string], error) {
+	mounted := sets.New[string]()
 	what := fmt.Sprintf("pods of namespace %q", namespace)
 	err := paging.Each(ctx, what, c.Client.CoreV1().Pods(namespace).List, metav1.ListOptions{}, func(page *corev1.PodList) error {
 		for i := range page.Items {
-			VisitSecrets(&page.Items[i].Spec, mounted.add)
+			VisitSecrets(&page.Items[i].Spec, func(name string) { mounted.Insert(name) })
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return mounted, nil
+	return mounted, err
 }
 
 // VisitSecrets calls found with the name of every Secret that a Pod refers to; some

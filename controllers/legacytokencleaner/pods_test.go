@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -103,7 +104,7 @@ func TestPodsAreListedInPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(names{"secret-1": {}, "secret-2": {}, "secret-3": {}}, mounted); diff != "" {
+	if diff := cmp.Diff(sets.New("secret-1", "secret-2", "secret-3"), mounted); diff != "" {
 		t.Errorf("mounted (-want +got):\n%s", diff)
 	}
 	// No resourceVersion: the first page is of the newest one, the others of the same.

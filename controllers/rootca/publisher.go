@@ -5,7 +5,6 @@ package rootca
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,16 +78,13 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // once at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.pacing.reset()
-	namespaces, err := p.namespaceInformer.AddEventHandler(reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }))
-	if err != nil {
-		return fmt.Errorf("watch namespaces: %w", err)
-	}
-	configMaps, err := p.configMapInformer.AddEventHandler(p.configMapHandler())
-	if err != nil {
-		return fmt.Errorf("watch configmaps: %w", err)
-	}
-	p.queue.Run(ctx)
-	return errors.Join(p.namespaceInformer.RemoveEventHandler(namespaces), p.configMapInformer.RemoveEventHandler(configMaps))
+	return reconcile.WithHandlers(func() { p.queue.Run(ctx) },
+		reconcile.Handled{
+			What:     "namespaces",
+			Informer: p.namespaceInformer,
+			Handler:  reconcile.OnEveryName(func(name cache.ObjectName) { p.queue.Add(name.Name) }),
+		},
+		reconcile.Handled{What: "configmaps", Informer: p.configMapInformer, Handler: p.configMapHandler()})
 }
 
 func (p *Publisher) configMapHandler() cache.ResourceEventHandler {

@@ -72,36 +72,24 @@ func New(config Config) *Controller {
 // be synced. Registering the handlers replays the whole cache, so every namespace is synced
 // once at the start.
 func (c *Controller) Run(ctx context.Context) error {
-	namespaces, err := c.namespaceInformer.AddEventHandler(c.namespaceHandler())
-	if err != nil {
-		return fmt.Errorf("watch namespaces: %w", err)
-	}
-	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
-	if err != nil {
-		return fmt.Errorf("watch serviceaccounts: %w", err)
-	}
-	c.queue.Run(ctx)
-	return errors.Join(c.namespaceInformer.RemoveEventHandler(namespaces), c.accountInformer.RemoveEventHandler(accounts))
+	return reconcile.WithHandlers(func() { c.queue.Run(ctx) },
+		reconcile.Handled{What: "namespaces", Informer: c.namespaceInformer, Handler: c.namespaceHandler()},
+		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: c.accountHandler()})
 }
 
 func (c *Controller) namespaceHandler() cache.ResourceEventHandler {
-	add := func(obj any) { c.queue.Add(obj.(*corev1.Namespace).Name) }
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    add,
-		UpdateFunc: func(_, obj any) { add(obj) },
-	}
+	handler := reconcile.OnEveryName(func(name cache.ObjectName) { c.queue.Add(name.Name) })
+	handler.DeleteFunc = nil
+	return handler
 }
 
 func (c *Controller) accountHandler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(obj any) {
-			// The key is all that is needed, and a tombstone has it too.
-			name, err := cache.DeletionHandlingObjectToName(obj)
-			if err == nil && slices.Contains(c.Names, name.Name) {
-				c.queue.Add(name.Namespace)
-			}
-		},
-	}
+	every := reconcile.OnEveryName(func(name cache.ObjectName) {
+		if slices.Contains(c.Names, name.Name) {
+			c.queue.Add(name.Namespace)
+		}
+	})
+	return cache.ResourceEventHandlerFuncs{DeleteFunc: every.DeleteFunc}
 }
 
 func (c *Controller) sync(ctx context.Context, name string) error {

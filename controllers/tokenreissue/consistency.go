@@ -80,13 +80,9 @@ func (c *RingConsistency) Status() string { return *c.status.Load() }
 
 // Run compares until ctx ends. The informers must be synced.
 func (c *RingConsistency) Run(ctx context.Context) error {
-	handler, err := c.informer.AddEventHandler(reconcile.OnEvery(func(any) { c.RingChanged() }))
-	if err != nil {
-		return fmt.Errorf("watch config map %s/%s: %w", metav1.NamespaceSystem, informers.KeyRingName, err)
-	}
 	c.loop.Add(comparing)
-	c.loop.Run(ctx)
-	return c.informer.RemoveEventHandler(handler)
+	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
+		reconcile.Handled{What: "the published key ring", Informer: c.informer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
 }
 
 // sync waits to see whether a drift that was not reported yet goes away.

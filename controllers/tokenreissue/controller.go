@@ -26,7 +26,6 @@ package tokenreissue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -155,33 +154,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
 	c.published, c.created, c.refused = publishedRing{}, expectations{}, refusals{}
 	c.RingChanged()
-	var handlers []func() error
-	for _, watched := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{c.accountInformer, reconcile.OnEvery(c.queueAccount)},
-		{c.secretInformer, reconcile.OnEvery(c.queueSecret)},
-		{c.ringInformer, reconcile.OnEvery(func(any) { c.RingChanged() })},
-	} {
-		handler, err := watched.informer.AddEventHandler(watched.handler)
-		if err != nil {
-			return fmt.Errorf("watch what re-issue depends on: %w", err)
-		}
-		handlers = append(handlers, func() error { return watched.informer.RemoveEventHandler(handler) })
-	}
-	c.loop.Run(ctx)
-	var errs []error
-	for _, remove := range handlers {
-		errs = append(errs, remove())
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Controller) queueAccount(obj any) {
-	if account, ok := obj.(*corev1.ServiceAccount); ok {
-		c.queue(cache.MetaObjectToName(account))
-	}
+	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
+		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnEveryName(c.queue)},
+		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)},
+		reconcile.Handled{What: "the published key ring", Informer: c.ringInformer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
 }
 
 // queueSecret wakes the account if the Secret is one half of a pair, or may become so.
@@ -245,13 +221,8 @@ func (c *Controller) survey() {
 	ring := c.Ring.Ring()
 	byKey, byProgress := map[string]int{}, map[Progress]int{}
 	account := func(name cache.ObjectName) *corev1.ServiceAccount { return meta.CachedAccount(c.accounts, name) }
-	var all []*tokensecrets.TokenSecret
-	for _, name := range c.secrets.Names() {
-		secret := c.secrets.Get(name)
-		if secret == nil {
-			continue
-		}
-		all = append(all, secret)
+	all := c.secrets.All()
+	for _, secret := range all {
 		if name := secret.Account(); (observed{account: account(name)}).isUntouched(secret) {
 			c.queue(name) // after a rollback it may be superfluous, and none is a candidate
 		}

@@ -23,8 +23,6 @@ package tokensecret
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -124,36 +122,26 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
 	c.created.reset()
-	accounts, err := c.accountInformer.AddEventHandler(c.accountHandler())
-	if err != nil {
-		return fmt.Errorf("watch serviceaccounts: %w", err)
-	}
-	secrets, err := c.secretInformer.AddEventHandler(c.secretHandler())
-	if err != nil {
-		return fmt.Errorf("watch token secrets: %w", err)
-	}
 	if err := c.queueDanglingReferences(); err != nil {
 		return err
 	}
-
-	var loops sync.WaitGroup
-	loops.Go(func() { c.accountLoop.Run(ctx) })
-	loops.Go(func() { c.secretLoop.Run(ctx) })
-	loops.Go(func() { c.referenceLoop.Run(ctx) })
-	loops.Wait()
-	return errors.Join(c.accountInformer.RemoveEventHandler(accounts), c.secretInformer.RemoveEventHandler(secrets))
+	return reconcile.WithHandlers(func() {
+		var loops sync.WaitGroup
+		loops.Go(func() { c.accountLoop.Run(ctx) })
+		loops.Go(func() { c.secretLoop.Run(ctx) })
+		loops.Go(func() { c.referenceLoop.Run(ctx) })
+		loops.Wait()
+	},
+		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnEveryName(c.accountLoop.Add)},
+		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: c.secretHandler()})
 }
 
 // queueAllSecrets follows a change of the root CA, on every replica. Run looks at all
 // Secrets at its start.
 func (c *Controller) queueAllSecrets() {
-	for _, name := range c.secrets.Names() {
-		c.secretLoop.AddIfRunning(name)
+	for _, secret := range c.secrets.All() {
+		c.secretLoop.AddIfRunning(secret.ObjectName())
 	}
-}
-
-func (c *Controller) accountHandler() cache.ResourceEventHandler {
-	return reconcile.OnEveryName(c.accountLoop.Add)
 }
 
 func (c *Controller) secretHandler() cache.ResourceEventHandler {

@@ -21,15 +21,6 @@ func Indexers() cache.Indexers { return cache.Indexers{byAccount: indexByAccount
 // ListerOf reads an indexer with Indexers that holds *TokenSecret.
 func ListerOf(indexer cache.Indexer) Lister { return Lister{indexer} }
 
-// NewLister lists secrets, for tests that fill one by hand.
-func NewLister(secrets ...*TokenSecret) Lister {
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, Indexers())
-	for _, secret := range secrets {
-		_ = indexer.Add(secret) // an indexer in memory fails only on objects without metadata
-	}
-	return Lister{indexer}
-}
-
 // Get is the cached token Secret of that name, nil if there is none.
 func (l Lister) Get(name cache.ObjectName) *TokenSecret {
 	obj, exists, err := l.indexer.GetByKey(name.String())
@@ -45,23 +36,18 @@ func (l Lister) OfAccount(account cache.ObjectName) []*TokenSecret {
 	if err != nil {
 		return nil // an indexer that ListerOf takes has the index
 	}
+	return typed(objs)
+}
+
+// All are all cached token Secrets.
+func (l Lister) All() []*TokenSecret { return typed(l.indexer.List()) }
+
+func typed(objs []any) []*TokenSecret {
 	secrets := make([]*TokenSecret, len(objs))
 	for i, obj := range objs {
 		secrets[i] = obj.(*TokenSecret)
 	}
 	return secrets
-}
-
-// Names are the names of all cached token Secrets.
-func (l Lister) Names() []cache.ObjectName {
-	keys := l.indexer.ListKeys()
-	names := make([]cache.ObjectName, 0, len(keys))
-	for _, key := range keys {
-		if name, err := cache.ParseObjectName(key); err == nil {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 func indexByAccount(obj any) ([]string, error) {

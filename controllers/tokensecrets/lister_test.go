@@ -36,12 +36,19 @@ func secretNames(secrets []*TokenSecret) []string {
 func TestLister(t *testing.T) {
 	t.Parallel()
 	first := seenIn("shop", "robot-token-1", "robot")
-	lister := NewLister(first,
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, Indexers())
+	for _, secret := range []*TokenSecret{
+		first,
 		seenIn("shop", "robot-token-2", "robot"),
 		seenIn("shop", "admin-token", "admin"),
 		seenIn("bank", "robot-token-1", "robot"),
 		seenIn("shop", "nobodys", ""),
-	)
+	} {
+		if err := indexer.Add(secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lister := ListerOf(indexer)
 
 	if got := lister.Get(cache.NewObjectName("shop", "robot-token-1")); got != first {
 		t.Errorf("Get returned %v, want the Secret itself", got)
@@ -50,7 +57,7 @@ func TestLister(t *testing.T) {
 		t.Errorf("Get returned %v for a Secret that is not there, want nil", got)
 	}
 	all := []string{"bank/robot-token-1", "shop/admin-token", "shop/nobodys", "shop/robot-token-1", "shop/robot-token-2"}
-	if diff := cmp.Diff(all, sortedNames(lister.Names())); diff != "" {
+	if diff := cmp.Diff(all, secretNames(lister.All())); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	for account, want := range map[cache.ObjectName][]string{

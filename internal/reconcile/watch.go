@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -67,6 +68,27 @@ func (w Watch) handler(queue func()) cache.ResourceEventHandlerFuncs {
 		UpdateFunc: func(_, obj any) { observed(obj, false) },
 		DeleteFunc: OnDelete(func(obj any) { observed(obj, true) }),
 	}
+}
+
+// Handled is an informer that runs already, and what handles its events.
+type Handled struct {
+	What     string // it watches, for the error
+	Informer cache.SharedIndexInformer
+	Handler  cache.ResourceEventHandler
+}
+
+// WithHandlers calls run while the informers have their handlers. Adding one replays the whole
+// cache to it.
+func WithHandlers(run func(), handled ...Handled) (err error) {
+	for _, h := range handled {
+		registration, failed := h.Informer.AddEventHandler(h.Handler)
+		if failed != nil {
+			return fmt.Errorf("watch %s: %w", h.What, failed)
+		}
+		defer func() { err = errors.Join(err, h.Informer.RemoveEventHandler(registration)) }()
+	}
+	run()
+	return nil
 }
 
 // OnEvery is a handler that calls found with each object that comes, changes or goes. Of one

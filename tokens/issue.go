@@ -5,12 +5,12 @@ package tokens
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
@@ -35,7 +35,7 @@ func WithTokenIDs(next func() string) Option { return func(i *Issuer) { i.tokenI
 
 // NewIssuer makes an Issuer that signs with signer. style is about legacy tokens only.
 func NewIssuer(signer signing.Signer, style ClaimStyle, options ...Option) *Issuer {
-	issuer := &Issuer{signer: signer, style: style, clock: clock.RealClock{}, tokenID: randomUUID}
+	issuer := &Issuer{signer: signer, style: style, clock: clock.RealClock{}, tokenID: newTokenID}
 	for _, option := range options {
 		option(issuer)
 	}
@@ -116,11 +116,4 @@ func (i *Issuer) sign(ctx context.Context, style signing.HeaderStyle, claims any
 	return header + "." + payload + "." + signature, nil
 }
 
-// randomUUID returns a version 4 UUID (RFC 9562, section 5.4) in its text form.
-func randomUUID() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never returns an error, by its contract
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}
+func newTokenID() string { return string(uuid.NewUUID()) }

@@ -34,8 +34,7 @@ func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	candidates := candidateKeys(decoded.KeyID, keys.Keys())
-	if _, err := signedWith(token, candidates); err != nil {
+	if _, err := signedWith(token, decoded.KeyID, keys.Keys().All()); err != nil {
 		return Token{}, err
 	}
 	if decoded.Issuer != LegacyIssuer {
@@ -53,41 +52,21 @@ func SignedWith(token string, keys []signing.PublicKey) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var candidates []signing.PublicKey
-	var indexes []int
-	for i, key := range keys {
-		if decoded.KeyID == "" || key.ID == decoded.KeyID {
-			candidates, indexes = append(candidates, key), append(indexes, i)
-		}
-	}
-	found, err := signedWith(token, candidates)
-	if err != nil {
-		return 0, err
-	}
-	return indexes[found], nil
+	return signedWith(token, decoded.KeyID, keys)
 }
 
-func signedWith(token string, candidates []signing.PublicKey) (int, error) {
-	if len(candidates) == 0 {
-		return 0, ErrUnknownKey
-	}
-	for i, key := range candidates {
+func signedWith(token, keyID string, keys []signing.PublicKey) (int, error) {
+	err := ErrUnknownKey
+	for i, key := range keys {
+		if keyID != "" && key.ID != keyID {
+			continue
+		}
 		if verified(token, key) {
 			return i, nil
 		}
+		err = ErrBadSignature
 	}
-	return 0, ErrBadSignature
-}
-
-func candidateKeys(id string, keys *signing.KeySet) []signing.PublicKey {
-	if id == "" {
-		return keys.All()
-	}
-	key, ok := keys.Lookup(id)
-	if !ok {
-		return nil
-	}
-	return []signing.PublicKey{key}
+	return 0, err
 }
 
 // verified checks the signature with one key. The algorithm comes from the key's type, not from the Algorithm field, which a

@@ -38,7 +38,6 @@ func Plants() []Plant {
 		), Edits: []Edit{{
 			"tokens/issue.go", `import (
 	"context"
-	"crypto/rand"
 `, `import (
 	"context"
 	"crypto"

@@ -24,9 +24,8 @@
 //
 // A Secret that is deleted or damaged is written again from memory: leaves stay valid,
 // and a deletion begins a rollover. What is in memory is given up only for another
-// valid Secret, so damage never empties the caBundle. One that is immutable is deleted
-// and created again when it has to change. Writes carry the resourceVersion, and the
-// deletion the UID too; a replica that loses a race takes what the winner wrote.
+// valid Secret, so damage never empties the caBundle. Writes carry the resourceVersion; a
+// replica that loses a race takes what the winner wrote.
 //
 // A Secret whose version is greater than ours was written by a newer program and is left
 // alone. What is no version at all is damage.

@@ -29,7 +29,6 @@ const (
 	keep action = iota
 	create
 	update
-	replace // it is immutable
 	refuse
 )
 
@@ -53,9 +52,8 @@ type draft struct {
 // expired or has been followed twice.
 func plan(o observation) (decision, error) {
 	d := draft{observation: o}
-	found := reading{}
 	if o.secret != nil {
-		found = read(o.secret)
+		found := read(o.secret)
 		if found.foreign != "" {
 			return decision{action: refuse, reason: found.foreign}, nil
 		}
@@ -64,8 +62,8 @@ func plan(o observation) (decision, error) {
 			d.because(found.damage)
 		}
 	}
-	for _, step := range []func(reading) error{d.restore, d.recall, d.expire, d.ensureActive, d.keepInUse, d.rollOver} {
-		if err := step(found); err != nil {
+	for _, step := range []func() error{d.restore, d.expire, d.ensureActive, d.keepInUse, d.rollOver} {
+		if err := step(); err != nil {
 			return decision{}, err
 		}
 	}
@@ -73,8 +71,6 @@ func plan(o observation) (decision, error) {
 	switch {
 	case o.secret == nil:
 		result.action = create
-	case len(d.reasons) > 0 && o.secret.Immutable != nil && *o.secret.Immutable:
-		result.action = replace
 	case len(d.reasons) > 0:
 		result.action = update
 	}
@@ -83,42 +79,26 @@ func plan(o observation) (decision, error) {
 
 func (d *draft) because(reason string) { d.reasons = append(d.reasons, reason) }
 
-// restore answers a deletion: what leaves are signed with comes back, and a successor
-// is announced. So a person who deletes the Secret to be rid of its key gets that, and
-// no caller notices.
-func (d *draft) restore(reading) error {
-	if d.secret != nil {
-		return nil
-	}
-	if d.held == nil {
+// restore answers damage and a deletion from memory, because callers have that already.
+// After a deletion a successor is announced too: so a user who deletes the Secret to be rid
+// of its key gets that, and no caller notices.
+func (d *draft) restore() error {
+	damaged := len(d.reasons) > 0
+	switch {
+	case d.secret == nil && d.held == nil:
 		d.because("there was none")
-		return nil
-	}
-	d.state = *d.held
-	d.because("it was deleted")
-	return d.announce()
-}
-
-// recall fills what damage has left empty from memory, because callers have that
-// already.
-func (d *draft) recall(found reading) error {
-	if found.damage == "" || d.held == nil {
-		return nil
-	}
-	if d.active == nil {
-		d.active = d.held.active
-	}
-	if d.next == nil && d.held.next != nil && !d.has(d.held.next.cert) {
-		d.next = d.held.next
-	}
-	if d.held.previous != nil {
-		d.keepFormer(d.held.previous)
+	case d.secret == nil:
+		d.state = *d.held
+		d.because("it was deleted")
+		return d.announce()
+	case damaged && d.held != nil:
+		d.state = *d.held
 	}
 	return nil
 }
 
 // expire drops what no caller accepts any more.
-func (d *draft) expire(reading) error {
+func (d *draft) expire() error {
 	if d.next != nil && d.over(d.next.cert) {
 		d.next = nil
 		d.because("the announced CA has expired")
@@ -131,7 +111,7 @@ func (d *draft) expire(reading) error {
 }
 
 // ensureActive finds somebody to sign leaves.
-func (d *draft) ensureActive(found reading) error {
+func (d *draft) ensureActive() error {
 	if d.active != nil && !d.over(d.active.cert) {
 		return nil
 	}
@@ -147,30 +127,22 @@ func (d *draft) ensureActive(found reading) error {
 		}
 		d.active = fresh
 	}
-	d.keepFormer(found.outgoing)
 	return nil
 }
 
 // keepInUse keeps a CA in the caBundle that somebody has just put another one in place
 // of: the leaf of this process is still of it.
-func (d *draft) keepInUse(reading) error {
-	if d.keepFormer(d.inUse) {
+func (d *draft) keepInUse() error {
+	if d.inUse != nil && d.previous == nil && !d.has(d.inUse) && !d.over(d.inUse) {
+		d.previous = d.inUse
 		d.because("the CA of leaves in use was missing")
 	}
 	return nil
 }
 
-func (d *draft) keepFormer(former *x509.Certificate) bool {
-	if former == nil || d.previous != nil || d.has(former) || d.over(former) {
-		return false
-	}
-	d.previous = former
-	return true
-}
-
 // rollOver takes the next step of a rollover once it is due. One that is announced
 // here is never promoted in the same step.
-func (d *draft) rollOver(reading) error {
+func (d *draft) rollOver() error {
 	switch {
 	case d.next == nil && !d.now.Before(twoThirds(d.active.cert)):
 		d.because("the active CA has lived two thirds of its life")

@@ -93,12 +93,6 @@ func with(secret *corev1.Secret, key, value string) *corev1.Secret {
 	return secret
 }
 
-func immutable(secret *corev1.Secret) *corev1.Secret {
-	secret = secret.DeepCopy()
-	secret.Immutable = new(true)
-	return secret
-}
-
 // What is no version that a program of ours could have written is damage.
 func TestReadVersion(t *testing.T) {
 	t.Parallel()
@@ -191,9 +185,9 @@ func TestPlan(t *testing.T) {
 			want:   outcome{update, names{Active: "fresh"}},
 		},
 		"key lost before we came": {
-			reason: "leaves of other replicas are of the CA whose key is lost",
+			reason: "replicas that hold the CA put it back, or keep it in the caBundle",
 			secret: with(a, keyActiveKey, "rubbish"),
-			want:   outcome{update, names{Active: "fresh", Previous: "a"}},
+			want:   outcome{update, names{Active: "fresh"}},
 		},
 		"key of another CA": {
 			reason: "a pair that does not match is damage",
@@ -204,7 +198,7 @@ func TestPlan(t *testing.T) {
 		"key lost during a rollover": {
 			reason: "the announced CA is in the caBundle already",
 			secret: with(c.secret(t, names{Active: "a", Next: "b"}), keyActiveKey, ""),
-			want:   outcome{update, names{Active: "b", Previous: "a"}},
+			want:   outcome{update, names{Active: "b"}},
 		},
 		"announced CA damaged": {
 			reason: "memory has it",
@@ -243,24 +237,6 @@ func TestPlan(t *testing.T) {
 			secret: &corev1.Secret{Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")}},
 			held:   held(names{Active: "a", Previous: "b"}),
 			want:   outcome{update, names{Active: "a", Previous: "b"}},
-		},
-		"immutable and whole": {
-			reason: "nothing is to be written",
-			secret: immutable(a),
-			held:   held(names{Active: "a"}),
-			want:   outcome{keep, names{Active: "a"}},
-		},
-		"immutable and damaged": {
-			reason: "nobody can write into it, so another takes its place",
-			secret: immutable(with(a, keyActiveKey, "rubbish")),
-			held:   held(names{Active: "a"}),
-			want:   outcome{replace, names{Active: "a"}},
-		},
-		"immutable when a rollover is due": {
-			reason: "the same",
-			secret: immutable(a),
-			day:    244,
-			want:   outcome{replace, names{Active: "a", Next: "fresh"}},
 		},
 		"replaced by hand": {
 			reason: "leaves in use are of a CA that somebody has put another in place of",

@@ -37,8 +37,6 @@ type reading struct {
 	damage string
 	// foreign says that the Secret is of another version, of which nothing is read.
 	foreign string
-	// outgoing is the certificate of a CA whose key could not be read.
-	outgoing *x509.Certificate
 }
 
 // read takes everything from secret that is whole.
@@ -50,7 +48,6 @@ func read(secret *corev1.Secret) reading {
 	var r reading
 	if r.active, err = readAuthority(fields.Get(keyActiveCert), fields.Get(keyActiveKey)); err != nil {
 		fields.Damaged(keyActiveCert+" and "+keyActiveKey, err)
-		r.outgoing, _ = readCA(fields.Get(keyActiveCert))
 	}
 	if len(fields.Get(keyNextCert))+len(fields.Get(keyNextKey)) > 0 {
 		if r.next, err = readAuthority(fields.Get(keyNextCert), fields.Get(keyNextKey)); err != nil {

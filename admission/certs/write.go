@@ -28,31 +28,13 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 		klog.FromContext(ctx).V(2).Info("The Secret of the serving CA is written too often, waiting", "secret", m.ref(), "reason", decided.reason)
 		return nil
 	}
-	switch decided.action {
-	case create:
-		return m.create(ctx, decided, m.held != nil)
-	case replace:
-		return m.replace(ctx, secret, decided)
-	default:
-		return m.update(ctx, secret, decided)
+	if decided.action == create {
+		return m.create(ctx, decided)
 	}
+	return m.update(ctx, secret, decided)
 }
 
-// replace puts another Secret in the place of one that is immutable. A replica that sees
-// it missing in between creates it from memory, which is as good.
-func (m *Managed) replace(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	err := m.secrets().Delete(ctx, m.config.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete the immutable secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
-	}
-	decided.reason = "it was immutable; " + decided.reason
-	return m.create(ctx, decided, true)
-}
-
-func (m *Managed) create(ctx context.Context, decided decision, repaired bool) error {
+func (m *Managed) create(ctx context.Context, decided decision) error {
 	secret, err := decided.wanted.writeInto(emptySecret(m.config.Namespace, m.config.Name))
 	if err != nil {
 		return err
@@ -64,7 +46,7 @@ func (m *Managed) create(ctx context.Context, decided decision, repaired bool) e
 	if err != nil {
 		return fmt.Errorf("create secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
 	}
-	m.written(ctx, decided.reason, repaired)
+	m.written(ctx, decided.reason, m.held != nil)
 	return nil
 }
 

@@ -240,20 +240,25 @@ func (h *hammer) finish(t *testing.T, edited time.Time) int {
 	return refused
 }
 
-// TestImmutableServingCA makes the Secret immutable and damages it, under load. It cannot
-// be written any more, so another one takes its place.
+// TestImmutableServingCA makes the Secret immutable and damages it, under load. It cannot be
+// written any more, and is again what it was once it has been deleted.
 func TestImmutableServingCA(t *testing.T) {
 	c := controlPlane(t)
 	c.manage(t)
 	before := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
 	traffic := c.traffic(t, c.namespace(t))
 	damage := []byte(`{"immutable":true,"data":{"ca.key":"bm9uc2Vuc2U="}}`)
-	if _, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(t.Context(), caSecretName, types.MergePatchType, damage, metav1.PatchOptions{}); err != nil {
+	secrets := c.client.CoreV1().Secrets(metav1.NamespaceSystem)
+	if _, err := secrets.Patch(t.Context(), caSecretName, types.MergePatchType, damage, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	traffic.lasts(t, time.Second)
+	if err := secrets.Delete(t.Context(), caSecretName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitCASecret(t, func(got *corev1.Secret) error {
-		if got.UID == before.UID || got.Immutable != nil || !bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) {
-			return errors.New("it has not been replaced")
+		if got.Immutable != nil || !bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) {
+			return errors.New("it has not been restored")
 		}
 		return nil
 	})

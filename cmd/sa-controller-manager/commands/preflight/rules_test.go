@@ -33,7 +33,7 @@ func TestRulesFollowFlags(t *testing.T) {
 		"Excluded":    {"the scan for Pods without a token looks at the labels", func(n *Needs) { n.NamespaceLifecycle = false }, nil},
 		"NoExec":      {"the plugin is off", func(n *Needs) { n.DenyEscalatingExec = false }, []string{"get pods"}},
 		"Files": {"the certificate is given", func(n *Needs) { n.ServingCA = false }, []string{
-			"create secrets in kube-system", "delete secrets/sa-controller-manager-webhook-ca in kube-system",
+			"create secrets in kube-system",
 			"list secrets/sa-controller-manager-webhook-ca in kube-system", "update secrets/sa-controller-manager-webhook-ca in kube-system",
 			"watch secrets/sa-controller-manager-webhook-ca in kube-system",
 		}},

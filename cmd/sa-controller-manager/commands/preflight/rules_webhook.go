@@ -24,8 +24,8 @@ func webhookRules(n Needs) []Rule {
 			Why: "The serving CA. Not needed with --webhook-tls-cert-file. RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.ServingCA, "list", "watch", "update", "delete"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
-			Why: "delete: an immutable one that has to change.",
+			Part: Webhook, Verbs: onlyIf(n.ServingCA, "list", "watch", "update"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			Why: "The serving CA is one Secret, which all replicas share.",
 		},
 		{
 			Part: Webhook, Verbs: onlyIf(n.Register, "create"), Resource: pods, Namespace: system,

@@ -49,7 +49,7 @@ func (b bundle) sums() []string {
 	return sums
 }
 
-// within tells whether other has all of b.
+// within reports whether other has all of b.
 func (b bundle) within(other bundle) bool {
 	all := other.sums()
 	return !slices.ContainsFunc(b.sums(), func(sum string) bool { return !slices.Contains(all, sum) })

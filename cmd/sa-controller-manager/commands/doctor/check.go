@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/signing"
 )
 
 // DefaultGrace is for Cluster.Grace.
@@ -46,12 +46,6 @@ type Finding struct {
 	Mend    string   `json:"mend"`
 }
 
-// KeyFile is what a file with keys holds.
-type KeyFile struct {
-	Flag, Path string
-	Keys       []signing.PublicKey
-}
-
 // Cluster is what checks look at, and what a person knows about it. It is for one Run.
 type Cluster struct {
 	Client kubernetes.Interface
@@ -71,9 +65,9 @@ type Cluster struct {
 	Plugin serviceaccount.Config
 	// RootCA is --root-ca-file, nil if it is not given.
 	RootCA *rootca.Bundle
-	// KeyFiles are --service-account-key-file, --service-account-private-key-file and
+	// Keys are those of --service-account-key-file, --service-account-private-key-file and
 	// --service-account-key-ring.
-	KeyFiles []KeyFile
+	Keys []jwks.Key
 
 	read reads
 }

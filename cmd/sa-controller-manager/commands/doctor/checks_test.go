@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
 )
 
@@ -64,7 +65,7 @@ func TestKeys(t *testing.T) {
 	files := func(ids ...string) func(*testing.T, *Cluster, *fake.Clientset) {
 		return func(_ *testing.T, c *Cluster, _ *fake.Clientset) {
 			for _, id := range ids {
-				c.KeyFiles = append(c.KeyFiles, KeyFile{"service-account-key-file", id + ".pem", []signing.PublicKey{{ID: id}}})
+				c.Keys = append(c.Keys, jwks.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
 			}
 		}
 	}

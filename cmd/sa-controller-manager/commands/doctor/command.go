@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,11 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/signing"
 )
 
 const description = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
@@ -197,20 +195,8 @@ func (o *commandOptions) cluster() (*Cluster, error) {
 			return nil, err
 		}
 	}
-	given := o.keys.Store()
-	store, err := keystore.Open(given)
-	if err != nil {
+	if cluster.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
 		return nil, err
-	}
-	if store != nil {
-		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{Flag: given.Flag, Path: given.Path, Keys: store.Load().KeySet().All()})
-	}
-	for _, path := range o.keys.VerifyKeyFiles {
-		keys, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
-		if err != nil {
-			return nil, err
-		}
-		cluster.KeyFiles = append(cluster.KeyFiles, KeyFile{Flag: "service-account-key-file", Path: path, Keys: slices.Clone(keys)})
 	}
 	return cluster, nil
 }

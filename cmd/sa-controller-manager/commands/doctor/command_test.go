@@ -63,8 +63,8 @@ func TestDoctorFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cluster.KeyFiles) != 2 || cluster.KeyFiles[0].Keys[0].ID != cluster.KeyFiles[1].Keys[0].ID {
-		t.Errorf("%d key files, want the same key of 2", len(cluster.KeyFiles))
+	if len(cluster.Keys) != 2 || cluster.Keys[0].ID != cluster.Keys[1].ID || cluster.Keys[0].Origin == cluster.Keys[1].Origin {
+		t.Errorf("keys %v, want the same one of 2 files", cluster.Keys)
 	}
 	if cluster.Namespace != "shop" || cluster.Account != "app" {
 		t.Errorf("account %s/%s, want shop/app", cluster.Namespace, cluster.Account)

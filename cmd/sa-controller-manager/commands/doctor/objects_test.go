@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/controllers/rootca"
@@ -42,7 +41,6 @@ func TestSecrets(t *testing.T) {
 	strange := func(s *corev1.Secret) { s.Data["ca.crt"] = []byte(strangePEM) }
 	nobody := func(s *corev1.Secret) { s.Annotations = nil }
 	other := func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "former" }
-	opaque := func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }
 	anyUID := func(s *corev1.Secret) { delete(s.Annotations, corev1.ServiceAccountUIDKey) }
 	try(t, "secrets", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
@@ -52,21 +50,10 @@ func TestSecrets(t *testing.T) {
 		"Immutable": {reason: "nobody can fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"1 immutable token Secret lacks a token or the root CA: shop/a"}},
 		"Nameless":  {reason: "it names nobody", change: adding(secret("a", "default", nobody)), want: []string{"1 token Secret names no account that could exist: shop/a"}},
 		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"1 token Secret holds another root CA than is published: shop/a"}},
-		"Spared": {reason: "too young, on the way out, or none of ours", change: adding(
-			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving), secret("d", "gone", opaque))},
-		"ActedOn": {reason: "a controller is just about to", change: func(t *testing.T, c *Cluster, client *fake.Clientset) {
-			adding(secret("a", "gone"), secret("b", "default", tokenless))(t, c, client)
-			time.AfterFunc(time.Second, func() {
-				_ = client.Tracker().Delete(secrets(), "shop", "a")
-				_ = client.Tracker().Update(secrets(), edited(tokenOf("shop", "b", "default"), func(s *corev1.Secret) { s.ResourceVersion = "8" }), "shop")
-			})
-		}},
+		"Spared": {reason: "too young, or on the way out", change: adding(
+			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
 		"Down": {reason: "not asked", change: failing("list", "secrets"), wantErr: "list token Secrets: the API is down"},
 	})
-}
-
-func secrets() schema.GroupVersionResource {
-	return corev1.SchemeGroupVersion.WithResource("secrets")
 }
 
 func TestNamespaces(t *testing.T) {

@@ -36,10 +36,7 @@ func (c *Cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
 	err := paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {
-			// A fake apiserver may ignore field selectors, and a real one the type of old Secrets.
-			if secret := &page.Items[i]; secret.Type == corev1.SecretTypeServiceAccountToken {
-				secrets = append(secrets, observe(secret))
-			}
+			secrets = append(secrets, observe(&page.Items[i]))
 		}
 		return nil
 	})

@@ -5,17 +5,11 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
-
-// settle is how long somebody may take who is about to see to a Secret.
-const settle = 2 * time.Second
 
 // flaw is what is wrong with a token Secret.
 type flaw int
@@ -64,15 +58,11 @@ func checkSecrets(ctx context.Context, c *Cluster) (Answer, error) {
 		return Answer{}, err
 	}
 	now := c.Clock.Now()
-	suspects := map[flaw][]tokenSecret{}
+	names := map[flaw][]string{}
 	for _, secret := range secrets {
 		if f := judge(secret, accounts, rootCAs.wanted, now, c.Grace); f != none {
-			suspects[f] = append(suspects[f], secret)
+			names[f] = append(names[f], secret.name())
 		}
-	}
-	names, err := c.stillThere(ctx, suspects)
-	if err != nil {
-		return Answer{}, err
 	}
 	var findings []Finding
 	for f := nameless; f <= drifted; f++ {
@@ -107,30 +97,4 @@ func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted w
 		return drifted
 	}
 	return none
-}
-
-// stillThere gives a controller the time to act on what has just changed: it leaves out
-// the Secrets that are gone or have changed meanwhile.
-func (c *Cluster) stillThere(ctx context.Context, suspects map[flaw][]tokenSecret) (map[flaw][]string, error) {
-	names := map[flaw][]string{}
-	if len(suspects) == 0 {
-		return names, nil
-	}
-	select {
-	case <-c.Clock.After(settle):
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	for f, secrets := range suspects {
-		for _, secret := range secrets {
-			live, err := c.Client.CoreV1().Secrets(secret.Namespace).Get(ctx, secret.Name, metav1.GetOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("read Secret %s: %w", secret.name(), err)
-			}
-			if err == nil && live.UID == secret.UID && live.ResourceVersion == secret.ResourceVersion {
-				names[f] = append(names[f], secret.name())
-			}
-		}
-	}
-	return names, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,18 +45,14 @@ func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
 }
 
 func bothBound(registered []registration.Inspected) bool {
-	for _, one := range registered {
-		if !one.Active {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return !one.Active })
 }
 
 // badRegistration finds what is neither bound nor absent. If there is no configuration
 // at all, that is how somebody wants it.
 func badRegistration(registered []registration.Inspected) []Finding {
 	var findings []Finding
+	anyExists := slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists })
 	for _, one := range registered {
 		switch {
 		case one.Off:
@@ -64,20 +61,11 @@ func badRegistration(registered []registration.Inspected) []Finding {
 				"sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf, once the reason for which somebody has switched it off is gone"))
 		case one.Exists && !one.Active:
 			findings = append(findings, found(fmt.Sprintf("the %s %s binds no webhook yet: kube-apiserver has not proved that it reaches it", one.Kind, registration.Name), mendWebhook))
-		case !one.Exists && anyExists(registered):
+		case !one.Exists && anyExists:
 			findings = append(findings, found(fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name), mendWebhook))
 		}
 	}
 	return findings
-}
-
-func anyExists(registered []registration.Inspected) bool {
-	for _, one := range registered {
-		if one.Exists {
-			return true
-		}
-	}
-	return false
 }
 
 // badHosts finds kube-apiservers that call a replica on their own host where there is none.
@@ -114,7 +102,7 @@ func tryPod(ctx context.Context, c *Cluster, bound bool) ([]Finding, error) {
 	return badPod(c.Plugin, pod, account, bound && covered && !registration.Answered(pod, id)), nil
 }
 
-// covered tells whether the registration excludes the namespace of the trial.
+// covered reports whether the registration excludes the namespace of the trial.
 func (c *Cluster) covered(ctx context.Context) (bool, error) {
 	selector, err := registration.NamespaceSelector(ctx, c.Client)
 	if err != nil || selector.Empty() {

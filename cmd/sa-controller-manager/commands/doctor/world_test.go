@@ -83,6 +83,9 @@ func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Act
 		t.Errorf("%s: error %v, want %q", tc.reason, got.Err, tc.wantErr)
 	}
 	for _, action := range actions {
+		if list, ok := action.(clienttesting.ListActionImpl); ok && list.Resource.Resource == "secrets" && list.ListRestrictions.Fields.String() != "type=kubernetes.io/service-account-token" {
+			t.Errorf("%s: it lists other Secrets too: %s", tc.reason, list.ListRestrictions.Fields)
+		}
 		if create, ok := action.(clienttesting.CreateActionImpl); ok && harmless(create) {
 			continue
 		}

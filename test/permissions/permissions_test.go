@@ -7,13 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
@@ -22,17 +24,16 @@ import (
 // roles of that part: what is missing is that and nothing else.
 func TestEveryVerb(t *testing.T) {
 	w := newWorld(t)
-	cases := map[string]preflight.Needs{}
-	for _, part := range preflight.Parts() {
-		needs := preflight.Everything()
-		needs.Parts = []preflight.Part{part}
-		cases[string(part)] = needs
+	parts := map[preflight.Part][]preflight.Rule{
+		"unusual": rulesOf(t, "--controllers=-*", "--external-signer-socket=/run/signer.sock", "--webhook-port=0", "--secure-port=0"),
 	}
-	for name, needs := range cases {
-		t.Run(name, func(t *testing.T) {
+	for _, rule := range slices.Concat(preflight.StandardRules(options.New()), preflight.OptionalRules()) {
+		parts[rule.Part] = append(parts[rule.Part], rule)
+	}
+	for part, rules := range parts {
+		t.Run(string(part), func(t *testing.T) {
 			t.Parallel()
-			rules := preflight.Rules(needs)
-			user := w.identity(t, name)
+			user := w.identity(t, string(part))
 			user.grant(t, rules, preflight.Access{})
 			tried := 0
 			for _, access := range preflight.Accesses(rules) {
@@ -74,10 +75,8 @@ func covered(access preflight.Access, all []preflight.Access) bool {
 func TestProcessSaysWhatIsMissing(t *testing.T) {
 	await.Long(t)
 	w, binary := newWorld(t), findBinary(t)
-	rules := preflight.Rules(preflight.Needs{
-		Parts:          []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection},
-		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager",
-	})
+	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--token-secrets=manual",
+		"--service-account-private-key-file=sa.key", "--service-account-issuer=issuer", "--webhook-port=0", "--secure-port=0")
 	user := w.identity(t, "short")
 	for _, access := range preflight.Accesses(rules) {
 		t.Run(access.String(), func(t *testing.T) {
@@ -102,7 +101,7 @@ func TestProcessSaysWhatIsMissing(t *testing.T) {
 // and what is missing holds up nobody else.
 func TestGrantedLater(t *testing.T) {
 	w, binary := newWorld(t), findBinary(t)
-	rules := preflight.Rules(preflight.Standard())
+	rules := preflight.StandardRules(options.New())
 	user := w.identity(t, "later")
 	missing := preflight.Access{Verb: "patch", Resource: "secrets"}
 	user.grant(t, rules, missing)

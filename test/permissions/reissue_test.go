@@ -25,10 +25,8 @@ func TestReissue(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, binary := newWorld(t, next), findBinary(t)
-	rules := preflight.Rules(preflight.Needs{
-		Parts: []preflight.Part{preflight.ServiceAccount, preflight.Token, preflight.LeaderElection}, KeyRing: true, DiscoverIssuer: true,
-		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager",
-	})
+	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",
+		"--webhook-port=0", "--secure-port=0")
 	user := w.identity(t, "rotating")
 	user.grant(t, rules, preflight.Access{})
 	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "ring.json")

@@ -16,8 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -76,6 +77,20 @@ func (w *world) identity(t *testing.T, user string) *identity {
 		t.Fatal(err)
 	}
 	return &identity{w, user, kubeconfig, client}
+}
+
+// rulesOf is what a process with these flags needs.
+func rulesOf(t *testing.T, flags ...string) []preflight.Rule {
+	t.Helper()
+	o, _, err := options.Parse(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := preflight.Rules(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 // grant gives the user all that the rules have but for one access, in roles of its own,

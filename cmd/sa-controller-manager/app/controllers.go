@@ -94,11 +94,11 @@ func (m *manager) buildFiles(r *runnable) error {
 }
 
 func (m *manager) buildPermissions(r *runnable) error {
-	needs, err := preflight.RequiredBy(m.options)
+	rules, err := preflight.Rules(m.options)
 	if err != nil {
 		return err
 	}
-	watcher := preflight.NewWatcher(m.clients.main, preflight.Rules(needs))
+	watcher := preflight.NewWatcher(m.clients.main, rules)
 	r.run, r.check = watcher.Run, watcher.Status
 	return nil
 }

@@ -8,27 +8,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
 // newPermissionsCommand generates what is below manifests/permissions.
 func newPermissionsCommand() *cobra.Command {
-	options := false
+	optional := false
 	cmd := &cobra.Command{
 		Use:   "permissions",
 		Short: "Print manifests/permissions/roles.yaml",
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			parts := preflight.StandardParts()
-			if options {
-				parts = []preflight.Part{preflight.WebhookOptions}
+			rules := preflight.StandardRules(options.New())
+			if optional {
+				rules = preflight.OptionalRules()
 			}
-			text, err := preflight.Manifest(parts...)
+			text, err := preflight.Manifest(rules)
 			fmt.Fprint(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&options, "options", options, "Print manifests/permissions/options/roles.yaml instead.")
+	cmd.Flags().BoolVar(&optional, "options", optional, "Print manifests/permissions/options/roles.yaml instead.")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/manifests"
 )
@@ -29,9 +30,9 @@ func checkPermissions(ctx context.Context, c *Cluster) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	needs := preflight.Standard()
-	needs.LeaseNamespace, needs.LeaseName = c.LeaseNamespace, c.LeaseName
-	rules := preflight.Rules(needs)
+	o := options.New()
+	o.LeaderElection.ResourceNamespace, o.LeaderElection.ResourceName = c.LeaseNamespace, c.LeaseName
+	rules := preflight.StandardRules(o)
 	report := preflight.CheckUser(ctx, c.Client, user, preflight.Accesses(rules))
 	answer := Answer{Note: fmt.Sprintf("%d asked for %s", len(report.Answers), user)}
 	if missing := report.Missing(); len(missing) > 0 {

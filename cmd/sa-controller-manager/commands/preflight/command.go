@@ -64,11 +64,10 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 	if err != nil {
 		return err
 	}
-	needs, err := RequiredBy(o)
+	rules, err := Rules(o)
 	if err != nil {
 		return err
 	}
-	rules := Rules(needs)
 	report, err := checkNow(cmd.Context(), connected, rules)
 	if err != nil {
 		return err

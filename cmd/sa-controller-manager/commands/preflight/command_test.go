@@ -14,10 +14,10 @@ import (
 func TestPrintPermissions(t *testing.T) {
 	t.Parallel()
 	rules := []Rule{
-		{Part: Token, Verbs: []string{"get"}, Path: "/.well-known/openid-configuration"},
-		{Part: Token, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		{Part: SecureServing, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		{Part: LeaderElection, Verbs: []string{"update"}, Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"},
+		{Part: token, Verbs: []string{"get"}, Path: "/.well-known/openid-configuration"},
+		{Part: token, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Part: "secure-serving", Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Part: "leader-election", Verbs: []string{"update"}, Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"},
 	}
 	report := Report{User: "sa-controller-manager", Answers: []Answer{
 		{Access: Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},

@@ -4,9 +4,9 @@
 // Package preflight knows what the process has to be allowed to do, asks the API server
 // whether it is, and says what is missing and what would grant it.
 //
-// Rules is the one table of that, for the parts and flags in use. The roles below
-// manifests/permissions are generated from it ("make update-manifests"), so a request that is
-// new is added here and nowhere else.
+// The one table of that is in rules.go: what each part may have to do, and by which flags. The
+// roles below manifests/permissions are generated from it ("make update-manifests"), so a
+// request that is new is added there and nowhere else.
 //
 // Check asks once. Watch asks at the start and then, for as long as something is
 // missing, again and again at growing intervals; when all is granted it asks no more,

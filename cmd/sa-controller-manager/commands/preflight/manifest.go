@@ -6,7 +6,6 @@ package preflight
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,10 +24,9 @@ const manifestHeader = `# Copyright The sa-controller-manager Authors.
 // commentWidth is where comments in YAML are wrapped.
 const commentWidth = 88
 
-// Manifest is a file below manifests/permissions: the roles of those parts with all that they
-// may need, the reason of each rule as a comment, and their bindings.
-func Manifest(parts ...Part) (string, error) {
-	rules := slices.DeleteFunc(Rules(Everything()), func(rule Rule) bool { return !slices.Contains(parts, rule.Part) })
+// Manifest is a file below manifests/permissions: the roles of those rules, the reason of
+// each rule as a comment, and their bindings.
+func Manifest(rules []Rule) (string, error) {
 	var out bytes.Buffer
 	out.WriteString(manifestHeader)
 	for i, key := range rolesOf(rules, Accesses(rules)) {

@@ -13,28 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/manifests"
 )
 
 // TestManifest: the files grant what the table has, part by part, and nothing else.
 func TestManifest(t *testing.T) {
 	t.Parallel()
-	rules := Rules(Everything())
 	var want, got []runtime.Object
-	for _, parts := range [][]Part{StandardParts(), {WebhookOptions}} {
-		text, err := Manifest(parts...)
+	for _, rules := range [][]Rule{StandardRules(options.New()), OptionalRules()} {
+		text, err := Manifest(rules)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for document := range strings.SplitSeq(text, "\n---\n") {
 			got = append(got, decode(t, document))
 		}
-		for _, part := range parts {
-			for _, key := range rolesOf(rules, Accesses(rules)) {
-				if key.part == part {
-					want = append(want, key.role(rules), key.binding(manifests.User))
-				}
-			}
+		for _, key := range rolesOf(rules, Accesses(rules)) {
+			want = append(want, key.role(rules), key.binding(manifests.User))
 		}
 	}
 	if diff := cmp.Diff(byName(want), byName(got)); diff != "" {
@@ -71,7 +67,7 @@ func byName(objects []runtime.Object) map[string]runtime.Object {
 // TestManifestGivesReasons looks at one rule as people see it.
 func TestManifestGivesReasons(t *testing.T) {
 	t.Parallel()
-	text, err := Manifest(LegacyTokenCleaner)
+	text, err := Manifest(StandardRules(options.New()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +81,7 @@ func TestManifestGivesReasons(t *testing.T) {
 	if !strings.Contains(text, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", text, want)
 	}
-	for _, rule := range Rules(Everything()) {
+	for _, rule := range all() {
 		if rule.Why == "" {
 			t.Errorf("%s: no reason for %v", rule.Part, Accesses([]Rule{rule}))
 		}
@@ -95,7 +91,7 @@ func TestManifestGivesReasons(t *testing.T) {
 // TestNothingIsGrantedTwice: what one role has twice is a mistake too.
 func TestNothingIsGrantedTwice(t *testing.T) {
 	t.Parallel()
-	rules := Rules(Everything())
+	rules := all()
 	for _, key := range rolesOf(rules, Accesses(rules)) {
 		seen := map[Access]bool{}
 		for _, rule := range key.rules(rules) {
@@ -113,11 +109,14 @@ func TestNothingIsGrantedTwice(t *testing.T) {
 // its webhook may read no Secret but its own CA.
 func TestStandardLeavesTheOptionsOut(t *testing.T) {
 	t.Parallel()
-	needs := Standard()
-	needs.Parts = []Part{Webhook}
-	for _, access := range Accesses(Rules(needs)) {
-		if access.Resource == secrets && access.Namespace == "" || access.Resource == pods && access.Verb == "get" {
-			t.Errorf("the webhook is granted: %s", access)
+	for _, rule := range StandardRules(options.New()) {
+		if rule.Part != "webhook" {
+			continue
+		}
+		for _, access := range Accesses([]Rule{rule}) {
+			if access.Resource == secrets && access.Namespace == "" || access.Resource == pods && access.Verb == "get" {
+				t.Errorf("the webhook is granted: %s", access)
+			}
 		}
 	}
 }

@@ -4,9 +4,24 @@
 package preflight
 
 import (
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
+// Part is what needs permissions; each has a role of its own, whose name ends with it.
+type Part string
+
+// The parts that more than one row of the table is about.
+const (
+	Common Part = "common"
+
+	token          Part = "token"
+	rootCA         Part = "root-ca"
+	webhookOptions Part = "webhook-options"
 )
 
 // Rule is some verbs on one kind of thing.
@@ -19,8 +34,99 @@ type Rule struct {
 	Namespace string
 	// Name is empty for all names. A list or a watch with a name selects it by field.
 	Name string
+	// If reports whether the flags ask for it, if its part runs. Nil is always.
+	If condition
 	// Why is the comment on the rule below manifests/permissions.
 	Why string
+}
+
+// partRules are the rows of one part of the table.
+type partRules struct {
+	part  Part
+	runs  condition
+	rules []Rule
+}
+
+// table is what the files below manifests/permissions grant, with the Lease that o names.
+func table(o *options.Options) []partRules {
+	return []partRules{
+		{Common, always, commonRules()},
+		{"serviceaccount", enabled(options.ServiceAccountController), serviceAccountRules()},
+		{token, signsLegacyTokens, tokenRules()},
+		{rootCA, enabled(options.RootCACertificatePublisher), rootCARules()},
+		{"legacy-token-cleaner", enabled(options.LegacyServiceAccountTokenCleaner), cleanerRules()},
+		{"webhook", servesWebhook, webhookRules()},
+		{webhookOptions, servesWebhook, webhookOptionRules()},
+		{"leader-election", elects, leaderElectionRules(&o.LeaderElection)},
+		{"secure-serving", delegatesAsItself, servingRules()},
+	}
+}
+
+// Rules is what a process with these flags has to be allowed to do. It looks at options and
+// files only.
+func Rules(o *options.Options) ([]Rule, error) {
+	f, err := readFlags(o)
+	if err != nil {
+		return nil, err
+	}
+	return append(choose(o, func(part partRules, rule Rule) bool {
+		return part.runs(f) && (rule.If == nil || rule.If(f))
+	}), unusualRules(f)...), nil
+}
+
+// StandardRules are those of manifests/permissions, whatever the flags are; only the Lease is
+// that of o.
+func StandardRules(o *options.Options) []Rule {
+	return choose(o, func(part partRules, _ Rule) bool { return part.part != webhookOptions })
+}
+
+// OptionalRules are those of the component options beside manifests/permissions.
+func OptionalRules() []Rule {
+	return choose(options.New(), func(part partRules, _ Rule) bool { return part.part == webhookOptions })
+}
+
+// choose takes rows of the table.
+func choose(o *options.Options, wanted func(partRules, Rule) bool) []Rule {
+	var chosen []Rule
+	for _, part := range table(o) {
+		for _, rule := range part.rules {
+			if rule.Part = part.part; wanted(part, rule) {
+				chosen = append(chosen, rule)
+			}
+		}
+	}
+	return chosen
+}
+
+// unusualRules are beside the table: what a part does for another that does not run, and
+// what --use-service-account-credentials takes. No file grants the latter: an identity that
+// may ask for tokens in kube-system can be any account there.
+func unusualRules(f *flags) []Rule {
+	var rules []Rule
+	fills, publishes := signsLegacyTokens(f), f.controllers.Enabled(options.RootCACertificatePublisher)
+	if f.ExternalSigner.Socket != "" && !fills {
+		// The signer proves keys with a token of some account.
+		rules = append(rules,
+			Rule{Part: token, Verbs: verbs("list", "watch"), Resource: accounts},
+			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"})
+	}
+	if fills && !publishes {
+		// Token Secrets get the root CA that was agreed on.
+		rules = append(rules,
+			Rule{Part: rootCA, Verbs: verbs("create"), Resource: configMaps, Namespace: system},
+			Rule{Part: rootCA, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: rootCAState})
+	}
+	if writesAsItself(f) {
+		return rules
+	}
+	rules = append(rules, Rule{Part: Common, Verbs: verbs("get", "create"), Resource: accounts, Namespace: system})
+	for _, account := range slices.Sorted(maps.Values(options.ControllerAccounts())) {
+		rules = append(rules, Rule{Part: Common, Verbs: verbs("create"), Resource: accounts + "/token", Namespace: system, Name: account})
+	}
+	if publishes {
+		rules = append(rules, Rule{Part: rootCA, Verbs: verbs("create"), Resource: configMaps, Namespace: system})
+	}
+	return rules
 }
 
 // The groups and resources that rules have more than once.
@@ -36,123 +142,92 @@ const (
 	secrets    = "secrets"
 
 	system = metav1.NamespaceSystem
+
+	rootCAState = "sa-controller-manager-root-ca"
 )
 
-// Rules is what a process with these needs has to be allowed to do.
-func Rules(n Needs) []Rule {
-	all := slices.Concat(commonRules(n), serviceAccountRules(n), tokenRules(n), rootCARules(n), cleanerRules(),
-		webhookRules(n), webhookOptionRules(n), hostRules(n), leaderElectionRules(n), servingRules())
-	own := slices.DeleteFunc(all, func(r Rule) bool { return !n.has(r.Part) })
-	return slices.DeleteFunc(append(own, sharedRules(n)...), func(r Rule) bool { return len(r.Verbs) == 0 })
+// commonRules are those of every process.
+func commonRules() []Rule {
+	return []Rule{{
+		Verbs: verbs("create"), Group: "events.k8s.io", Resource: "events",
+		Why: "An Event is beside the object that has the trouble, in any namespace.",
+	}}
 }
 
-// sharedRules are those of a part that does not run, for what others do of its work: the
-// signer proves keys with a token of some account, and token Secrets get the root CA that
-// was agreed on.
-func sharedRules(n Needs) []Rule {
-	proves := n.Signer && !n.has(Token)
-	keeps := n.has(Token) && !n.has(RootCA)
-	return []Rule{
-		{Part: Token, Verbs: onlyIf(proves, "list", "watch"), Resource: accounts},
-		{Part: Token, Verbs: onlyIf(proves, "create"), Group: authenticationGroup, Resource: "tokenreviews"},
-		{Part: RootCA, Verbs: onlyIf(keeps, "create"), Resource: configMaps, Namespace: system},
-		{Part: RootCA, Verbs: onlyIf(keeps, "get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-root-ca"},
-	}
-}
-
-// commonRules are those of every process, and of controllers that act as accounts of their own.
-func commonRules(n Needs) []Rule {
-	itself := len(n.ControllerAccounts) == 0
-	rules := []Rule{
-		{
-			Part: Common, Verbs: verbs("create"), Group: "events.k8s.io", Resource: "events",
-			Why: "An Event is beside the object that has the trouble, in any namespace.",
-		},
-		{Part: Common, Verbs: onlyIf(!itself, "get", "create"), Resource: accounts, Namespace: system},
-	}
-	for _, account := range n.ControllerAccounts {
-		rules = append(rules, Rule{Part: Common, Verbs: verbs("create"), Resource: accounts + "/token", Namespace: system, Name: account})
-	}
-	return rules
-}
-
-func serviceAccountRules(n Needs) []Rule {
-	itself := len(n.ControllerAccounts) == 0
+func serviceAccountRules() []Rule {
 	return []Rule{
 		{
-			Part: ServiceAccount, Verbs: verbs("list", "watch"), Resource: namespaces,
+			Verbs: verbs("list", "watch"), Resource: namespaces,
 			Why: "Which namespaces are Active.",
 		},
 		{
-			Part: ServiceAccount, Verbs: verbs("list", "watch"), Resource: accounts,
+			Verbs: verbs("list", "watch"), Resource: accounts,
 			Why: "Which of the named accounts are missing.",
 		},
 		{
-			Part: ServiceAccount, Verbs: onlyIf(itself, "create"), Resource: accounts,
+			If: writesAsItself, Verbs: verbs("create"), Resource: accounts,
 			Why: "Making them. RBAC cannot restrict create to a name.",
 		},
 	}
 }
 
-func tokenRules(n Needs) []Rule {
+func tokenRules() []Rule {
 	return []Rule{
 		{
-			Part: Token, Verbs: verbs("get", "list", "watch", "patch"), Resource: accounts,
+			Verbs: verbs("get", "list", "watch", "patch"), Resource: accounts,
 			Why: "list, watch: whose token Secrets there are to be. get: the live look before an orphaned token Secret is deleted. " +
 				"patch: references in .secrets.",
 		},
 		{
-			Part: Token, Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets,
+			Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets,
 			Why: "get: the live look before a stale reference is removed. patch: a token, the root CA and the namespace are filled in. " +
 				"delete: orphans. RBAC cannot restrict this to one type of Secret. The process lists and watches only type " +
 				"kubernetes.io/service-account-token.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.AutoTokenSecrets || n.KeyRing, "create"), Resource: secrets,
+			If: makesTokenSecrets, Verbs: verbs("create"), Resource: secrets,
 			Why: "Only for --token-secrets=auto, and for re-issue with --service-account-key-ring.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.KeyRing, "create"), Resource: configMaps, Namespace: system,
+			If: rotates, Verbs: verbs("create"), Resource: configMaps, Namespace: system,
 			Why: "RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.KeyRing, "get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-key-ring",
+			If: rotates, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-key-ring",
 			Why: "Only for --service-account-key-ring: which key ring the leader has, by a hash, so that replicas notice when theirs is " +
 				"another one. It holds no key.",
 		},
 		{
-			Part: Token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
+			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "To ask kube-apiserver whether it accepts a signing key.",
 		},
 		{
-			Part: Token, Verbs: onlyIf(n.DiscoverIssuer, "get"), Path: "/.well-known/openid-configuration",
+			If: discoversIssuer, Verbs: verbs("get"), Path: "/.well-known/openid-configuration",
 			Why: "The issuer, if --service-account-issuer is not given.",
 		},
 	}
 }
 
-func rootCARules(n Needs) []Rule {
-	itself := len(n.ControllerAccounts) == 0
+func rootCARules() []Rule {
 	return []Rule{
 		{
-			Part: RootCA, Verbs: verbs("list", "watch"), Resource: namespaces,
+			Verbs: verbs("list", "watch"), Resource: namespaces,
 			Why: "Which namespaces are Active.",
 		},
 		{
-			Part: RootCA, Verbs: verbs("list", "watch"), Resource: configMaps, Name: "kube-root-ca.crt",
+			Verbs: verbs("list", "watch"), Resource: configMaps, Name: "kube-root-ca.crt",
 			Why: "Lists and watches select this name, so that no other ConfigMap can be read.",
 		},
 		{
-			Part: RootCA, Verbs: onlyIf(itself, "create"), Resource: configMaps,
+			If: writesAsItself, Verbs: verbs("create"), Resource: configMaps,
 			Why: "RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: RootCA, Verbs: onlyIf(itself, "update"), Resource: configMaps, Name: "kube-root-ca.crt",
+			If: writesAsItself, Verbs: verbs("update"), Resource: configMaps, Name: "kube-root-ca.crt",
 			Why: "A bundle that has changed or was edited.",
 		},
-		{Part: RootCA, Verbs: onlyIf(!itself, "create"), Resource: configMaps, Namespace: system},
 		{
-			Part: RootCA, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-root-ca",
+			Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: rootCAState,
 			Why: "During a change of the root CA, the bundle that is published and until when. It is read before each decision, and " +
 				"watched for what others do to it. The ClusterRole permits to create it.",
 		},
@@ -162,33 +237,33 @@ func rootCARules(n Needs) []Rule {
 func cleanerRules() []Rule {
 	return []Rule{
 		{
-			Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch"), Resource: accounts,
+			Verbs: verbs("get", "list", "watch"), Resource: accounts,
 			Why: "Which accounts still refer to a token Secret. get: the live look before one is deleted.",
 		},
 		{
-			Part: LegacyTokenCleaner, Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets,
+			Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets,
 			Why: "list, watch: those of type kubernetes.io/service-account-token only. get: the live look before one is deleted. " +
 				"patch: the label that marks one as invalid. RBAC cannot restrict this to one type of Secret.",
 		},
 		{
-			Part: LegacyTokenCleaner, Verbs: verbs("list"), Resource: pods,
+			Verbs: verbs("list"), Resource: pods,
 			Why: "Which token Secrets a Pod still mounts.",
 		},
 		{
-			Part: LegacyTokenCleaner, Verbs: verbs("get"), Resource: configMaps, Namespace: system, Name: "kube-apiserver-legacy-service-account-token-tracking",
+			Verbs: verbs("get"), Resource: configMaps, Namespace: system, Name: "kube-apiserver-legacy-service-account-token-tracking",
 			Why: "Since when kube-apiserver notes the use of legacy tokens.",
 		},
 	}
 }
 
-func leaderElectionRules(n Needs) []Rule {
+func leaderElectionRules(o *options.LeaderElection) []Rule {
 	return []Rule{
 		{
-			Part: LeaderElection, Verbs: verbs("create"), Group: leasesGroup, Resource: leases, Namespace: n.LeaseNamespace,
+			Verbs: verbs("create"), Group: leasesGroup, Resource: leases, Namespace: o.ResourceNamespace,
 			Why: "Not needed with --leader-elect=false. RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: LeaderElection, Verbs: verbs("get", "update"), Group: leasesGroup, Resource: leases, Namespace: n.LeaseNamespace, Name: n.LeaseName,
+			Verbs: verbs("get", "update"), Group: leasesGroup, Resource: leases, Namespace: o.ResourceNamespace, Name: o.ResourceName,
 			Why: "The Lease of the leader.",
 		},
 	}
@@ -198,26 +273,18 @@ func leaderElectionRules(n Needs) []Rule {
 func servingRules() []Rule {
 	return []Rule{
 		{
-			Part: SecureServing, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
+			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "Who it is that asks for the metrics with a token.",
 		},
 		{
-			Part: SecureServing, Verbs: verbs("create"), Group: "authorization.k8s.io", Resource: "subjectaccessreviews",
+			Verbs: verbs("create"), Group: "authorization.k8s.io", Resource: "subjectaccessreviews",
 			Why: "Whether they may.",
 		},
 		{
-			Part: SecureServing, Verbs: verbs("get", "list", "watch"), Resource: configMaps, Namespace: system, Name: "extension-apiserver-authentication",
+			Verbs: verbs("get", "list", "watch"), Resource: configMaps, Namespace: system, Name: "extension-apiserver-authentication",
 			Why: "The CAs of kube-apiserver's clients, whose certificates count here too.",
 		},
 	}
 }
 
 func verbs(names ...string) []string { return names }
-
-// onlyIf is no verbs, and so no rule, if the flags do not ask for it.
-func onlyIf(needed bool, names ...string) []string {
-	if !needed {
-		return nil
-	}
-	return names
-}

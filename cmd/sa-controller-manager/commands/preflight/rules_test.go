@@ -8,54 +8,90 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
+
+// everything is a command line that asks for the whole table.
+func everything(t *testing.T) *options.Options {
+	t.Helper()
+	o, _, err := options.Parse([]string{
+		"--service-account-key-ring=ring.yaml", "--webhook-registration=url", "--webhook-excluded-namespaces=some",
+		"--pod-token=secret", "--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// all is the whole table.
+func all() []Rule { return slices.Concat(StandardRules(options.New()), OptionalRules()) }
+
+func rulesOf(t *testing.T, o *options.Options) []Rule {
+	t.Helper()
+	rules, err := Rules(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
 
 func TestRulesFollowFlags(t *testing.T) {
 	t.Parallel()
+	noKeyRing := func(o *options.Options) { o.Keys.KeyRing, o.Keys.PrivateKeyFile = "", "sa.key" }
+	manual := func(o *options.Options) { o.Tokens.TokenSecrets = options.TokenSecretsManual }
 	cases := map[string]struct {
 		reason string
-		change func(*Needs)
+		change func(*options.Options)
 		gone   []string
 	}{
-		"Manual": {"re-issue makes Secrets", func(n *Needs) { n.AutoTokenSecrets = false }, nil},
-		"NoKeyRing": {"nothing is re-issued", func(n *Needs) { n.KeyRing = false }, []string{
+		"Everything": {"each row is asked for", func(*options.Options) {}, nil},
+		"Manual":     {"re-issue makes Secrets", manual, nil},
+		"NoKeyRing": {"nothing is re-issued", noKeyRing, []string{
 			"get configmaps/sa-controller-manager-key-ring in kube-system",
 			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
 			"watch configmaps/sa-controller-manager-key-ring in kube-system",
 		}},
-		"ManualNoKeyRing": {"no Secrets are made", func(n *Needs) { n.AutoTokenSecrets, n.KeyRing = false, false }, []string{
+		"ManualNoKeyRing": {"no Secrets are made", func(o *options.Options) { manual(o); noKeyRing(o) }, []string{
 			"create secrets", "get configmaps/sa-controller-manager-key-ring in kube-system",
 			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
 			"watch configmaps/sa-controller-manager-key-ring in kube-system",
 		}},
-		"Issuer":      {"it is given", func(n *Needs) { n.DiscoverIssuer = false }, []string{"get /.well-known/openid-configuration"}},
-		"NoLifecycle": {"the plugin is off, others list namespaces too, and nothing is excluded", func(n *Needs) { n.NamespaceLifecycle, n.Exclude = false, false }, []string{"get namespaces"}},
-		"Excluded":    {"the scan for Pods without a token looks at the labels", func(n *Needs) { n.NamespaceLifecycle = false }, nil},
-		"NoExec":      {"the plugin is off", func(n *Needs) { n.DenyEscalatingExec = false }, []string{"get pods"}},
-		"Files": {"the certificate is given", func(n *Needs) { n.ServingCA = false }, []string{
+		"Issuer": {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{"get /.well-known/openid-configuration"}},
+		"NoLifecycle": {"the plugin is off, others list namespaces too, and nothing is excluded", func(o *options.Options) {
+			o.Admission.Selection.Enable, o.Webhook.ExcludedNamespaces = []string{"DenyEscalatingExec"}, nil
+		}, []string{"get namespaces"}},
+		"Excluded": {"the scan for Pods without a token looks at the labels", func(o *options.Options) {
+			o.Admission.Selection.Enable = []string{"DenyEscalatingExec"}
+		}, nil},
+		"NoExec": {"the plugin is off", func(o *options.Options) {
+			o.Admission.Selection.Enable = []string{"NamespaceLifecycle"}
+		}, []string{"get pods"}},
+		"Files": {"the certificate is given", func(o *options.Options) { o.Webhook.CertFile = "tls.crt" }, []string{
 			"create secrets in kube-system",
 			"list secrets/sa-controller-manager-webhook-ca in kube-system", "update secrets/sa-controller-manager-webhook-ca in kube-system",
 			"watch secrets/sa-controller-manager-webhook-ca in kube-system",
 		}},
-		"NoLeader": {"there is no Lease", func(n *Needs) { n.Parts = without(n.Parts, LeaderElection) }, []string{
+		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
-		"Accounts": {"controllers write as accounts of their own", func(n *Needs) { n.ControllerAccounts = []string{"own"} }, []string{
+		"Accounts": {"controllers write as accounts of their own", func(o *options.Options) { o.Connection.UseServiceAccountCredentials = true }, []string{
 			"create configmaps", "create serviceaccounts", "update configmaps/kube-root-ca.crt",
 		}},
-		"OtherLease": {"its own name is asked for", func(n *Needs) { n.LeaseName = "other" }, []string{
+		"OtherLease": {"its own name is asked for", func(o *options.Options) { o.LeaderElection.ResourceName = "other" }, []string{
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system", "update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			needs := Everything()
-			tc.change(&needs)
-			left := Accesses(Rules(needs))
+			o := everything(t)
+			tc.change(o)
+			left := Accesses(rulesOf(t, o))
 			var gone []string
-			for _, access := range Accesses(Rules(Everything())) {
+			for _, access := range Accesses(all()) {
 				if !slices.Contains(left, access) {
 					gone = append(gone, access.String())
 				}
@@ -70,19 +106,19 @@ func TestRulesFollowFlags(t *testing.T) {
 
 // What a part does for another that does not run is asked for all the same, and found in
 // the role of that one.
-func TestSharedRules(t *testing.T) {
+func TestUnusualRules(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		needs  Needs
+		change func(*options.Options)
 		want   []string
 	}{
-		"Signer": {"it proves its keys with a token of an account", Needs{Signer: true}, []string{
+		"Signer": {"it proves its keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
 			"common: create events.events.k8s.io", "token: create tokenreviews.authentication.k8s.io",
 			"token: list serviceaccounts", "token: watch serviceaccounts",
 		}},
-		"NoSigner": {"there is nothing to prove", Needs{}, []string{"common: create events.events.k8s.io"}},
-		"Accounts": {"they have no root CA", Needs{Parts: []Part{ServiceAccount}}, []string{
+		"NoSigner": {"there is nothing to prove", func(*options.Options) {}, []string{"common: create events.events.k8s.io"}},
+		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{
 			"common: create events.events.k8s.io", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
 		}},
@@ -90,20 +126,31 @@ func TestSharedRules(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, byPart(Rules(tc.needs))); diff != "" {
+			o := nothing()
+			tc.change(o)
+			if diff := cmp.Diff(tc.want, byPart(rulesOf(t, o))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
 	t.Run("TokenWithoutPublisher", func(t *testing.T) {
 		t.Parallel()
-		got := byPart(Rules(Needs{Parts: []Part{Token}}))
+		o := nothing()
+		o.Generic.Controllers, o.Keys.PrivateKeyFile = []string{"serviceaccount-token"}, "sa.key"
+		got := byPart(rulesOf(t, o))
 		for _, want := range []string{"root-ca: create configmaps in kube-system", "root-ca: update configmaps/sa-controller-manager-root-ca in kube-system"} {
 			if !slices.Contains(got, want) {
 				t.Errorf("%q is not asked for, but the ca.crt of token Secrets is agreed on there", want)
 			}
 		}
 	})
+}
+
+// nothing is a command line that turns every part off.
+func nothing() *options.Options {
+	o := options.New()
+	o.Generic.Controllers, o.Webhook.Port, o.SecureServing.SecurePort, o.LeaderElection.LeaderElect = nil, 0, 0, false
+	return o
 }
 
 // byPart lists single permissions with the part whose role has them.
@@ -116,8 +163,4 @@ func byPart(rules []Rule) []string {
 	}
 	slices.Sort(lines)
 	return lines
-}
-
-func without(parts []Part, one Part) []Part {
-	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p == one })
 }

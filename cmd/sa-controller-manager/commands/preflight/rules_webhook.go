@@ -3,32 +3,39 @@
 
 package preflight
 
+import (
+	"slices"
+
+	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/admission/serviceaccount"
+)
+
 const registrationGroup = "admissionregistration.k8s.io"
 
-func webhookRules(n Needs) []Rule {
+func webhookRules() []Rule {
 	rules := []Rule{
 		{
-			Part: Webhook, Verbs: onlyIf(n.AccountPlugin, "get", "list", "watch"), Resource: accounts,
+			If: plugin(serviceaccount.Name), Verbs: verbs("get", "list", "watch"), Resource: accounts,
 			Why: "The account of a Pod. get: one that the cache does not have.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.Register, "list"), Resource: pods,
+			If: registers, Verbs: verbs("list"), Resource: pods,
 			Why: "Which Pods were admitted before the webhook was registered, and have no token.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.Register && n.Exclude, "get"), Resource: namespaces,
+			If: excludesNamespaces, Verbs: verbs("get"), Resource: namespaces,
 			Why: "Only for --webhook-excluded-namespaces: whether a Pod without a token is in one of them.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.ServingCA, "create"), Resource: secrets, Namespace: system,
+			If: issuesCertificate, Verbs: verbs("create"), Resource: secrets, Namespace: system,
 			Why: "The serving CA. Not needed with --webhook-tls-cert-file. RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.ServingCA, "list", "watch", "update"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			If: issuesCertificate, Verbs: verbs("list", "watch", "update"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
 			Why: "The serving CA is one Secret, which all replicas share.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.Register, "create"), Resource: pods, Namespace: system,
+			If: registers, Verbs: verbs("create"), Resource: pods, Namespace: system,
 			Why: "The probe Pod, created with dryRun only, by which kube-apiserver proves that it reaches the webhook. Only for " +
 				"--webhook-registration=url or service.",
 		},
@@ -36,50 +43,50 @@ func webhookRules(n Needs) []Rule {
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		rules = append(rules,
 			Rule{
-				Part: Webhook, Verbs: onlyIf(n.Register, "create"), Group: registrationGroup, Resource: resource,
+				If: registers, Verbs: verbs("create"), Group: registrationGroup, Resource: resource,
 				Why: "Only for --webhook-registration=url or service. RBAC cannot restrict create to a name.",
 			},
 			Rule{
-				Part: Webhook, Verbs: onlyIf(n.Register, "get", "list", "watch", "update"), Group: registrationGroup, Resource: resource, Name: "00-sa-controller-manager",
+				If: registers, Verbs: verbs("get", "list", "watch", "update"), Group: registrationGroup, Resource: resource, Name: "00-sa-controller-manager",
 				Why: `list: for a kube-apiserver that does not send the first list through the watch. get: for "webhook unregister" and "webhook register".`,
 			})
 	}
-	return rules
+	return slices.Concat(rules, hostRules())
 }
 
 // hostRules are for a webhook that each kube-apiserver calls on its own host.
-func hostRules(n Needs) []Rule {
+func hostRules() []Rule {
 	return []Rule{
 		{
-			Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch"), Group: leasesGroup, Resource: leases, Namespace: system,
+			If: awaitsHosts, Verbs: verbs("list", "watch"), Group: leasesGroup, Resource: leases, Namespace: system,
 			Why: "On which hosts kube-apiserver runs, by its identity Leases. Only for --webhook-registration=url with " +
 				"--webhook-await-hosts. RBAC cannot restrict list to a label.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.Hosts, "create"), Resource: configMaps, Namespace: system,
+			If: awaitsHosts, Verbs: verbs("create"), Resource: configMaps, Namespace: system,
 			Why: "RBAC cannot restrict create to a name.",
 		},
 		{
-			Part: Webhook, Verbs: onlyIf(n.Hosts, "list", "watch", "patch"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts",
+			If: awaitsHosts, Verbs: verbs("list", "watch", "patch"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts",
 			Why: "Which of these hosts have a replica.",
 		},
 	}
 }
 
 // webhookOptionRules are for what no manifest turns on.
-func webhookOptionRules(n Needs) []Rule {
+func webhookOptionRules() []Rule {
 	return []Rule{
 		{
-			Part: WebhookOptions, Verbs: onlyIf(n.SecretMode, "list", "watch"), Resource: secrets,
+			If: mountsTokenSecrets, Verbs: verbs("list", "watch"), Resource: secrets,
 			Why: "Only for --pod-token=secret: which token Secret a Pod can be given. The process lists and watches only type " +
 				"kubernetes.io/service-account-token.",
 		},
 		{
-			Part: WebhookOptions, Verbs: onlyIf(n.DenyEscalatingExec, "get"), Resource: pods,
+			If: plugin(plugins.DenyEscalatingExec), Verbs: verbs("get"), Resource: pods,
 			Why: "Only for the admission plugin DenyEscalatingExec.",
 		},
 		{
-			Part: WebhookOptions, Verbs: onlyIf(n.NamespaceLifecycle, "get", "list", "watch"), Resource: namespaces,
+			If: plugin(plugins.NamespaceLifecycle), Verbs: verbs("get", "list", "watch"), Resource: namespaces,
 			Why: "Only for the admission plugin NamespaceLifecycle. get: a namespace that the cache does not have.",
 		},
 	}

@@ -1,0 +1,82 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"fmt"
+	"slices"
+
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+)
+
+// condition reports whether flags ask for something.
+type condition func(*flags) bool
+
+// flags are the options, with what follows from several of them.
+type flags struct {
+	*options.Options
+
+	controllers options.ControllerSet
+	podToken    serviceaccount.TokenMode
+}
+
+func readFlags(o *options.Options) (*flags, error) {
+	set, err := options.ParseControllers(o.Generic.Controllers)
+	if err != nil {
+		return nil, fmt.Errorf("--controllers %w", err)
+	}
+	f := &flags{Options: o, controllers: set}
+	if servesWebhook(f) && plugin(serviceaccount.Name)(f) {
+		config, err := cli.PluginConfig(&o.Admission)
+		if err != nil {
+			return nil, err
+		}
+		f.podToken = config.Mode
+	}
+	return f, nil
+}
+
+func always(*flags) bool { return true }
+
+func enabled(controller string) condition {
+	return func(f *flags) bool { return f.controllers.Enabled(controller) }
+}
+
+func plugin(name string) condition {
+	return func(f *flags) bool { return slices.Contains(f.Admission.Enabled(), name) }
+}
+
+func signsLegacyTokens(f *flags) bool {
+	return f.controllers.Enabled(options.ServiceAccountTokenController) && f.Keys.Store() != (options.KeyStore{})
+}
+
+func makesTokenSecrets(f *flags) bool {
+	return f.Tokens.TokenSecrets == options.TokenSecretsAuto || rotates(f)
+}
+
+func rotates(f *flags) bool         { return f.Keys.Store().Rotates }
+func servesWebhook(f *flags) bool   { return f.Webhook.Port != 0 }
+func elects(f *flags) bool          { return f.LeaderElection.LeaderElect }
+func discoversIssuer(f *flags) bool { return f.Keys.Issuer() == "" }
+
+// writesAsItself reports whether controllers have no accounts of their own.
+func writesAsItself(f *flags) bool { return !f.Connection.UseServiceAccountCredentials }
+
+// delegatesAsItself reports whether the secure port asks with the identity of the process
+// who its clients are.
+func delegatesAsItself(f *flags) bool {
+	own := f.Connection.Kubeconfig
+	return f.SecureServing.SecurePort != 0 && f.Authentication.Kubeconfig == own && f.Authorization.Kubeconfig == own
+}
+
+func registers(f *flags) bool          { return f.Webhook.Registration != options.RegistrationNone }
+func issuesCertificate(f *flags) bool  { return f.Webhook.CertFile == "" }
+func awaitsHosts(f *flags) bool        { return f.Webhook.AwaitsHosts() }
+func mountsTokenSecrets(f *flags) bool { return f.podToken == serviceaccount.Secret }
+
+func excludesNamespaces(f *flags) bool {
+	return registers(f) && len(f.Webhook.ExcludedNamespaces) > 0
+}

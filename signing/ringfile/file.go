@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
@@ -78,6 +80,30 @@ func (f *File) Init(pair *signing.KeyPair, retired []signing.PublicKey, now time
 	})
 }
 
+// ReadOnlyError says that a ring file is read and cannot be rotated where it is.
+type ReadOnlyError struct {
+	Path string
+	// Why in a few words.
+	Why string
+}
+
+func (e *ReadOnlyError) Error() string {
+	return fmt.Sprintf("key ring %s is read-only here (%s): run the command on the file that it is a copy of, and bring the result here", e.Path, e.Why)
+}
+
+// Writable is nil, or a *ReadOnlyError if the kind of file says already that writers will refuse
+// it. That is so in a volume that kubelet keeps: its files are links, and it puts its own content
+// back.
+func (f *File) Writable() error {
+	for _, path := range []string{filepath.Join(filepath.Dir(f.path), "..data"), f.path} {
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return &ReadOnlyError{Path: f.path, Why: filepath.Base(path) + " is a link, as in a mounted Secret"}
+		}
+	}
+	return nil
+}
+
 // StaleError says that the ring changed after the caller had looked at it.
 type StaleError struct {
 	Path      string
@@ -102,9 +128,6 @@ func (f *File) Update(generation int64, transition func(rotation.State) (rotatio
 		next, err := transition(state)
 		if err != nil {
 			return err
-		}
-		if next.Generation != generation+1 {
-			return &StaleError{Path: f.path, Seen: next.Generation - 1, Now: generation}
 		}
 		return f.write(next)
 	})
@@ -152,7 +175,32 @@ func (f *File) locked(change func() error) error {
 	if err := atomicfile.RemoveLeftovers(f.path); err != nil {
 		return fmt.Errorf("remove what a killed command has left: %w", err)
 	}
-	return change()
+	err = change()
+	if errors.Is(err, unix.EROFS) {
+		return &ReadOnlyError{Path: f.path, Why: "its file system is"}
+	}
+	return err
+}
+
+// lock takes the writers' lock, which is on the directory: the file is another one after each
+// change. The kernel gives it up when the process ends, however it ends.
+func (f *File) lock() (unlock func(), err error) {
+	dir, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
+		}
+		return nil, errors.Join(err, dir.Close())
+	}
+	return func() {
+		// Closing alone would do, were it not for a process that is just being forked elsewhere:
+		// until its exec it has the directory open too, and the lock.
+		_ = unix.Flock(int(dir.Fd()), unix.LOCK_UN)
+		_ = dir.Close()
+	}, nil
 }
 
 func (f *File) write(state rotation.State) error {

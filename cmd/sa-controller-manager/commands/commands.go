@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
+	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
@@ -117,7 +118,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 // runManager is the root command's action.
 func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	if asked, err := cmd.Flags().GetBool("version"); err != nil || asked {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", options.ProgramName, version.Info().GitVersion)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", options.ProgramName, componentversion.Get().GitVersion)
 		return err
 	}
 	if err := cli.InvalidFlags(cmd.CommandPath(), o.Validate()); err != nil {
@@ -131,7 +132,7 @@ func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 
 	ctx := cmd.Context()
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "version", version.Info().GitVersion)
+	logger.Info("Starting", "version", componentversion.Get().GitVersion)
 	if lowered {
 		logger.Info("Took a log level of --v or --vmodule for the highest that this program has, above which client-go logs tokens", "level", maxLogLevel)
 	}

@@ -7,8 +7,6 @@ package version
 import (
 	"fmt"
 	"io"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
@@ -19,41 +17,8 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// unstampedPrefix begins the version of a build that no linker flag stamped.
-const unstampedPrefix = "v0.0.0-master+"
-
-// Info is the version that the linker stamped into
-// k8s.io/component-base/version, where the metrics find it too. A build that is
-// not stamped, such as one by "go run", answers with what Go itself knows.
-func Info() apimachineryversion.Info {
-	info := componentversion.Get()
-	if !strings.HasPrefix(info.GitVersion, unstampedPrefix) {
-		return info
-	}
-	if build, ok := debug.ReadBuildInfo(); ok {
-		return unstamped(info, build)
-	}
-	return info
-}
-
-// unstamped replaces the placeholders of info by what Go noted in the binary.
-func unstamped(info apimachineryversion.Info, build *debug.BuildInfo) apimachineryversion.Info {
-	info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate = "v0.0.0-devel", "unknown", "unknown", "unknown"
-	if strings.HasPrefix(build.Main.Version, "v") {
-		info.GitVersion = build.Main.Version
-	}
-	for _, s := range build.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			info.GitCommit = s.Value
-		case "vcs.modified":
-			info.GitTreeState = map[string]string{"true": "dirty", "false": "clean"}[s.Value]
-		}
-	}
-	return info
-}
-
-// NewCommand prints the version for people or for programs.
+// NewCommand prints the version for people or for programs. It is what "make build" has the linker
+// write into component-base, where the metrics find it too.
 func NewCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
@@ -64,7 +29,7 @@ func NewCommand() *cobra.Command {
 			if err := cli.InvalidFlags(cmd.CommandPath(), output.Validate()); err != nil {
 				return err
 			}
-			return writeTo(cmd.OutOrStdout(), output.Format, Info())
+			return writeTo(cmd.OutOrStdout(), output.Format, componentversion.Get())
 		},
 	}
 	output.AddFlag(cmd, "text", "json", "yaml")

@@ -5,7 +5,6 @@ package version
 
 import (
 	"bytes"
-	"runtime/debug"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,43 +43,6 @@ func TestPrintVersion(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, b.String()); diff != "" {
 				t.Errorf("version (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestUnstampedVersion(t *testing.T) {
-	t.Parallel()
-	placeholder := apimachineryversion.Info{GitVersion: unstampedPrefix + "x", GitCommit: "$Format:%H$", GoVersion: "go1.26"}
-	cases := map[string]struct {
-		reason string
-		build  debug.BuildInfo
-		want   apimachineryversion.Info
-	}{
-		"NothingKnown": {
-			reason: "a version must look like one: component-base/metrics parses it",
-			build:  debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
-			want: apimachineryversion.Info{
-				GitVersion: "v0.0.0-devel", GitCommit: "unknown", GitTreeState: "unknown", BuildDate: "unknown", GoVersion: "go1.26",
-			},
-		},
-		"FromGit": {
-			build: debug.BuildInfo{
-				Main: debug.Module{Version: "v0.0.0-2026-abc+dirty"},
-				Settings: []debug.BuildSetting{
-					{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"},
-				},
-			},
-			want: apimachineryversion.Info{
-				GitVersion: "v0.0.0-2026-abc+dirty", GitCommit: "abc", GitTreeState: "dirty", BuildDate: "unknown", GoVersion: "go1.26",
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(tc.want, unstamped(placeholder, &tc.build)); diff != "" {
-				t.Errorf("%s\nversion (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -73,9 +73,9 @@ func TestDoctorFiles(t *testing.T) {
 
 func TestDoctorOutcome(t *testing.T) {
 	t.Parallel()
-	fine := Result{Name: "fine"}
-	ill := Result{Name: "ill", Findings: []Finding{{}, {}}}
-	silent := Result{Name: "silent", Err: errors.New("down")}
+	fine := newResult("fine", Answer{}, nil)
+	ill := newResult("ill", Answer{Findings: []Finding{{}, {}}}, nil)
+	silent := newResult("silent", Answer{}, errors.New("down"))
 	cases := map[string]struct {
 		report  Report
 		wantErr error

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -21,7 +22,7 @@ type Report []Result
 func (r Report) Findings() []Finding {
 	findings := []Finding{}
 	for _, result := range r {
-		findings = append(findings, result.Findings...)
+		findings = append(findings, result.findings...)
 	}
 	return findings
 }
@@ -30,7 +31,7 @@ func (r Report) Findings() []Finding {
 func (r Report) Unknown() []string {
 	var names []string
 	for _, result := range r {
-		if result.Err != nil {
+		if result.Error != "" {
 			names = append(names, result.Name)
 		}
 	}
@@ -39,45 +40,11 @@ func (r Report) Unknown() []string {
 
 // Print writes the report as "table", "json" or "yaml".
 func (r Report) Print(w io.Writer, output string) error {
-	return printers.Document(w, output, "the findings", r.document(), r.table)
-}
-
-// document is the report for programs.
-type document struct {
-	Findings []Finding      `json:"findings"`
-	Checks   []documentLine `json:"checks"`
-}
-
-type documentLine struct {
-	Name string `json:"name"`
-	// Result is "ok", "findings" or "unknown".
-	Result string `json:"result"`
-	Note   string `json:"note,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
-
-func (r Report) document() document {
-	doc := document{Findings: r.Findings(), Checks: []documentLine{}}
-	for _, result := range r {
-		line := documentLine{Name: result.Name, Result: result.word(), Note: result.Note}
-		if result.Err != nil {
-			line.Error = result.Err.Error()
-		}
-		doc.Checks = append(doc.Checks, line)
-	}
-	return doc
-}
-
-// word is the result in documents. Findings win: they are certain, whatever else could
-// not be told.
-func (r Result) word() string {
-	switch {
-	case len(r.Findings) > 0:
-		return "findings"
-	case r.Err != nil:
-		return "unknown"
-	}
-	return "ok"
+	document := struct {
+		Findings []Finding `json:"findings"`
+		Checks   []Result  `json:"checks"`
+	}{r.Findings(), append([]Result{}, r...)}
+	return printers.Document(w, output, "the findings", document, r.table)
 }
 
 // table has a line for each check and below it a paragraph for each finding, because a
@@ -87,11 +54,8 @@ func (r Report) table() string {
 	table := printers.Table(&b)
 	fmt.Fprintln(table, "CHECK\tRESULT\tDETAIL")
 	for _, result := range r {
-		detail := result.Note
-		if result.Err != nil {
-			detail = result.Err.Error()
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Name, result.word(), strings.ReplaceAll(detail, "\n", " "))
+		detail := cmp.Or(result.Error, result.Note)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Name, result.Word, strings.ReplaceAll(detail, "\n", " "))
 	}
 	table.Flush()
 	for i, finding := range r.Findings() {

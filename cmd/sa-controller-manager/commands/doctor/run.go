@@ -9,13 +9,31 @@ import (
 	"time"
 )
 
-// Result is how one check ended.
+// Result is how one check ended. Its JSON form is that of the command's output.
 type Result struct {
-	Name     string
-	Findings []Finding
-	Note     string
-	// Err is why the check could not tell.
-	Err error
+	Name string `json:"name"`
+	// Word is "ok", "findings" or "unknown". Findings win: they are certain, whatever else could
+	// not be found out.
+	Word string `json:"result"`
+	Note string `json:"note,omitempty"`
+	// Error is why the check could not tell, "" if it could.
+	Error string `json:"error,omitempty"`
+
+	findings []Finding
+}
+
+func newResult(name string, answer Answer, err error) Result {
+	result := Result{Name: name, Word: "ok", Note: answer.Note, findings: answer.Findings}
+	for i := range result.findings {
+		result.findings[i].Check = name
+	}
+	if err != nil {
+		result.Word, result.Error = "unknown", err.Error()
+	}
+	if len(result.findings) > 0 {
+		result.Word = "findings"
+	}
+	return result
 }
 
 // Run makes the checks, each of which may take as long as limit. It calls begin before
@@ -26,10 +44,7 @@ func Run(ctx context.Context, cluster *Cluster, checks []Check, limit time.Durat
 	for _, check := range checks {
 		begin(check)
 		answer, err := check.within(ctx, cluster, limit)
-		for i := range answer.Findings {
-			answer.Findings[i].Check = check.Name
-		}
-		results = append(results, Result{Name: check.Name, Findings: answer.Findings, Note: answer.Note, Err: err})
+		results = append(results, newResult(check.Name, answer, err))
 	}
 	return results
 }

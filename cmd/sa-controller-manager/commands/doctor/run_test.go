@@ -53,9 +53,9 @@ works   ok         seen
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	report := Report{
-		{Name: "a", Note: "n"},
-		{Name: "b", Findings: []Finding{{Check: "b", Problem: "p", Objects: []string{"o"}, Mend: "m"}}},
-		{Name: "c", Err: errors.New("down")},
+		newResult("a", Answer{Note: "n"}, nil),
+		newResult("b", Answer{Findings: []Finding{{Problem: "p", Objects: []string{"o"}, Mend: "m"}}}, nil),
+		newResult("c", Answer{}, errors.New("down")),
 	}
 	const want = `checks:
 - name: a

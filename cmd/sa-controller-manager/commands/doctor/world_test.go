@@ -63,7 +63,7 @@ func try(t *testing.T, name string, cases map[string]checkCase) {
 func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Action) {
 	t.Helper()
 	var problems []string
-	for _, finding := range got.Findings {
+	for _, finding := range got.findings {
 		line := finding.Problem
 		if len(finding.Objects) > 0 {
 			line += ": " + strings.Join(finding.Objects, ", ")
@@ -79,8 +79,8 @@ func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Act
 	if diff := cmp.Diff(tc.want, problems); diff != "" {
 		t.Errorf("%s: problems (-want +got):\n%s", tc.reason, diff)
 	}
-	if (got.Err != nil) != (tc.wantErr != "") || got.Err != nil && !strings.Contains(got.Err.Error(), tc.wantErr) {
-		t.Errorf("%s: error %v, want %q", tc.reason, got.Err, tc.wantErr)
+	if (got.Error != "") != (tc.wantErr != "") || !strings.Contains(got.Error, tc.wantErr) {
+		t.Errorf("%s: error %q, want %q", tc.reason, got.Error, tc.wantErr)
 	}
 	for _, action := range actions {
 		if list, ok := action.(clienttesting.ListActionImpl); ok && list.Resource.Resource == "secrets" && list.ListRestrictions.Fields.String() != "type=kubernetes.io/service-account-token" {

@@ -4,7 +4,6 @@
 package tokens
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -122,7 +121,7 @@ func collect(header, payload object) (Token, error) {
 		if !present {
 			continue
 		}
-		if !bytes.HasPrefix(raw, []byte{'"'}) || json.Unmarshal(raw, member.target) != nil {
+		if !quoted(raw) || json.Unmarshal(raw, member.target) != nil {
 			return Token{}, fmt.Errorf("%w: %s is not a string", ErrMalformed, member.name)
 		}
 	}

@@ -45,36 +45,30 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	buckets := []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	m := &Metrics{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_webhook_requests_total",
-			Help:           "Calls of the webhook by path and outcome. Those of outcome invalid and overload reached no plugin.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_webhook_requests_total",
+			Help: "Calls of the webhook by path and outcome. Those of outcome invalid and overload reached no plugin.",
 		}, []string{"path", "outcome"}),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:           "sacm_webhook_request_duration_seconds",
-			Help:           "Time from the first byte of a call to its answer, waiting included.",
-			Buckets:        buckets,
-			StabilityLevel: metrics.ALPHA,
+			Name:    "sacm_webhook_request_duration_seconds",
+			Help:    "Time from the first byte of a call to its answer, waiting included.",
+			Buckets: buckets,
 		}, []string{"path"}),
 		plugins: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_admission_plugin_requests_total",
-			Help:           "Requests that an admission plugin decided, by path, plugin and outcome.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_admission_plugin_requests_total",
+			Help: "Requests that an admission plugin decided, by path, plugin and outcome.",
 		}, []string{"path", "plugin", "outcome"}),
 		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Name:           "sacm_admission_plugin_duration_seconds",
-			Help:           "Time that an admission plugin took, including the wait until it was ready.",
-			Buckets:        buckets,
-			StabilityLevel: metrics.ALPHA,
+			Name:    "sacm_admission_plugin_duration_seconds",
+			Help:    "Time that an admission plugin took, including the wait until it was ready.",
+			Buckets: buckets,
 		}, []string{"path", "plugin"}),
 		inFlight: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "sacm_webhook_requests_in_flight",
-			Help:           "Calls of the webhook by stage: those whose body is arriving, and those that are being decided.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_webhook_requests_in_flight",
+			Help: "Calls of the webhook by stage: those whose body is arriving, and those that are being decided.",
 		}, []string{"stage"}),
 		tls: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_webhook_tls_handshake_errors_total",
-			Help:           "Failed TLS handshakes by reason. Those of reason certificate_refused are calls that failed because the caller does not accept the serving certificate.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_webhook_tls_handshake_errors_total",
+			Help: "Failed TLS handshakes by reason. Those of reason certificate_refused are calls that failed because the caller does not accept the serving certificate.",
 		}, []string{"reason"}),
 	}
 	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.tls)

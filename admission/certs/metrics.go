@@ -20,7 +20,6 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		Name: "sacm_certificate_expiration_timestamp_seconds",
 		Help: "When a certificate of the webhook expires, in seconds since 1970, by name: serving, serving-ca, " +
 			"serving-ca-next while a rollover is under way, and serving-ca-previous.",
-		StabilityLevel: metrics.ALPHA,
 	}, []string{"name"})}
 	mustRegister(m.notAfter)
 	return m

@@ -19,14 +19,12 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		pods: metrics.NewGauge(&metrics.GaugeOpts{
-			Name:           "sacm_webhook_missed_pods",
-			Help:           "Pods that the last scan found to have been admitted without their account or token.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_webhook_missed_pods",
+			Help: "Pods that the last scan found to have been admitted without their account or token.",
 		}),
 		when: metrics.NewGauge(&metrics.GaugeOpts{
-			Name:           "sacm_webhook_missed_scan_timestamp_seconds",
-			Help:           "When this process has last completed a scan for Pods that were admitted without the webhook, 0 for never.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_webhook_missed_scan_timestamp_seconds",
+			Help: "When this process has last completed a scan for Pods that were admitted without the webhook, 0 for never.",
 		}),
 	}
 	mustRegister(m.pods, m.when)

@@ -220,7 +220,6 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		Name: "sacm_webhook_hosts_without_replica",
 		Help: "Hosts on which a kube-apiserver runs and no replica that it could call, with --webhook-registration=url, " +
 			"as the leader knows it; 0 on other replicas.",
-		StabilityLevel: metrics.ALPHA,
 	})}
 	mustRegister(m.hosts)
 	return m

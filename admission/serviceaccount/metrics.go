@@ -23,14 +23,12 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		lookups: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_admission_account_lookups_total",
-			Help:           "Lookups of service accounts for Pods by source: the cache if it has the account, otherwise each further step that is taken.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_admission_account_lookups_total",
+			Help: "Lookups of service accounts for Pods by source: the cache if it has the account, otherwise each further step that is taken.",
 		}, []string{"source"}),
 		waiting: metrics.NewGauge(&metrics.GaugeOpts{
-			Name:           "sacm_admission_waiters",
-			Help:           "Requests that wait for a service account or a token, or for the apiserver to say whether there is one.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_admission_waiters",
+			Help: "Requests that wait for a service account or a token, or for the apiserver to say whether there is one.",
 		}),
 	}
 	mustRegister(m.lookups, m.waiting)

@@ -9,8 +9,7 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Metrics show which keys are loaded and how their proofs went. A nil Metrics
-// counts nothing.
+// Metrics show which keys are loaded and how their proofs went.
 type Metrics struct {
 	loaded *metrics.GaugeVec
 	probes *metrics.CounterVec
@@ -20,14 +19,12 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "sacm_signing_key",
-			Help:           "1 for each key of the ring, by key ID, algorithm and state: active signs, next waits for its time or for the apiserver to accept it, retired verifies only.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_signing_key",
+			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, next waits for its time or for the apiserver to accept it, retired verifies only.",
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_signing_key_probes_total",
-			Help:           "Token reviews that were to prove a signing key, by result: accepted, refused, or unknown if the apiserver could not be asked.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_signing_key_probes_total",
+			Help: "Token reviews that were to prove a signing key, by result: accepted, refused, or unknown if the apiserver could not be asked.",
 		}, []string{"result"}),
 	}
 	mustRegister(m.loaded, m.probes)
@@ -35,9 +32,6 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 }
 
 func (m *Metrics) keys(ring *signing.Ring) {
-	if m == nil {
-		return
-	}
 	m.loaded.Reset()
 	for _, key := range ring.All() {
 		if key.Role != signing.VerifyOnly {
@@ -47,9 +41,6 @@ func (m *Metrics) keys(ring *signing.Ring) {
 }
 
 func (m *Metrics) probed(err error) {
-	if m == nil {
-		return
-	}
 	result := "accepted"
 	if err != nil {
 		result = "unknown"

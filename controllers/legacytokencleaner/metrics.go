@@ -20,26 +20,22 @@ type Metrics struct {
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	done := metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "sacm_legacy_token_cleanups_total",
-		Help:           "Unused legacy tokens, by action: marked invalid, or deleted with their Secret.",
-		StabilityLevel: metrics.ALPHA,
+		Name: "sacm_legacy_token_cleanups_total",
+		Help: "Unused legacy tokens, by action: marked invalid, or deleted with their Secret.",
 	}, []string{"action"})
 	m := &Metrics{
 		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_legacy_token_cleaner_secrets",
 			Help: "Token Secrets by what the last round has decided: mark, delete, or the reason why it keeps them. " +
 				"In a dry run, what it would do.",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"decision"}),
 		idle: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "sacm_legacy_token_cleaner_idle",
-			Help:           "1 for the reason why the last round did nothing, 0 for all others.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_legacy_token_cleaner_idle",
+			Help: "1 for the reason why the last round did nothing, 0 for all others.",
 		}, []string{"reason"}),
 		finished: metrics.NewGauge(&metrics.GaugeOpts{
-			Name:           "sacm_legacy_token_cleaner_last_run_timestamp_seconds",
-			Help:           "When the last round was over, idle or not, in seconds since 1970; 0 if there was none.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_legacy_token_cleaner_last_run_timestamp_seconds",
+			Help: "When the last round was over, idle or not, in seconds since 1970; 0 if there was none.",
 		}),
 	}
 	mustRegister(done, m.secrets, m.idle, m.finished)

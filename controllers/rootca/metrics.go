@@ -28,23 +28,20 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	const subsystem = "root_ca_cert_publisher"
 	m := &Metrics{
 		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem:      subsystem,
-			Name:           "sync_total",
-			Help:           "Syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
-			StabilityLevel: metrics.ALPHA,
+			Subsystem: subsystem,
+			Name:      "sync_total",
+			Help:      "Syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
 		}, []string{"code"}),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Subsystem:      subsystem,
-			Name:           "sync_duration_seconds",
-			Help:           "Time of the syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
-			Buckets:        metrics.ExponentialBuckets(0.001, 2, 15),
-			StabilityLevel: metrics.ALPHA,
+			Subsystem: subsystem,
+			Name:      "sync_duration_seconds",
+			Help:      "Time of the syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
+			Buckets:   metrics.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"code"}),
 		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_root_ca_replaced_by_others_total",
 			Help: "Root CA bundles of ours that the leader saw somebody else replace, in token Secrets (secrets) " +
 				"or kube-root-ca.crt (configmaps).",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"resource"}),
 	}
 	mustRegister(m.syncs, m.duration, m.replaced)
@@ -54,19 +51,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-// Replaced counts that somebody else replaced our bundle in an object of a resource. A nil
-// Metrics counts nothing.
+// Replaced counts that somebody else replaced our bundle in an object of a resource.
 func (m *Metrics) Replaced(resource corev1.ResourceName) {
-	if m != nil {
-		m.replaced.WithLabelValues(string(resource)).Inc()
-	}
+	m.replaced.WithLabelValues(string(resource)).Inc()
 }
 
-// observe counts one sync. A nil Metrics counts nothing.
+// observe counts one sync.
 func (m *Metrics) observe(took time.Duration, err error) {
-	if m == nil {
-		return
-	}
 	code := strconv.Itoa(codeOf(err))
 	m.syncs.WithLabelValues(code).Inc()
 	m.duration.WithLabelValues(code).Observe(took.Seconds())

@@ -17,7 +17,6 @@ const (
 )
 
 // Metrics show how far re-issue has come, and whether the replicas have the same ring.
-// A nil Metrics counts nothing.
 type Metrics struct {
 	reissues   *metrics.CounterVec
 	secrets    *metrics.GaugeVec
@@ -32,24 +31,20 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Name: "sacm_token_reissues_total",
 			Help: "Token Secrets whose key is retired, by mode (side-by-side or in-place) and result: done, refused because the Secret is not " +
 				"what it was taken for when it was read live, failed and tried again.",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"mode", "result"}),
 		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_token_secrets_by_key",
 			Help: "Token Secrets that hold a token, by what the key that signed it is in the key ring: active, next, retired, " +
 				"unknown, or none if the token has no key ID.",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"state"}),
 		candidates: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "sacm_token_reissue_secrets",
-			Help:           "Token Secrets whose key is retired, by the state of their re-issue and, if it is blocked, the reason.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_token_reissue_secrets",
+			Help: "Token Secrets whose key is retired, by the state of their re-issue and, if it is blocked, the reason.",
 		}, []string{"state", "reason"}),
 		differs: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_key_ring_mismatch",
 			Help: "1 if the key ring of this replica is not the one that the leader has published, by how it stands to that one: " +
 				"ahead, behind, forked, unreadable or unpublished.",
-			StabilityLevel: metrics.ALPHA,
 		}, []string{"verdict"}),
 	}
 	mustRegister(m.reissues, m.secrets, m.candidates, m.differs)
@@ -64,9 +59,6 @@ func (m *Metrics) reissued(mode tokensecrets.ReissueMode, result string) {
 
 // survey replaces what the one before has counted.
 func (m *Metrics) survey(byKey map[string]int, byProgress map[Progress]int) {
-	if m == nil {
-		return
-	}
 	for _, state := range []string{"active", "next", "retired", "unknown", "none"} {
 		m.secrets.WithLabelValues(state).Set(float64(byKey[state]))
 	}
@@ -77,17 +69,11 @@ func (m *Metrics) survey(byKey map[string]int, byProgress map[Progress]int) {
 
 // end forgets the last survey: another process may lead now and show its own.
 func (m *Metrics) end() {
-	if m == nil {
-		return
-	}
 	m.secrets.Reset()
 	m.candidates.Reset()
 }
 
 func (m *Metrics) mismatch(found drift) {
-	if m == nil {
-		return
-	}
 	for _, each := range []drift{ahead, behind, forked, unreadable, unpublished} {
 		value := 0.0
 		if each == found {

@@ -33,24 +33,20 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		issued: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_legacy_tokens_issued_total",
-			Help:           "Legacy tokens written, by kind: filled into a Secret that a user made, or auto for one made by this program.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_legacy_tokens_issued_total",
+			Help: "Legacy tokens written, by kind: filled into a Secret that a user made, or auto for one made by this program.",
 		}, []string{"kind"}),
 		deleted: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "sacm_token_secrets_deleted_total",
-			Help:           "Token Secrets deleted, by reason: orphan if the account is gone, surplus if another one of ours is referenced.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_token_secrets_deleted_total",
+			Help: "Token Secrets deleted, by reason: orphan if the account is gone, surplus if another one of ours is referenced.",
 		}, []string{"reason"}),
 		dereferenced: metrics.NewCounter(&metrics.CounterOpts{
-			Name:           "sacm_token_references_removed_total",
-			Help:           "Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_token_references_removed_total",
+			Help: "Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted.",
 		}),
 		filledByOthers: metrics.NewCounter(&metrics.CounterOpts{
-			Name:           "sacm_token_secrets_filled_by_others_total",
-			Help:           "Token Secrets that the leader saw somebody else fill, with a token of another key than the active one.",
-			StabilityLevel: metrics.ALPHA,
+			Name: "sacm_token_secrets_filled_by_others_total",
+			Help: "Token Secrets that the leader saw somebody else fill, with a token of another key than the active one.",
 		}),
 	}
 	mustRegister(m.issued, m.deleted, m.dereferenced, m.filledByOthers)

@@ -14,9 +14,8 @@ type Metrics struct {
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{stuck: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "sacm_stuck_keys",
-		Help:           "Keys of a queue whose last ten syncs or more have all failed. They are still being retried.",
-		StabilityLevel: metrics.ALPHA,
+		Name: "sacm_stuck_keys",
+		Help: "Keys of a queue whose last ten syncs or more have all failed. They are still being retried.",
 	}, []string{"name"})}
 	mustRegister(m.stuck)
 	return m

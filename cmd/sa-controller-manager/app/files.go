@@ -149,9 +149,8 @@ type fileMetrics struct {
 
 func newFileMetrics(mustRegister func(...metrics.Registerable)) *fileMetrics {
 	m := &fileMetrics{reloads: metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "sacm_file_reloads_total",
-		Help:           "Changed contents of a watched file, by flag and result: accepted, or refused if the former content stays in use.",
-		StabilityLevel: metrics.ALPHA,
+		Name: "sacm_file_reloads_total",
+		Help: "Changed contents of a watched file, by flag and result: accepted, or refused if the former content stays in use.",
 	}, []string{"flag", "result"})}
 	mustRegister(m.reloads)
 	return m
@@ -188,10 +187,9 @@ func (f *files) refusedGauges() []metrics.GaugeFunc {
 	var gauges []metrics.GaugeFunc
 	add := func(flag string, refusals ...func() error) {
 		gauges = append(gauges, metrics.NewGaugeFunc(&metrics.GaugeOpts{
-			Name:           "sacm_file_refused",
-			Help:           "Files of a flag whose content was refused, so that a former one is in use.",
-			ConstLabels:    map[string]string{"flag": flag},
-			StabilityLevel: metrics.ALPHA,
+			Name:        "sacm_file_refused",
+			Help:        "Files of a flag whose content was refused, so that a former one is in use.",
+			ConstLabels: map[string]string{"flag": flag},
 		}, func() float64 { return float64(countErrors(refusals)) }))
 	}
 	if f.store != nil {

@@ -67,9 +67,8 @@ func newRingGeneration(ring *signing.Ring) *metrics.Gauge {
 		return nil
 	}
 	generation := metrics.NewGauge(&metrics.GaugeOpts{
-		Name:           "sacm_key_ring_generation",
-		Help:           "Generation of the key ring file that is in use.",
-		StabilityLevel: metrics.ALPHA,
+		Name: "sacm_key_ring_generation",
+		Help: "Generation of the key ring file that is in use.",
 	})
 	legacyregistry.MustRegister(generation)
 	return generation

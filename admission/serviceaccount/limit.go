@@ -6,10 +6,10 @@ package serviceaccount
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/admission"
 )
@@ -51,14 +51,8 @@ func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.Servic
 	if !p.config.LimitSecretReferences && !enforces(account) {
 		return nil
 	}
-	mountable := mountableSecrets(account)
-	pulls := pullSecrets(account)
 	for _, reference := range spec.secretReferences() {
-		allowed := mountable
-		if reference.usage == pullSecret {
-			allowed = pulls
-		}
-		if allowed.Has(reference.secret) || !p.limits(request, reference) {
+		if reference.listedBy(account) || !p.limits(request, reference) {
 			continue
 		}
 		refusal := reference.refusal(account.Name)
@@ -89,20 +83,12 @@ func enforces(account *corev1.ServiceAccount) bool {
 	return err == nil && enforce
 }
 
-func mountableSecrets(account *corev1.ServiceAccount) sets.Set[string] {
-	names := sets.New[string]()
-	for _, reference := range account.Secrets {
-		names.Insert(reference.Name)
+// listedBy reports whether the account lists the Secret for such a use.
+func (r secretReference) listedBy(account *corev1.ServiceAccount) bool {
+	if r.usage == pullSecret {
+		return slices.Contains(account.ImagePullSecrets, corev1.LocalObjectReference{Name: r.secret})
 	}
-	return names
-}
-
-func pullSecrets(account *corev1.ServiceAccount) sets.Set[string] {
-	names := sets.New[string]()
-	for _, reference := range account.ImagePullSecrets {
-		names.Insert(reference.Name)
-	}
-	return names
+	return slices.ContainsFunc(account.Secrets, func(one corev1.ObjectReference) bool { return one.Name == r.secret })
 }
 
 // refusal has upstream's words for the fields that upstream limits, because people

@@ -29,46 +29,42 @@ const (
 	create
 )
 
-// accounts finds accounts: in the cache, else with one request to the apiserver.
-type accounts struct {
-	from Dependencies
-}
-
-// find is the account of that name. Made tells whether it was created here and now. An
-// error that IsNotFound has upstream's text.
-func (a accounts) find(ctx context.Context, name cache.ObjectName, mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
-	account, err := a.cached(name)
+// findAccount is the account of that name: from the cache, else with one request to the
+// apiserver. Made reports whether it was created here and now. An error that IsNotFound has
+// upstream's text.
+func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName, mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
+	account, err := d.cachedAccount(name)
 	if err == nil {
-		a.from.Metrics.lookup(sourceCache)
+		d.Metrics.lookup(sourceCache)
 		return account, false, nil
 	}
 	// The cache may be behind. All that follows takes time, which the number of
 	// waiters bounds.
-	if !a.from.Waiters.enter() {
+	if !d.Waiters.enter() {
 		return nil, false, errTooManyWaiters
 	}
-	defer a.from.Waiters.leave()
+	defer d.Waiters.leave()
 	if name.Name != defaultAccount {
 		mode = lookOnly
 	}
-	if mode == create && a.from.Ensure != nil {
-		return a.created(ctx, name)
+	if mode == create && d.Ensure != nil {
+		return d.createdAccount(ctx, name)
 	}
-	account, err = a.live(ctx, name)
+	account, err = d.liveAccount(ctx, name)
 	if mode > lookOnly && apierrors.IsNotFound(err) {
-		account, err = a.awaited(ctx, name)
+		account, err = d.awaitedAccount(ctx, name)
 	}
 	return account, false, err
 }
 
-func (a accounts) cached(name cache.ObjectName) (*corev1.ServiceAccount, error) {
-	return a.from.Accounts.ServiceAccounts(name.Namespace).Get(name.Name)
+func (d *Dependencies) cachedAccount(name cache.ObjectName) (*corev1.ServiceAccount, error) {
+	return d.Accounts.ServiceAccounts(name.Namespace).Get(name.Name)
 }
 
-// live asks the apiserver once.
-func (a accounts) live(ctx context.Context, name cache.ObjectName) (*corev1.ServiceAccount, error) {
-	a.from.Metrics.lookup(sourceLive)
-	account, err := a.from.Client.ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+// liveAccount asks the apiserver once.
+func (d *Dependencies) liveAccount(ctx context.Context, name cache.ObjectName) (*corev1.ServiceAccount, error) {
+	d.Metrics.lookup(sourceLive)
+	account, err := d.Client.ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, notFound(name)
 	}
@@ -78,26 +74,26 @@ func (a accounts) live(ctx context.Context, name cache.ObjectName) (*corev1.Serv
 	return account, nil
 }
 
-// created creates the account and looks it up, for it may have existed with contents of
+// createdAccount creates the account and looks it up, for it may have existed with contents of
 // its own. It is still missing after that if the namespace is going.
-func (a accounts) created(ctx context.Context, name cache.ObjectName) (_ *corev1.ServiceAccount, made bool, _ error) {
-	a.from.Metrics.lookup(sourceCreated)
-	made, ensureErr := a.from.Ensure(ctx, name.Namespace, name.Name)
-	account, err := a.live(ctx, name)
+func (d *Dependencies) createdAccount(ctx context.Context, name cache.ObjectName) (_ *corev1.ServiceAccount, made bool, _ error) {
+	d.Metrics.lookup(sourceCreated)
+	made, ensureErr := d.Ensure(ctx, name.Namespace, name.Name)
+	account, err := d.liveAccount(ctx, name)
 	if ensureErr != nil && apierrors.IsNotFound(err) {
 		return nil, false, ensureErr
 	}
 	return account, made, err
 }
 
-// awaited waits until the informer shows the account. If it never does, the account
+// awaitedAccount waits until the informer shows the account. If it never does, the account
 // does not exist.
-func (a accounts) awaited(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, err error) {
-	a.from.Metrics.lookup(sourceAwaited)
+func (d *Dependencies) awaitedAccount(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, err error) {
+	d.Metrics.lookup(sourceAwaited)
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
-	shown := a.from.Waiters.await(ctx, name, func() bool {
-		account, err = a.cached(name)
+	shown := d.Waiters.await(ctx, name, func() bool {
+		account, err = d.cachedAccount(name)
 		return err == nil
 	})
 	if !shown {

@@ -108,7 +108,7 @@ func (p *Plugin) projectedVolume(spec *podSpec) (_ addedVolume, exists bool) {
 			return addedVolume{Name: name}, true
 		}
 	}
-	name := projectedPrefix + p.suffix()
+	name := projectedPrefix + p.from.Suffix()
 	return addedVolume{Name: name, Projected: p.projection}, false
 }
 
@@ -161,54 +161,49 @@ func (p *Plugin) secretVolumeName(spec *podSpec, secret string) string {
 	if !taken && len(name) <= validation.DNS1123LabelMaxLength {
 		return name
 	}
-	return name[:min(len(name), longestNameBase-1)] + "-" + p.suffix()
+	return name[:min(len(name), longestNameBase-1)] + "-" + p.from.Suffix()
 }
 
 // tokenTimeout is how long a token is waited for at most. Most requests end before.
 const tokenTimeout = 10 * time.Second
 
-// tokens finds the Secret that holds an account's token.
-type tokens struct {
-	from Dependencies
-}
-
 // token is the name of the account's token Secret, with the state of the account that
 // names it. There may be none, name "", if none is required.
 func (p *Plugin) token(ctx context.Context, account *corev1.ServiceAccount) (*corev1.ServiceAccount, string, error) {
-	if secret := p.tokens.of(account); secret != "" || !p.config.RequireAPIToken {
+	if secret := p.from.usableSecret(account); secret != "" || !p.config.RequireAPIToken {
 		return account, secret, nil
 	}
-	if !p.tokens.from.Waiters.enter() {
+	if !p.from.Waiters.enter() {
 		return nil, "", tooManyWaiters()
 	}
-	defer p.tokens.from.Waiters.leave()
-	newer, secret, ok := p.tokens.await(ctx, cache.MetaObjectToName(account))
+	defer p.from.Waiters.leave()
+	newer, secret, ok := p.from.awaitToken(ctx, cache.MetaObjectToName(account))
 	if !ok {
 		return nil, "", noToken(account)
 	}
 	return newer, secret, nil
 }
 
-// of is the first usable token Secret that the account lists, "" if there is none.
-func (t tokens) of(account *corev1.ServiceAccount) string {
+// usableSecret is the first usable token Secret that the account lists, "" if there is none.
+func (d *Dependencies) usableSecret(account *corev1.ServiceAccount) string {
 	for _, reference := range account.Secrets {
-		if t.from.UsableToken(account, reference.Name) {
+		if d.UsableToken(account, reference.Name) {
 			return reference.Name
 		}
 	}
 	return ""
 }
 
-// await waits until the cached account lists a usable token Secret.
-func (t tokens) await(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, secret string, ok bool) {
+// awaitToken waits until the cached account lists a usable token Secret.
+func (d *Dependencies) awaitToken(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, secret string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	ok = t.from.Waiters.await(ctx, name, func() bool {
-		cached, err := t.from.Accounts.ServiceAccounts(name.Namespace).Get(name.Name)
+	ok = d.Waiters.await(ctx, name, func() bool {
+		cached, err := d.Accounts.ServiceAccounts(name.Namespace).Get(name.Name)
 		if err != nil {
 			return false
 		}
-		account, secret = cached, t.of(cached)
+		account, secret = cached, d.usableSecret(cached)
 		return secret != ""
 	})
 	return account, secret, ok

@@ -28,7 +28,7 @@ func TestOwedIsWhatAdmitAdds(t *testing.T) {
 			return
 		}
 		before, after := typedPod(t, tc.Pod), typedPod(t, patched)
-		account, err := plugin.accounts.cached(cache.NewObjectName(testNamespace, AccountOf(before)))
+		account, err := plugin.from.cachedAccount(cache.NewObjectName(testNamespace, AccountOf(before)))
 		if err != nil {
 			return // a Pod without account is none of its own, such as a mirror pod
 		}

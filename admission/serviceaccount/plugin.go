@@ -48,11 +48,8 @@ const (
 type Plugin struct {
 	admission.Handler
 
-	config   Config
-	accounts accounts
-	tokens   tokens
-	suffix   func() string
-
+	config     Config
+	from       Dependencies
 	projection jsontext.Value // what every projected token volume holds
 }
 
@@ -64,14 +61,7 @@ var (
 // New builds the plugin. It is ready at once; use SetReadyChannels to make it
 // wait for the first lists of the informers.
 func New(config Config, from Dependencies) *Plugin {
-	return &Plugin{
-		config:   config,
-		accounts: accounts{from},
-		tokens:   tokens{from},
-		suffix:   from.Suffix,
-
-		projection: encodedProjection(),
-	}
+	return &Plugin{config: config, from: from, projection: encodedProjection()}
 }
 
 // Rules are the creation of Pods and the addition of ephemeral containers to them.
@@ -163,7 +153,7 @@ func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *p
 	if request.DryRun && mode == create {
 		mode = await // a dry run leaves nothing behind
 	}
-	account, made, err := p.accounts.find(ctx, name, mode)
+	account, made, err := p.from.findAccount(ctx, name, mode)
 	if made {
 		response.Annotate(auditCreated, name.String())
 	}

@@ -244,7 +244,7 @@ func (h *hammer) finish(t *testing.T, edited time.Time) int {
 // written any more, and is again what it was once it has been deleted.
 func TestImmutableServingCA(t *testing.T) {
 	c := controlPlane(t)
-	c.manage(t)
+	c.manage(t).faulty = true // writes that fail are logged
 	before := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
 	traffic := c.traffic(t, c.namespace(t))
 	damage := []byte(`{"immutable":true,"data":{"ca.key":"bm9uc2Vuc2U="}}`)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
@@ -19,61 +21,59 @@ import (
 // own.
 var errNoKeys = errors.New("there is no verification key")
 
-// encodedKey is a key as both versions of the service send it.
-type encodedKey struct {
-	id  string
-	der []byte // PKIX
-}
-
-// snapshot is a key set in the form in which it is sent. It is immutable.
+// snapshot is a key set with the answer that has its keys. It is immutable.
 type snapshot struct {
-	of    *signing.KeySet
-	taken time.Time
-	keys  []encodedKey
+	of     *signing.KeySet
+	answer *externaljwtv1.FetchKeysResponse
 }
 
 // keyCache encodes each key set once: kube-apiserver asks for the keys whenever a token names a key
 // that it does not know, and anybody can send it such tokens.
 type keyCache struct {
-	source  signing.KeySource
-	clock   clock.PassiveClock
-	current atomic.Pointer[snapshot]
+	source      signing.KeySource
+	clock       clock.PassiveClock
+	refreshHint time.Duration // what kube-apiserver is told, in whole seconds
+	current     atomic.Pointer[snapshot]
 }
 
-// get returns the present keys. It reads memory only.
+// get answers with the present keys. It reads memory only.
 //
 // Its time is that at which these keys were first seen, and stays for as long as they do:
 // kube-apiserver builds its discovery document anew whenever the time changes
 // (pkg/serviceaccount/externaljwt/plugin/keycache.go).
-func (c *keyCache) get() (*snapshot, error) {
+func (c *keyCache) get() (*externaljwtv1.FetchKeysResponse, error) {
 	set := c.source.Keys()
 	previous := c.current.Load()
 	if previous != nil && previous.of == set {
-		return previous, nil
+		return previous.answer, nil
 	}
 	keys, err := encodeKeys(set)
 	if err != nil {
 		return nil, err
 	}
-	next := &snapshot{of: set, taken: c.clock.Now(), keys: keys}
+	next := &snapshot{of: set, answer: &externaljwtv1.FetchKeysResponse{
+		Keys:               keys,
+		DataTimestamp:      timestamppb.New(c.clock.Now()),
+		RefreshHintSeconds: int64(c.refreshHint.Seconds()),
+	}}
 	if c.current.CompareAndSwap(previous, next) {
-		return next, nil
+		return next.answer, nil
 	}
 	return c.get() // another call was faster, and has set the time
 }
 
-func encodeKeys(set *signing.KeySet) ([]encodedKey, error) {
+func encodeKeys(set *signing.KeySet) ([]*externaljwtv1.Key, error) {
 	all := set.All()
 	if len(all) == 0 {
 		return nil, errNoKeys
 	}
-	keys := make([]encodedKey, 0, len(all))
+	keys := make([]*externaljwtv1.Key, 0, len(all))
 	for _, key := range all {
 		der, err := x509.MarshalPKIXPublicKey(key.Key)
 		if err != nil {
 			return nil, fmt.Errorf("encode public key %s: %w", key.ID, err)
 		}
-		keys = append(keys, encodedKey{id: key.ID, der: der})
+		keys = append(keys, &externaljwtv1.Key{KeyId: key.ID, Key: der})
 	}
 	return keys, nil
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -66,9 +65,10 @@ const (
 	watchPeriod = 5 * time.Second
 )
 
-// Config says what a Server needs. Every field but the last two is required.
+// Config says what a Server needs. Every field but the last two is required; the flags are checked
+// where they are read (package options).
 type Config struct {
-	// Path is the socket, absolute, in a directory that is there.
+	// Path is the socket, absolute, of MaxPathLength at most, in a directory that is there.
 	Path string
 	// AllowedUIDs are the users whose processes may call.
 	AllowedUIDs []uint32
@@ -85,7 +85,7 @@ type Config struct {
 	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole
 	// seconds.
 	RefreshHint time.Duration
-	// QPS is how many signatures are made a second; those of one second may come at once.
+	// QPS is how many signatures are made a second, more than 0; those of one second may come at once.
 	QPS float32
 	// Metrics count calls. Nil counts nothing.
 	Metrics *Metrics
@@ -102,20 +102,10 @@ type Server struct {
 	trouble atomic.Pointer[string]
 }
 
-// Listen takes the socket. What is wrong with the configuration or the socket is an error that
-// names it.
+// Listen takes the socket. What is wrong with it is an error that names it.
 func Listen(config Config) (*Server, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
-	}
-	if !filepath.IsAbs(config.Path) || len(config.Path) > MaxPathLength {
-		return nil, fmt.Errorf("external signer socket %q: expected an absolute path of at most %d bytes", config.Path, MaxPathLength)
-	}
-	if config.MaxTokenExpiration < MinTokenExpiration {
-		return nil, fmt.Errorf("external signer: tokens may live for %v, expected at least %v", config.MaxTokenExpiration, MinTokenExpiration)
-	}
-	if config.RefreshHint < time.Second || config.QPS <= 0 {
-		return nil, errors.New("external signer: expected a refresh hint of at least 1s and a rate above 0")
 	}
 	taken, listener, err := openSocket(config.Path)
 	if err != nil {
@@ -189,11 +179,10 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 	register(server, &service{
 		signer:             s.config.Signer,
 		check:              s.config.Check,
-		keys:               keyCache{source: s.config.Keys, clock: s.config.Clock},
+		keys:               keyCache{source: s.config.Keys, clock: s.config.Clock, refreshHint: s.config.RefreshHint},
 		rate:               rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
 		turns:              make(chan struct{}, runtime.GOMAXPROCS(0)),
 		maxTokenExpiration: s.config.MaxTokenExpiration,
-		refreshHint:        s.config.RefreshHint,
 	})
 	return server
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/signing"
@@ -34,10 +33,8 @@ type service struct {
 	rate   *rate.Limiter
 	// turns holds one entry for each signature that is being made.
 	turns chan struct{}
-
-	// What kube-apiserver is told, in whole seconds.
+	// maxTokenExpiration is what kube-apiserver is told, in whole seconds.
 	maxTokenExpiration time.Duration
-	refreshHint        time.Duration
 }
 
 // register offers v1, and v1alpha1, which kube-apiserver of 1.32 and 1.33 asks for. Their messages
@@ -58,18 +55,7 @@ func (s *service) Sign(ctx context.Context, request *externaljwtv1.SignJWTReques
 
 // FetchKeys implements the service.
 func (s *service) FetchKeys(context.Context, *externaljwtv1.FetchKeysRequest) (*externaljwtv1.FetchKeysResponse, error) {
-	found, err := s.keys.get()
-	if err != nil {
-		return nil, err
-	}
-	response := &externaljwtv1.FetchKeysResponse{
-		DataTimestamp:      timestamppb.New(found.taken),
-		RefreshHintSeconds: int64(s.refreshHint.Seconds()),
-	}
-	for _, key := range found.keys {
-		response.Keys = append(response.Keys, &externaljwtv1.Key{KeyId: key.id, Key: key.der})
-	}
-	return response, nil
+	return s.keys.get()
 }
 
 // Metadata implements the service.

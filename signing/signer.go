@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 )
 
 // HeaderStyle selects the members of the protected header.
@@ -152,20 +151,13 @@ func (k *PrivateKey) String() string {
 	return fmt.Sprintf("%s signing key %s", k.public.Algorithm, k.public.ID)
 }
 
-// GoString keeps %#v from printing fields.
-func (k *PrivateKey) GoString() string { return k.String() }
-
-// Format keeps every other verb, such as %x, from printing fields.
+// Format keeps every verb, such as %#v and %x, from printing fields.
 func (k *PrivateKey) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, k.String()) }
 
 // MarshalJSON keeps structured loggers and debug endpoints from printing fields.
 func (k *PrivateKey) MarshalJSON() ([]byte, error) { return json.Marshal(k.String()) }
 
-// LogValue does the same for log/slog.
-func (k *PrivateKey) LogValue() slog.Value { return slog.StringValue(k.String()) }
-
 var (
 	_ fmt.Formatter  = (*PrivateKey)(nil)
 	_ json.Marshaler = (*PrivateKey)(nil)
-	_ slog.LogValuer = (*PrivateKey)(nil)
 )

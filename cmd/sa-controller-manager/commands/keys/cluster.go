@@ -191,7 +191,8 @@ func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenS
 	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
 	err := paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
-			if name := cache.MetaObjectToName(&page.Items[i]); has(accounts, name) {
+			name := cache.MetaObjectToName(&page.Items[i])
+			if _, wanted := accounts[name]; wanted {
 				accounts[name] = page.Items[i].DeepCopy()
 			}
 		}
@@ -201,11 +202,6 @@ func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenS
 		return nil, err
 	}
 	return accounts, nil
-}
-
-func has[K comparable, V any](m map[K]V, key K) bool {
-	_, ok := m[key]
-	return ok
 }
 
 // keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that
@@ -220,14 +216,9 @@ func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
 		return decoded.KeyID, true
 	}
 	for _, key := range ring.All() {
-		if _, err := tokens.VerifyLegacy(token, source{signing.NewKeySet(key.PublicKey)}); err == nil {
+		if _, err := tokens.VerifyLegacy(token, signing.KeyringOf(signing.NewRing(0, key))); err == nil {
 			return key.ID, true
 		}
 	}
 	return "", true
 }
-
-// source is a key set that does not change.
-type source struct{ keys *signing.KeySet }
-
-func (s source) Keys() *signing.KeySet { return s.keys }

@@ -86,7 +86,7 @@ The FILE has private keys. Remove it when it is imported.`,
 			return err
 		}
 		return o.act(cmd, func(_ context.Context, operator *Operator) ([]Pruned, error) {
-			changed, err := operator.Import(args[0])
+			changed, err := operator.File.Import(ringfile.At(args[0]))
 			if err == nil && !changed {
 				fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
 			}
@@ -145,9 +145,4 @@ func exported(key rotation.Key, private bool) ([]byte, error) {
 		return nil, fmt.Errorf("only the public half of key %s is in the ring", key.ID)
 	}
 	return key.Pair.PEM(), nil
-}
-
-// Import brings another copy of the ring here, and reports whether that has changed anything.
-func (o *Operator) Import(path string) (changed bool, err error) {
-	return o.File.Import(ringfile.At(path))
 }

@@ -65,7 +65,7 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 				}
 				retired = append(retired, more...)
 			}
-			return nil, operator.Init(pair, retired)
+			return nil, operator.File.Init(pair, retired, operator.Clock.Now(), operator.Policy)
 		})
 	}
 	return cmd

@@ -39,7 +39,10 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 			w.must(w.Rollback(t.Context(), true))
 			w.start(testkeys.P384())
 		})
-		refusedWith(t, w.Activate(t.Context(), ActivateOptions{Force: true}), "cannot sign yet: the apiserver refuses its tokens")
+		err := w.Activate(t.Context(), ActivateOptions{Force: true})
+		if _, stale := errors.AsType[*ringfile.StaleError](err); !stale {
+			t.Errorf("activate: %v", err)
+		}
 		if state := w.state(); state.Phase() != rotation.Published || state.Active().ID != rsaID {
 			t.Errorf("phase %q, %s signs", state.Phase(), state.Active().ID)
 		}
@@ -58,7 +61,7 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 }
 
 // TestDoneAlready: a command that was killed after it had done its work, or that somebody else was
-// faster with.
+// faster with. One that finds out at the last moment says so, and is run again.
 func TestDoneAlready(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,6 +81,10 @@ func TestDoneAlready(t *testing.T) {
 
 	w.accepts = append(w.accepts, w.start(testkeys.P384()))
 	w.meanwhile(func() { w.must(w.Activate(t.Context(), ActivateOptions{Force: true, SkipProof: true})) })
+	err := w.Complete(t.Context(), force)
+	if _, stale := errors.AsType[*ringfile.StaleError](err); !stale {
+		t.Errorf("completed while somebody else has activated: %v", err)
+	}
 	w.must(w.Complete(t.Context(), force))
 	if phase := w.state().Phase(); phase != rotation.Completed {
 		t.Errorf("phase %q, though somebody else has made a step of it only", phase)

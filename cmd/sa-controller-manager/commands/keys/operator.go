@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/keyprobe"
@@ -29,13 +32,18 @@ type Operator struct {
 	Progress func(what string, left time.Duration)
 }
 
+const (
+	// lookAgain is how often a wait looks whether the ring has changed meanwhile or kube-apiserver
+	// has changed its mind.
+	lookAgain = 5 * time.Second
+	// maxLasting is how many answers in a row that time does not mend end a wait. One is not
+	// enough: a kube-apiserver that has just been started, with the key that is waited for, forbids
+	// everything until it has read the roles.
+	maxLasting = 4
+)
+
 // errNoCluster is the answer to a step that has to ask.
 var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
-
-// Init makes the ring file.
-func (o *Operator) Init(pair *signing.KeyPair, retired []signing.PublicKey) error {
-	return o.File.Init(pair, retired, o.Clock.Now(), o.Policy)
-}
 
 // Start publishes a key that generate makes in place of the present one, or finds that this was
 // done already. same tells whether the key of a rotation in progress is what is wanted now.
@@ -96,11 +104,7 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 		}
 		if err == nil {
 			// The generation keeps what was proved from being said of another key.
-			err = o.File.Update(state.Generation, activate)
-			if _, stale := errors.AsType[*ringfile.StaleError](err); !stale {
-				return err
-			}
-			continue // somebody was faster; see what they did
+			return o.File.Update(state.Generation, activate)
 		}
 		if lasting++; !lasts(err) {
 			lasting = 0
@@ -109,6 +113,71 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
+}
+
+// AwaitActivation returns once nothing but the proof is missing.
+func (o *Operator) AwaitActivation(ctx context.Context) error {
+	for {
+		state, err := o.read()
+		if err != nil {
+			return err
+		}
+		if _, err = rotation.Activate(state, o.Clock.Now(), o.Policy, false); err == nil {
+			return nil
+		}
+		if !o.await(ctx, err) {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// await lets some time pass if that may help, and tells whether to try again.
+func (o *Operator) await(ctx context.Context, reason error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	var refusal *rotation.Refusal
+	var refused *notAcceptedError
+	var left time.Duration
+	var what string
+	pause := lookAgain
+	switch {
+	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
+		left = refusal.Until.Sub(o.Clock.Now())
+		pause, what = min(left, lookAgain), refusal.Reason
+	case errors.As(reason, &refused):
+		what = refused.Error()
+	default:
+		return false
+	}
+	if o.Progress != nil {
+		o.Progress(what, left)
+	}
+	timer := o.Clock.NewTimer(max(pause, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
+// lasts tells an answer that time does not mend, such as that there is no such account, from a key
+// that kube-apiserver does not accept yet, and from a kube-apiserver that cannot be reached or has
+// too much to do.
+func lasts(err error) bool {
+	notAccepted, ok := errors.AsType[*notAcceptedError](err)
+	if !ok || keyprobe.IsRefusal(notAccepted.err) {
+		return false
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code < http.StatusInternalServerError && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
+	}
+	_, unreachable := errors.AsType[*url.Error](err)
+	return !unreachable
 }
 
 // notAcceptedError is a key of which kube-apiserver has not said that it takes it.

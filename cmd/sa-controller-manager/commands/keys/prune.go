@@ -97,13 +97,13 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 	if err != nil {
 		return nil, err
 	}
-	ids := once(options.IDs)
+	ids := slices.Compact(slices.Sorted(slices.Values(options.IDs)))
 	if len(ids) == 0 {
 		for _, key := range state.Retired() {
 			ids = append(ids, key.ID)
 		}
 	}
-	usages, err := o.usages(ctx, options.Force)
+	usages, err := o.usages(ctx, state.Ring(), options.Force)
 	if err != nil {
 		return nil, err
 	}
@@ -121,17 +121,6 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 		pruned = append(pruned, Pruned{KeyID: id, Pruned: true, DryRun: options.DryRun})
 	}
 	return pruned, nil
-}
-
-// once are ids without those that have come before.
-func once(ids []string) []string {
-	var all []string
-	for _, id := range ids {
-		if !slices.Contains(all, id) {
-			all = append(all, id)
-		}
-	}
-	return all
 }
 
 func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOptions) error {
@@ -168,18 +157,14 @@ func alsoChanged(err error) error {
 }
 
 // usages has the cluster searched, unless it is not to be asked.
-func (o *Operator) usages(ctx context.Context, force bool) (func(id string) rotation.Usage, error) {
+func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (func(id string) rotation.Usage, error) {
 	if force {
 		return func(string) rotation.Usage { return rotation.Usage{Secrets: -1} }, nil
 	}
 	if o.Cluster == nil {
 		return nil, fmt.Errorf("%w; with --force a key is pruned whoever needs it", errNoCluster)
 	}
-	state, err := o.File.Read()
-	if err != nil {
-		return nil, err
-	}
-	uses, err := o.Cluster.Uses(ctx, state.Ring())
+	uses, err := o.Cluster.Uses(ctx, ring)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
 	pair := w.pair(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID}
-	if err := w.Init(pair, nil); err != nil {
+	if err := w.File.Init(pair, nil, w.clock.Now(), policy); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -18,9 +18,9 @@ import (
 // Size is how many objects a page has.
 const Size = 500
 
-// Each calls visit with every page of a list, which errors call what. All pages are of one resourceVersion: if one is
-// asked for too late for that, Each ends with the error that kube-apiserver answers
-// (apierrors.IsResourceExpired). Visit keeps none of a page.
+// Each calls visit with every page of a list, which errors call what. All pages are of one
+// resourceVersion: if one is asked for too late for that, Each ends with the error that
+// kube-apiserver answers (apierrors.IsResourceExpired). Visit keeps none of a page.
 func Each[L metav1.ListInterface](
 	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, visit func(L) error,
 ) error {

@@ -10,15 +10,20 @@ package printers
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 )
 
-// Document writes document as "json" or "yaml", and in any other format what text makes of it. what names it in errors, such
-// as "the findings". Nothing is written of a document that cannot be encoded.
+// Document writes document as "json" or "yaml", and in any other format what text makes of it.
+// what names it in errors, such as "the findings". Nothing is written of a document that cannot be
+// encoded.
 func Document(w io.Writer, output, what string, document any, text func() string) error {
 	var encoded []byte
 	var err error
@@ -74,4 +79,24 @@ func escaped(text []byte) []byte {
 		b.WriteRune(r)
 	}
 	return b.Bytes()
+}
+
+// Table aligns cells that end with a tab, once it is flushed.
+func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }
+
+// OrNone is Printable for a cell that may be empty.
+func OrNone(text string) string { return Printable(cmp.Or(text, "<none>")) }
+
+// Printable keeps text of strangers from steering a terminal and from breaking a table: what
+// cannot be seen is escaped.
+func Printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		fmt.Fprintf(&b, "\\u%04x", r)
+	}
+	return b.String()
 }

@@ -10,6 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // NoArguments refuses positional arguments in KCM's words. Empty ones pass, as
@@ -60,4 +64,29 @@ func resemblesToken(arg string) bool {
 	// eyJ is how every JSON object begins in base64.
 	return len(arg) >= longestPath || strings.HasPrefix(arg, "eyJ") || strings.HasPrefix(strings.ToLower(arg), "bearer") ||
 		len(arg) > 60 && strings.Count(arg, ".") == 2 && !strings.Contains(arg, "/")
+}
+
+// ReadFile reads the file of a flag once: a command follows no file.
+func ReadFile[T any](flag, path string, parse func([]byte) (T, error)) (parsed T, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return parsed, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if parsed, err = parse(data); err != nil {
+		return parsed, fmt.Errorf("--%s: %s: %w", flag, path, err)
+	}
+	return parsed, nil
+}
+
+// PluginConfig is what the ServiceAccount plugin runs with.
+func PluginConfig(o *options.Admission) (serviceaccount.Config, error) {
+	configuration, err := admission.ReadConfiguration(o.ConfigFile)
+	if err != nil {
+		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
+	}
+	own, err := configuration.For(serviceaccount.Name)
+	if err != nil {
+		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
+	}
+	return o.PluginConfig(own)
 }

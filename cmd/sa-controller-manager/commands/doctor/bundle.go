@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"crypto/sha256"
-	"crypto/x509"
 	"slices"
 	"strings"
 
@@ -28,15 +27,15 @@ func parseBundle(pem string) bundle {
 		sum := sha256.Sum256([]byte(pem))
 		return bundle(sum[:])
 	}
-	return bundleOf(certificates)
-}
-
-func bundleOf(certificates []*x509.Certificate) bundle {
 	var sums []string
 	for _, certificate := range certificates {
 		sum := sha256.Sum256(certificate.Raw)
 		sums = append(sums, string(sum[:]))
 	}
+	return bundleOf(sums)
+}
+
+func bundleOf(sums []string) bundle {
 	slices.Sort(sums)
 	return bundle(strings.Join(slices.Compact(sums), ""))
 }
@@ -56,8 +55,4 @@ func (b bundle) within(other bundle) bool {
 }
 
 // and is the union.
-func (b bundle) and(other bundle) bundle {
-	sums := append(b.sums(), other.sums()...)
-	slices.Sort(sums)
-	return bundle(strings.Join(slices.Compact(sums), ""))
-}
+func (b bundle) and(other bundle) bundle { return bundleOf(append(b.sums(), other.sums()...)) }

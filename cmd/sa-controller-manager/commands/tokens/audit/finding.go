@@ -32,15 +32,15 @@ const (
 	Unreferenced Finding = "unreferenced"
 )
 
-// Findings are all of them, the worst first, each with what it means.
-func Findings() []struct {
+// Meaning is a finding with what it means.
+type Meaning struct {
 	Name  Finding
 	About string
-} {
-	return []struct {
-		Name  Finding
-		About string
-	}{
+}
+
+// Findings are all of them, the worst first.
+func Findings() []Meaning {
+	return []Meaning{
 		{ClusterAdmin, "the account may do everything, in all namespaces"},
 		{SecretsReader, "the account reads the Secrets of all namespaces"},
 		{BadToken, "it is no token of this Secret, or its signature is wrong"},

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
 
 // NewCommand is the command and those below it.
@@ -34,6 +35,27 @@ func NewCommand() *cobra.Command {
 			return writeFlags(cmd.OutOrStdout(), managerFlags())
 		},
 	}, newPermissionsCommand())
+}
+
+// newPermissionsCommand generates what is below manifests/permissions.
+func newPermissionsCommand() *cobra.Command {
+	optional := false
+	cmd := &cobra.Command{
+		Use:   "permissions",
+		Short: "Print manifests/permissions/roles.yaml",
+		Args:  cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rules := preflight.StandardRules(options.New())
+			if optional {
+				rules = preflight.OptionalRules()
+			}
+			text, err := preflight.Manifest(rules)
+			fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&optional, "options", optional, "Print manifests/permissions/options/roles.yaml instead.")
+	return cmd
 }
 
 // managerFlags is every flag of the root command with its default, whatever the command

@@ -15,8 +15,11 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"path"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,6 +36,21 @@ type Object struct {
 	Namespace, Name string
 	// YAML fits a server-side apply as it is (types.ApplyYAMLPatchType).
 	YAML []byte
+}
+
+// Path is where the API server has the object: what rest.Request.AbsPath takes.
+func (o Object) Path() string {
+	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
+	parts := []string{"/apis", o.APIVersion}
+	if o.Namespace != "" {
+		parts = append(parts, "namespaces", o.Namespace)
+	}
+	return path.Join(append(parts, resource.Resource, url.PathEscape(o.Name))...)
+}
+
+// String names the object for a person.
+func (o Object) String() string {
+	return o.Kind + " " + path.Join(o.Namespace, o.Name)
 }
 
 // Permissions returns what grants User all that the process may need: roles, bindings

@@ -66,11 +66,7 @@ func applyEmbedded(t *testing.T, client rest.Interface) {
 		t.Fatal(err)
 	}
 	for _, object := range objects {
-		path, err := object.Path()
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = client.Patch(types.ApplyYAMLPatchType).AbsPath(path).Body(object.YAML).
+		err := client.Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
 			Param("fieldManager", "test").Param("fieldValidation", "Strict").Param("dryRun", "All").Do(t.Context()).Error()
 		if err != nil {
 			t.Errorf("%s: %v", object, err)

@@ -131,11 +131,7 @@ func (s *story) applyPermissions(ctx context.Context) error {
 		return err
 	}
 	for _, object := range objects {
-		path, err := object.Path()
-		if err != nil {
-			return err
-		}
-		err = s.client.RbacV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(path).Body(object.YAML).
+		err := s.client.RbacV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
 			Param("fieldManager", "demo").Param("force", "true").Do(ctx).Error()
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", object, err)

@@ -22,11 +22,6 @@ func (s ControllerSet) Enabled(name string) bool {
 	return slices.Contains(s.enabled, name)
 }
 
-// Names returns the controllers to run, in a fixed order.
-func (s ControllerSet) Names() []string {
-	return slices.Clone(s.enabled)
-}
-
 // NotRun returns the controllers that the user turned on by name and that this
 // binary does not run, in the order they were given. They are worth one line in the
 // log, not an error, because kubeadm passes "*,bootstrapsigner,tokencleaner".

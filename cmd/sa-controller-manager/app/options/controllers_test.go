@@ -69,7 +69,7 @@ func TestParseControllers(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.want, set.Names()); diff != "" {
+			if diff := cmp.Diff(tc.want, set.enabled); diff != "" {
 				t.Errorf("%s\nto run (-want +got):\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.notRun, set.NotRun()); diff != "" {

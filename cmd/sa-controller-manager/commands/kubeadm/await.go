@@ -53,11 +53,9 @@ func (c *Config) await(ctx context.Context, look look) error {
 		if c.Progress != nil {
 			c.Progress(fmt.Sprintf("%s: %v", c.Clock.Since(begun).Round(time.Second), last))
 		}
-		timer := c.Clock.NewTimer(lookInterval)
 		select {
-		case <-timer.C():
+		case <-c.Clock.After(lookInterval):
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}
 	}

@@ -100,7 +100,7 @@ func TestRuns(t *testing.T) {
 		"NotReady":  {mirror(apiServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
 		"OnItsLast": {deleted, "the Pod kube-apiserver-n is not ready yet"},
 	} {
-		c := Config{Node: "n", Client: fake.NewClientset(tc.pod)}
+		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pod)}
 		says(t, name, c.runs(apiServer, command)(t.Context()), tc.want)
 	}
 }
@@ -134,7 +134,7 @@ func TestMayRegister(t *testing.T) {
 		"RegistersNothing":          {none, []runtime.Object{here, mirror(apiServer, "m", true)}, ""},
 		"APodOfThatName":            {url, []runtime.Object{here, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-m"}, Spec: corev1.PodSpec{NodeName: "m"}}}, ""},
 	} {
-		c := Config{Node: "n", Client: fake.NewClientset(tc.pods...)}
+		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
 		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
 		says(t, name, err, tc.want)
 		if tc.want != "" && !errors.As(err, new(permanentError)) {
@@ -153,7 +153,7 @@ func TestPluginsOn(t *testing.T) {
 		"On":  {[]runtime.Object{mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, apiServer, "--disable-admission-plugins=PodSecurity")}, ""},
 		"Off": {[]runtime.Object{mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
 	} {
-		c := Config{Node: "n", Client: fake.NewClientset(tc.pods...)}
+		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
 		says(t, name, c.pluginsOn(t.Context()), tc.want)
 	}
 }
@@ -194,7 +194,7 @@ func TestManagerWorks(t *testing.T) {
 				server.Close()
 			}
 			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=%s]\n", server.Listener.Addr().(*net.TCPAddr).Port, tc.register)
-			c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
+			c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
 			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
 			says(t, name, err, tc.want)
 			if errors.As(err, new(permanentError)) != tc.permanent {
@@ -250,7 +250,7 @@ func TestManagerAwaitsOthers(t *testing.T) {
 				heartbeats.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
 			}
 			var out bytes.Buffer
-			c := Config{Node: "n", Out: &out, Client: fake.NewClientset(mirror(manager, "n", true), heartbeats, identity(host), identity("cp-2"),
+			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(mirror(manager, "n", true), heartbeats, identity(host), identity("cp-2"),
 				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
 			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=url]\n", server.Listener.Addr().(*net.TCPAddr).Port)
 			says(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
@@ -282,7 +282,7 @@ func TestDeleteConfigurationsLast(t *testing.T) {
 	var out bytes.Buffer
 	off := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: registration.AnnotationOff}}
 	client := fake.NewClientset(mirror(manager, "m", true), &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: off})
-	c := Config{Node: "n", Client: client, Out: &out}
+	c := Config{Node: "n", Clock: clock.RealClock{}, Client: client, Out: &out}
 	list := func() int {
 		found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -60,7 +59,7 @@ func (c *Config) mayRegister(o *observed) look {
 		alone := nodesWithoutManager(servers, c.Node, managers)
 		if len(alone) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
 			// Only those that have an identity Lease are waited for.
-			hosts, err := registration.LiveHosts(ctx, c.Client, c.clock().Now())
+			hosts, err := registration.LiveHosts(ctx, c.Client, c.Clock.Now())
 			if err != nil || len(hosts) >= len(servers) {
 				return err
 			}
@@ -80,21 +79,13 @@ func (c *Config) orAwaitsPeers(ctx context.Context, why error) error {
 	if err != nil {
 		return errors.Join(why, err)
 	}
-	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.clock().Now())
+	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
 	if err != nil || len(missing) == 0 || slices.Contains(missing, host) {
 		return errors.Join(why, err)
 	}
 	fmt.Fprintf(c.Out, "The webhook binds once sa-controller-manager runs with --webhook-registration=url on %s too: kubeadm takeover --steps=%s there, then kubeadm takeover once more on each node.\n",
 		strings.Join(missing, ", "), StepManager)
 	return nil
-}
-
-// clock is Clock, which tests may leave out.
-func (c *Config) clock() clock.Clock {
-	if c.Clock == nil {
-		return clock.RealClock{}
-	}
-	return c.Clock
 }
 
 // nodesWithoutManager are the nodes beside this one that have the first and lack the second, ready.

@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"sa-controller-manager/manifests"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/signing"
 )
 
@@ -52,24 +50,7 @@ func (c *Config) applyPermissions(ctx context.Context, d direction, o *observed,
 	if signs, err := c.signs(o); err != nil || !signs {
 		return err
 	}
-	objects, err := manifests.Permissions()
-	if err != nil {
-		return err
-	}
-	return c.await(ctx, func(ctx context.Context) error {
-		for _, object := range objects {
-			path, err := object.Path()
-			if err != nil {
-				return permanentError{err}
-			}
-			err = c.Client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(path).
-				Param("fieldManager", manager).Param("force", "true").Body(object.YAML).Do(ctx).Error()
-			if err != nil {
-				return fmt.Errorf("apply %s: %w", object, err)
-			}
-		}
-		return nil
-	})
+	return c.await(ctx, func(ctx context.Context) error { return identity.Apply(ctx, c.Client.CoreV1().RESTClient()) })
 }
 
 // losesNone refuses to take key files from kube-apiserver if one of them has a key that our process

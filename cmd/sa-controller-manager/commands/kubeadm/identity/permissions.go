@@ -28,12 +28,26 @@ const (
 	tryTimeout  = 10 * time.Second
 )
 
-// applyPermissions is tried until the API server has taken all of it.
-func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
+// Apply applies the permissions of our user, all of them, once.
+func Apply(ctx context.Context, client rest.Interface) error {
 	objects, err := manifests.Permissions()
 	if err != nil {
 		return err
 	}
+	for _, object := range objects {
+		err := client.Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).
+			Param("fieldManager", meta.FieldManager).Param("force", "true").
+			MaxRetries(0).Body(object.YAML).Do(ctx).Error()
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// applyPermissions repeats what may be for want of an API server, of its start's end or of
+// the namespace kube-system, which it makes after that.
+func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
 	client, err := c.masters(ca, to)
 	if err != nil {
 		return err
@@ -41,13 +55,28 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("not within %s", c.Timeout))
 	defer cancel()
 	begun := c.Clock.Now()
-	for _, object := range objects {
-		if err := c.applyOne(ctx, client, object, begun); err != nil {
-			return fmt.Errorf("apply %s at %s: %w", object, to.server, err)
+	var last error // the one of the end says nothing
+	for {
+		err := Apply(ctx, client)
+		if err == nil {
+			fmt.Fprintf(c.Say, "The permissions of %s are applied at %s.\n", manifests.User, to.server)
+			return nil
+		}
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			return fmt.Errorf("at %s: %w", to.server, err)
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		if c.Progress != nil {
+			c.Progress(fmt.Sprintf("Waiting for the API server, %s: %v", c.Clock.Since(begun).Round(time.Second), err))
+		}
+		select {
+		case <-c.Clock.After(tryInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("at %s: %w; the last answer: %w", to.server, context.Cause(ctx), last)
 		}
 	}
-	fmt.Fprintf(c.Say, "%d permissions of %s are applied at %s.\n", len(objects), manifests.User, to.server)
-	return nil
 }
 
 // masters is a client that may grant anything, for a few minutes.
@@ -72,35 +101,4 @@ func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
 		return nil, fmt.Errorf("build the API client: %w", err)
 	}
 	return client.CoreV1().RESTClient(), nil
-}
-
-// applyOne repeats what may be for want of an API server, of its start's end or of the
-// namespace kube-system, which it makes after that.
-func (c Config) applyOne(ctx context.Context, client rest.Interface, object manifests.Object, begun time.Time) error {
-	path, err := object.Path()
-	if err != nil {
-		return err
-	}
-	var last error // the one of the end says nothing
-	for {
-		err := client.Patch(types.ApplyYAMLPatchType).AbsPath(path).
-			Param("fieldManager", meta.FieldManager).Param("force", "true").
-			MaxRetries(0).Body(object.YAML).Do(ctx).Error()
-		if err == nil || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			return err
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		if c.Progress != nil {
-			c.Progress(fmt.Sprintf("Waiting for the API server, %s: %v", c.Clock.Since(begun).Round(time.Second), err))
-		}
-		timer := c.Clock.NewTimer(tryInterval)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), last)
-		}
-	}
 }

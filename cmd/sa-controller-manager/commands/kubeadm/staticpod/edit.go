@@ -24,11 +24,6 @@ type Edit struct {
 	Mount, Unmount *Mount
 }
 
-// Empty tells whether there is nothing to do.
-func (e Edit) Empty() bool {
-	return len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Append) == 0 && e.Mount == nil && e.Unmount == nil
-}
-
 // Apply returns the manifest changed. It is an error if anything else would change with
 // it.
 func (m *Manifest) Apply(e Edit) (*Manifest, error) {

@@ -40,17 +40,8 @@ const (
 	noteLimit = 1024
 )
 
-// Event is what is recorded. Regarding must carry what identifies the object;
-// Reason and Action are CamelCase words that people filter by.
-type Event struct {
-	Regarding *corev1.ObjectReference
-	Type      string
-	Reason    string
-	Action    string
-	Note      string
-}
-
-// Recorder sends Events. The zero value is not usable; a nil Recorder drops all.
+// Recorder sends Events. What one regards must carry what identifies the object; reason and
+// action are CamelCase words that people filter by. The zero value is not usable; a nil Recorder drops all.
 type Recorder struct {
 	sink    events.EventRecorder
 	sender  *sender // nil if the sink was given
@@ -78,21 +69,20 @@ func (r *Recorder) Run(ctx context.Context) error {
 
 // Warn records a Warning Event: something was refused or could not be done.
 func (r *Recorder) Warn(regarding *corev1.ObjectReference, reason, action, note string) {
-	r.record(Event{regarding, corev1.EventTypeWarning, reason, action, note})
+	r.record(regarding, corev1.EventTypeWarning, reason, action, note)
 }
 
 // Normal records a Normal Event: something was done that an operator may ask about.
 func (r *Recorder) Normal(regarding *corev1.ObjectReference, reason, action, note string) {
-	r.record(Event{regarding, corev1.EventTypeNormal, reason, action, note})
+	r.record(regarding, corev1.EventTypeNormal, reason, action, note)
 }
 
-func (r *Recorder) record(event Event) {
-	if r == nil || !r.limiter.allow(event) {
+func (r *Recorder) record(regarding *corev1.ObjectReference, kind, reason, action, note string) {
+	if r == nil || !r.limiter.allow(regarding, reason+"\x00"+note) {
 		return
 	}
-	note := event.Note
 	if len(note) > noteLimit {
 		note = strings.ToValidUTF8(note[:noteLimit-3], "") + "..."
 	}
-	r.sink.Eventf(event.Regarding, nil, event.Type, event.Reason, event.Action, "%s", note)
+	r.sink.Eventf(regarding, nil, kind, reason, action, "%s", note)
 }

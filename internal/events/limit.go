@@ -26,21 +26,20 @@ type limiter struct {
 // allows in repeatAfter.
 type history struct {
 	budget *rate.Limiter
-	sent   map[string]time.Time // note -> when
+	sent   map[string]time.Time // reason and note -> when
 }
 
 func newLimiter(clock clock.PassiveClock) *limiter {
 	return &limiter{clock: clock, seen: lru.New(limitedObjects)}
 }
 
-func (l *limiter) allow(event Event) bool {
+func (l *limiter) allow(regarding *corev1.ObjectReference, note string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	object := l.historyOf(objectKey(event.Regarding))
+	object := l.historyOf(objectKey(regarding))
 	maps.DeleteFunc(object.sent, func(_ string, at time.Time) bool { return now.Sub(at) >= repeatAfter })
 
-	note := event.Reason + "\x00" + event.Note
 	if _, fresh := object.sent[note]; fresh || !object.budget.AllowN(now, 1) {
 		return false
 	}

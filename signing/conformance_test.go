@@ -28,7 +28,7 @@ func TestKeyringConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signertest.Run(t, func(t *testing.T) signertest.Subject {
-				ring := signing.NewKeyring(private(t, pem), private(t, testkeys.RSA2048Other()).Public())
+				ring := signing.NewKeyring(signing.NewRing(0, private(t, pem).As(signing.Active)), private(t, testkeys.RSA2048Other()).Public())
 				return signertest.Subject{
 					Signer: ring,
 					Keys:   ring,

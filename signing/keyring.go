@@ -25,17 +25,8 @@ var (
 	_ KeySource = (*Keyring)(nil)
 )
 
-// NewKeyring makes a ring of one key, in which active signs from now on. A ring without an active
-// key (nil) verifies only.
-func NewKeyring(active *PrivateKey, verifyOnly ...PublicKey) *Keyring {
-	if active == nil {
-		return KeyringOf(NewRing(0), verifyOnly...)
-	}
-	return KeyringOf(NewRing(0, active.As(Active)), verifyOnly...)
-}
-
-// KeyringOf begins with ring, whose active key signs from now on.
-func KeyringOf(ring *Ring, verifyOnly ...PublicKey) *Keyring {
+// NewKeyring begins with ring, whose active key signs from now on.
+func NewKeyring(ring *Ring, verifyOnly ...PublicKey) *Keyring {
 	r := &Keyring{}
 	r.ring.Store(ring.withVerifyOnly(verifyOnly))
 	return r

@@ -21,7 +21,7 @@ func BenchmarkKeyring(b *testing.B) {
 			name = "contended"
 		}
 		b.Run(name, func(b *testing.B) {
-			ring := signing.NewKeyring(active)
+			ring := signing.NewKeyring(signing.NewRing(0, active.As(signing.Active)))
 			if contended {
 				defer changeAllTheTime(ring, active, next)()
 			}

@@ -17,7 +17,7 @@ func TestKeyringTakesAStoresRings(t *testing.T) {
 	t.Parallel()
 	a, b, other := private(t, testkeys.RSA2048()), private(t, testkeys.P256()), private(t, testkeys.P384())
 	activeA, activeB := a.As(signing.Active), b.As(signing.Active)
-	keyring := signing.KeyringOf(signing.NewRing(1, activeA), other.Public())
+	keyring := signing.NewKeyring(signing.NewRing(1, activeA), other.Public())
 	steps := []struct {
 		reason string
 		keys   []signing.Key

@@ -164,7 +164,7 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring := signing.NewKeyring(key)
+	ring := signing.NewKeyring(signing.NewRing(0, key.As(signing.Active)))
 	type wrapper struct {
 		Key   *signing.PrivateKey
 		inner *signing.PrivateKey

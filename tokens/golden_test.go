@@ -37,7 +37,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 				t.Errorf("-upstream +ours:\n%s", diff)
 			}
 			for whose, token := range map[string]string{"ours": token, "upstream's": v.Token} {
-				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(key))
+				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))))
 				if err != nil {
 					t.Errorf("%s does not verify: %v", whose, err)
 				}

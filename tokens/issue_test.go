@@ -63,7 +63,7 @@ func TestUniqueClaims(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("claims: -want +got:\n%s", diff)
 	}
-	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(key))
+	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))))
 	if err != nil {
 		t.Error(err)
 	}

@@ -167,7 +167,7 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 }
 
 func ring(tb testing.TB) *signing.Keyring {
-	return signing.NewKeyring(signingKey(tb, testkeys.RSA2048()),
+	return signing.NewKeyring(signing.NewRing(0, signingKey(tb, testkeys.RSA2048()).As(signing.Active)),
 		signingKey(tb, testkeys.P256()).Public(), signingKey(tb, testkeys.P384()).Public())
 }
 
@@ -281,7 +281,7 @@ func TestVerifyLegacyWithoutKeys(t *testing.T) {
 	t.Parallel()
 	token := forge(t, map[string]any{"alg": "none"}, legacyPayload, func(string) []byte { return nil })
 	for name, source := range map[string]signing.KeySource{
-		"empty ring": signing.NewKeyring(nil),
+		"empty ring": signing.NewKeyring(signing.NewRing(0)),
 		"nil set":    fixedKeys{},
 	} {
 		if _, err := tokens.VerifyLegacy(token, source); !errors.Is(err, tokens.ErrUnknownKey) {

@@ -73,7 +73,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &notebook{}}
 	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	config := Config{
-		Client: server, Informers: informers.New(server, 0), Ring: signing.NewKeyring(trial.old), Issuer: testIssuer,
+		Client: server, Informers: informers.New(server, 0), Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))), Issuer: testIssuer,
 		Recorder: events.NewRecorderTo(trial.events, clock.RealClock{}),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
 		Metrics:  NewMetrics(trial.registry.MustRegister),

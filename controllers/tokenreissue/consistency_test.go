@@ -31,7 +31,7 @@ func TestRingConsistency(t *testing.T) {
 		recorded := clientevents.NewFakeRecorder(10)
 		registry := metrics.NewKubeRegistry()
 		w := &world{registry: registry, recorded: recorded}
-		keyring := signing.KeyringOf(rotated(t))
+		keyring := signing.NewKeyring(rotated(t))
 		generation := func(n int64) { keyring.Set(ringOf(t, n, newPEM(), oldPEM())) }
 		v := informers.New(client, 0)
 		a := NewRingConsistency(RingConsistencyConfig{

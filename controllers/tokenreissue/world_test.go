@@ -183,7 +183,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		recorded: clientevents.NewFakeRecorder(100),
 		registry: metrics.NewKubeRegistry(),
 	}
-	ring := signing.KeyringOf(rotated(t))
+	ring := signing.NewKeyring(rotated(t))
 	w.Controller = New(Config{
 		Client: w.client, Informers: informers.New(w.client, 0),
 		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),

@@ -70,7 +70,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 	}
 	w := &world{
 		client:   fake.NewClientset(live...),
-		ring:     signing.NewKeyring(key),
+		ring:     signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))),
 		clock:    clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 		recorded: clientevents.NewFakeRecorder(100),
 	}

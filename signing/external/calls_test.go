@@ -32,19 +32,19 @@ func TestVersionsAgree(t *testing.T) {
 	config := configFor(t, newRing(t))
 	serve(t, config)
 	conn := connect(t, config.Path).Conn()
-	stable, former := externaljwtv1.NewExternalJWTSignerClient(conn), externaljwtv1alpha1.NewExternalJWTSignerClient(conn)
+	stable, alpha := externaljwtv1.NewExternalJWTSignerClient(conn), externaljwtv1alpha1.NewExternalJWTSignerClient(conn)
 
 	answers := map[string][2]func() (proto.Message, error){
 		"Metadata": {
 			func() (proto.Message, error) { return stable.Metadata(t.Context(), &externaljwtv1.MetadataRequest{}) },
 			func() (proto.Message, error) {
-				return former.Metadata(t.Context(), &externaljwtv1alpha1.MetadataRequest{})
+				return alpha.Metadata(t.Context(), &externaljwtv1alpha1.MetadataRequest{})
 			},
 		},
 		"FetchKeys": {
 			func() (proto.Message, error) { return stable.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{}) },
 			func() (proto.Message, error) {
-				return former.FetchKeys(t.Context(), &externaljwtv1alpha1.FetchKeysRequest{})
+				return alpha.FetchKeys(t.Context(), &externaljwtv1alpha1.FetchKeysRequest{})
 			},
 		},
 		"Sign": {
@@ -54,7 +54,7 @@ func TestVersionsAgree(t *testing.T) {
 				return response, err
 			},
 			func() (proto.Message, error) {
-				response, err := former.Sign(t.Context(), &externaljwtv1alpha1.SignJWTRequest{Claims: signertest.Payload(0)})
+				response, err := alpha.Sign(t.Context(), &externaljwtv1alpha1.SignJWTRequest{Claims: signertest.Payload(0)})
 				response.Signature = ""
 				return response, err
 			},

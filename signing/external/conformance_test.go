@@ -26,7 +26,7 @@ func TestSocketConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signertest.Run(t, func(t *testing.T) signertest.Subject {
-				ring := signing.NewKeyring(private(t, pem), private(t, testkeys.RSA2048Other()).Public())
+				ring := signing.NewKeyring(signing.NewRing(0, private(t, pem).As(signing.Active)), private(t, testkeys.RSA2048Other()).Public())
 				config := configFor(t, ring)
 				serve(t, config)
 				remote := connect(t, config.Path)

@@ -69,7 +69,7 @@ func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 
 func newRing(tb testing.TB) *signing.Keyring {
 	tb.Helper()
-	return signing.NewKeyring(private(tb, testkeys.P256()), private(tb, testkeys.RSA2048Other()).Public())
+	return signing.NewKeyring(signing.NewRing(0, private(tb, testkeys.P256()).As(signing.Active)), private(tb, testkeys.RSA2048Other()).Public())
 }
 
 // serve runs a server until the test ends or stop is called, which returns when it has stopped.

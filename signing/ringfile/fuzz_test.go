@@ -47,7 +47,7 @@ func FuzzRead(f *testing.F) {
 		if !same(state, again) {
 			t.Fatalf("reads otherwise than it was written:\n%s", once)
 		}
-		keyring := signing.KeyringOf(state.Ring())
+		keyring := signing.NewKeyring(state.Ring())
 		if got, want := len(keyring.Keys().All()), len(state.Keys); got != want {
 			t.Fatalf("%d keys verify, and the file names %d", got, want)
 		}

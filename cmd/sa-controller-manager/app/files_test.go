@@ -221,7 +221,7 @@ func TestWatchTellsOfWhatIsInUse(t *testing.T) {
 	logger := bufferingLogger()
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	cancel()
-	f.watch(ctx, nil, signing.NewKeyring(nil, f.publicKeys()...), nil)
+	f.watch(ctx, nil, signing.NewKeyring(signing.NewRing(0), f.publicKeys()...), nil)
 	if told := passedOver(logger); len(told) != 1 || !strings.Contains(told[0], "found an EC key on P-224") {
 		t.Errorf("told %q, want the key of the first reading", told)
 	}
@@ -238,7 +238,7 @@ func TestWatchTellsOfAnUnusableKey(t *testing.T) {
 	logger := bufferingLogger()
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	defer cancel()
-	ring, ended := signing.NewKeyring(nil, f.publicKeys()...), make(chan string)
+	ring, ended := signing.NewKeyring(signing.NewRing(0), f.publicKeys()...), make(chan string)
 	go func() {
 		f.watch(ctx, nil, ring, nil)
 		close(ended)

@@ -85,7 +85,7 @@ func startFollowing(t *testing.T) *following {
 	}
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
 	f.recorder = events.NewRecorderTo(f.events, clock.RealClock{})
-	f.ring = signing.KeyringOf(f.store.Load(), f.publicKeys()...)
+	f.ring = signing.NewKeyring(f.store.Load(), f.publicKeys()...)
 	f.source = rootca.NewSource(f.rootCA.Get())
 	f.source.OnChange(func() { f.bundles <- string(f.source.Current().PEM()) })
 

@@ -18,7 +18,7 @@ func (m *manager) buildKeyStore(r *runnable) error {
 	if m.files.store == nil || !m.signsLegacyTokens() && m.options.ExternalSigner.Socket == "" {
 		return nil
 	}
-	m.ring = signing.KeyringOf(m.files.store.Load(), m.files.publicKeys()...)
+	m.ring = signing.NewKeyring(m.files.store.Load(), m.files.publicKeys()...)
 	if generation := newRingGeneration(m.ring.Ring()); generation != nil {
 		m.showRing(generation)
 		m.onRing = append(m.onRing, func(context.Context) { m.showRing(generation) })

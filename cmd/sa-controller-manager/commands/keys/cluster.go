@@ -216,7 +216,7 @@ func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
 		return decoded.KeyID, true
 	}
 	for _, key := range ring.All() {
-		if _, err := tokens.VerifyLegacy(token, signing.KeyringOf(signing.NewRing(0, key))); err == nil {
+		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(0, key))); err == nil {
 			return key.ID, true
 		}
 	}

@@ -67,7 +67,7 @@ func TestRBAC(t *testing.T) {
 	// Damage to what it keeps.
 	shell.must(t, "kubectl delete validatingwebhookconfiguration 00-sa-controller-manager",
 		"kubectl -n kube-system patch secret sa-controller-manager-webhook-ca --type=merge -p '{\"data\":null}'")
-	awaitLogs(t, manager, `"Wrote the serving CA" secret="kube-system/sa-controller-manager-webhook-ca" reason="schema-version is missing`)
+	awaitLogs(t, manager, `secret="kube-system/sa-controller-manager-webhook-ca" reason="schema-version is missing`)
 	shell.must(t, "sa-controller-manager webhook unregister --kubeconfig='"+kubeconfig+"'")
 	awaitLogs(t, manager, `state="off"`)
 	shell.must(t, "sa-controller-manager webhook register --kubeconfig='"+kubeconfig+"'")

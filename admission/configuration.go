@@ -102,16 +102,16 @@ func (c *Configuration) For(name string) (io.Reader, error) {
 	return bytes.NewReader(content), nil
 }
 
-// origin tells, for an error message, where the configuration of the named plugin is.
-func (c *Configuration) origin(name string) string {
-	plugin, ok := c.find(name)
-	if !ok {
-		return ""
+// Error is err about the configuration of the named plugin. It says where that stands.
+func (c *Configuration) Error(name string, err error) error {
+	origin := ""
+	if plugin, ok := c.find(name); ok {
+		origin = ", configured in " + c.file
+		if !plugin.inPlace() && plugin.Path != "" {
+			origin = ", configured in " + c.absolute(plugin.Path)
+		}
 	}
-	if plugin.inPlace() || plugin.Path == "" {
-		return ", configured in " + c.file
-	}
-	return ", configured in " + c.absolute(plugin.Path)
+	return fmt.Errorf("admission plugin %q%s: %w", name, origin, err)
 }
 
 func (c *Configuration) find(name string) (pluginConfiguration, bool) {

@@ -43,7 +43,7 @@ func (r Registry) Build(names []string, configuration *Configuration, metrics *M
 		}
 		plugin, err := r[name](config)
 		if err != nil {
-			return nil, fmt.Errorf("admission plugin %q%s: %w", name, configuration.origin(name), err)
+			return nil, configuration.Error(name, err)
 		}
 		chain = append(chain, ChainEntry{Name: name, Plugin: plugin, Metrics: metrics})
 	}

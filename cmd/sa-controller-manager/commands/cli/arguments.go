@@ -88,5 +88,9 @@ func PluginConfig(o *options.Admission) (serviceaccount.Config, error) {
 	if err != nil {
 		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	return o.PluginConfig(own)
+	config, err := o.PluginConfig(own)
+	if err != nil {
+		return config, configuration.Error(serviceaccount.Name, err)
+	}
+	return config, nil
 }

@@ -100,7 +100,7 @@ func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error 
 		mode = before.Mode().Perm()
 		err = setOwner(temporary, before)
 	case errors.Is(err, fs.ErrNotExist):
-		err = giveAway(temporary, path)
+		err = GiveAway(temporary, path)
 	}
 	if err != nil {
 		return err
@@ -114,9 +114,9 @@ func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error 
 	return temporary.Sync()
 }
 
-// giveAway has a new file belong to the owner of the directory that path is in, if root
+// GiveAway has a new file belong to the owner of the directory that path is in, if root
 // made it.
-func giveAway(file *os.File, path string) error {
+func GiveAway(file *os.File, path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

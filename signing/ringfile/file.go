@@ -23,6 +23,7 @@ import (
 const (
 	directoryMode = 0o700
 	fileMode      = 0o600
+	lockSuffix    = ".lock"
 )
 
 // File is a key ring in a file. It holds nothing open.
@@ -169,37 +170,45 @@ func (f *File) locked(change func() error) error {
 	}
 	unlock, err := f.lock()
 	if err != nil {
-		return err
+		return f.readOnly(err)
 	}
 	defer unlock()
 	if err := atomicfile.RemoveLeftovers(f.path); err != nil {
 		return fmt.Errorf("remove what a killed command has left: %w", err)
 	}
-	err = change()
+	return f.readOnly(change())
+}
+
+// readOnly is err, in its own words if it is that of a read-only file system.
+func (f *File) readOnly(err error) error {
 	if errors.Is(err, unix.EROFS) {
 		return &ReadOnlyError{Path: f.path, Why: "its file system is"}
 	}
 	return err
 }
 
-// lock takes the writers' lock, which is on the directory: the file is another one after each
-// change. The kernel gives it up when the process ends, however it ends.
+// lock takes the writers' lock, which is on an empty file beside the ring: the ring's own file is
+// another one after each change, and NFS locks no directory. The kernel gives it up when the process
+// ends, however it ends.
 func (f *File) lock() (unlock func(), err error) {
-	dir, err := os.Open(filepath.Dir(f.path))
+	file, err := os.OpenFile(f.path+lockSuffix, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := atomicfile.GiveAway(file, f.path); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
 		}
-		return nil, errors.Join(err, dir.Close())
+		return nil, errors.Join(err, file.Close())
 	}
 	return func() {
 		// Closing alone would do, were it not for a process that is just being forked elsewhere:
-		// until its exec it has the directory open too, and the lock.
-		_ = unix.Flock(int(dir.Fd()), unix.LOCK_UN)
-		_ = dir.Close()
+		// until its exec it has the file open too, and the lock.
+		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+		_ = file.Close()
 	}, nil
 }
 

@@ -93,7 +93,7 @@ func pruneOf(id string) transition {
 	}
 }
 
-// files lists the directory, with modes.
+// files lists the directory but for the lock, with modes.
 func files(t testing.TB, f *File) map[string]fs.FileMode {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(f.path))
@@ -102,7 +102,9 @@ func files(t testing.TB, f *File) map[string]fs.FileMode {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		must(t, err)
-		all[entry.Name()] = info.Mode()
+		if entry.Name() != filepath.Base(f.path)+lockSuffix {
+			all[entry.Name()] = info.Mode()
+		}
 	}
 	return all
 }

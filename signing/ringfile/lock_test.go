@@ -21,7 +21,7 @@ func TestUnlockDespiteAFork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := duplicate(t, filepath.Dir(f.path))
+	second := duplicate(t, f.path+lockSuffix)
 	t.Cleanup(func() { _ = unix.Close(second) })
 	if _, err := f.lock(); err == nil {
 		t.Fatal("it was locked twice")

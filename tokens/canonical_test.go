@@ -54,7 +54,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestOnlyTheCanonicalSpellingVerifies: what is re-issued by our own decision is no token that somebody has edited.
+// TestOnlyTheCanonicalSpellingVerifies: what is re-issued by our own decision is no token that
+// somebody has edited.
 func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 	t.Parallel()
 	key := signingKey(t, testkeys.P256())
@@ -81,8 +82,8 @@ func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 	}
 }
 
-// FuzzCanonical: what Inspect takes stays as it is, and so does what is canonical; nothing else becomes of a token than other
-// digits for the same bytes.
+// FuzzCanonical: what Inspect takes stays as it is, and so does what is canonical; nothing else
+// becomes of a token than other digits for the same bytes.
 func FuzzCanonical(f *testing.F) {
 	addTokens(f)
 	f.Add("e31.e\n32.c2ln\tYf")

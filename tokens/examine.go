@@ -26,8 +26,8 @@ const (
 // Object is something that a token is bound to: it is refused once that is gone.
 type Object struct{ Kind, Name, UID string }
 
-// Examination is all that a token says of itself, for the person who holds it. Nobody vouches for a word of it. It is nearly the
-// token: what is printed of it is decided by whoever prints.
+// Examination is all that a token says of itself, for the person who holds it. Nobody vouches for a
+// word of it. It is nearly the token: what is printed of it is decided by whoever prints.
 type Examination struct {
 	Token
 
@@ -45,8 +45,8 @@ type Examination struct {
 	Signature      string
 }
 
-// Examine decodes a token without verifying it, and refuses what Inspect refuses. The error is an ErrMalformed, says where, and
-// holds nothing of the token.
+// Examine decodes a token without verifying it, and refuses what Inspect refuses. The error is an
+// ErrMalformed, says where, and holds nothing of the token.
 func Examine(token string) (Examination, error) {
 	decoded, err := Inspect(token)
 	if err != nil {

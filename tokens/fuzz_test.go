@@ -30,7 +30,8 @@ func addTokens(f *testing.F) {
 	f.Add("..")
 }
 
-// FuzzInspect: no panic, errors of one kind and a fixed few words, and for what is accepted the same reading as encoding/json's.
+// FuzzInspect: no panic, errors of one kind and a fixed few words, and for what is accepted the
+// same reading as encoding/json's.
 func FuzzInspect(f *testing.F) {
 	addTokens(f)
 	f.Fuzz(func(t *testing.T, token string) {
@@ -62,8 +63,9 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// FuzzVerifyLegacy looks for a forgery. Nobody can make a signature by chance, so a token that verifies must bear the header and
-// payload of one that the keys signed: one of the golden tokens, or one that the seeds were cut from.
+// FuzzVerifyLegacy looks for a forgery. Nobody can make a signature by chance, so a token that
+// verifies must bear the header and payload of one that the keys signed: one of the golden tokens,
+// or one that the seeds were cut from.
 func FuzzVerifyLegacy(f *testing.F) {
 	addTokens(f)
 	signed := map[string]bool{}

@@ -16,8 +16,9 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// TestLegacyMatchesUpstream: for the same key, account and Secret the token is the one that kube-controller-manager writes. With
-// RSA that means the same bytes; an ECDSA signature is different each time, so there header and payload are the same bytes.
+// TestLegacyMatchesUpstream: for the same key, account and Secret the token is the one that
+// kube-controller-manager writes. With RSA that means the same bytes; an ECDSA signature is
+// different each time, so there header and payload are the same bytes.
 func TestLegacyMatchesUpstream(t *testing.T) {
 	t.Parallel()
 	keys := namedKeys(t)
@@ -49,8 +50,8 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 	}
 }
 
-// TestBoundMatchesUpstream: the payload is the bytes that kube-apiserver signs for a TokenRequest at the same moment. The header
-// differs in typ alone.
+// TestBoundMatchesUpstream: the payload is the bytes that kube-apiserver signs for a TokenRequest
+// at the same moment. The header differs in typ alone.
 func TestBoundMatchesUpstream(t *testing.T) {
 	t.Parallel()
 	keys := namedKeys(t)

@@ -42,7 +42,8 @@ func NewIssuer(signer signing.Signer, style ClaimStyle, options ...Option) *Issu
 	return issuer
 }
 
-// Legacy makes the token of a token Secret. It does not expire. The error names what is missing, or wraps the signer's.
+// Legacy makes the token of a token Secret. It does not expire. The error names what is missing, or
+// wraps the signer's.
 func (i *Issuer) Legacy(ctx context.Context, account Account, secretName string) (string, error) {
 	if err := account.check(); err != nil {
 		return "", fmt.Errorf("legacy token: %w", err)
@@ -70,13 +71,15 @@ type BoundRequest struct {
 	Lifetime  time.Duration // whole seconds count
 }
 
-// Bound makes a token in the form of a TokenRequest answer that is bound to its account and to no other object.
+// Bound makes a token in the form of a TokenRequest answer that is bound to its account and to no
+// other object.
 //
-// It has at least one audience, because the apiserver takes a token without any for a legacy one and admits it everywhere. For
-// a probe by TokenReview an audience of its own does: the review names it, and the token opens nothing else.
+// It has at least one audience, because the apiserver takes a token without any for a legacy one
+// and admits it everywhere. For a probe by TokenReview an audience of its own does: the review
+// names it, and the token opens nothing else.
 //
-// The header has typ "JWT". kube-apiserver's own signer leaves it out and its KEP-740 client demands it; its authenticator
-// accepts both, so the stricter form works with every signer.
+// The header has typ "JWT". kube-apiserver's own signer leaves it out and its KEP-740 client
+// demands it; its authenticator accepts both, so the stricter form works with every signer.
 func (i *Issuer) Bound(ctx context.Context, request BoundRequest) (string, error) {
 	if err := request.check(); err != nil {
 		return "", fmt.Errorf("bound token: %w", err)

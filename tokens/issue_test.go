@@ -33,7 +33,8 @@ func (s *fakeSigner) Sign(_ context.Context, style signing.HeaderStyle, _ string
 	return s.header, s.signature, s.err
 }
 
-// TestUniqueClaims: what the style adds is iat and jti and nothing else, and it takes no token its validity.
+// TestUniqueClaims: what the style adds is iat and jti and nothing else, and it takes no token its
+// validity.
 func TestUniqueClaims(t *testing.T) {
 	t.Parallel()
 	key := signingKey(t, testkeys.RSA2048())
@@ -72,7 +73,8 @@ func TestUniqueClaims(t *testing.T) {
 	}
 }
 
-// TestRepeatedTokens pins the reason for the two styles: compat tokens come back with the Secret's name, unique ones do not.
+// TestRepeatedTokens pins the reason for the two styles: compat tokens come back with the Secret's
+// name, unique ones do not.
 func TestRepeatedTokens(t *testing.T) {
 	t.Parallel()
 	key := signingKey(t, testkeys.RSA2048())

@@ -17,11 +17,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// clockLeeway is how far iat may lie ahead. Who asks and who signs are on one machine, so only a step of its clock between the
-// two could put it there at all.
+// clockLeeway is how far iat may lie ahead. Who asks and who signs are on one machine, so only a
+// step of its clock between the two could put it there at all.
 const clockLeeway = 10 * time.Second
 
-// lastSecond is the end of the year 9999, in seconds since the epoch. Beyond it nobody agrees on what a date means, and it has no text form.
+// lastSecond is the end of the year 9999, in seconds since the epoch. Beyond it nobody agrees on
+// what a date means, and it has no text form.
 const lastSecond = 253402300799
 
 // The claims of a bound token, as k8s.io/kubernetes pkg/serviceaccount/claims.go has them.
@@ -34,23 +35,30 @@ const (
 	legacyClaimPrefix = "kubernetes.io/serviceaccount/"
 )
 
-// The reasons of a RefusalError: in one word, which rule of a Policy a payload breaks. They are fit for the label of a metric.
+// The reasons of a RefusalError: in one word, which rule of a Policy a payload breaks. They are fit
+// for the label of a metric.
 const (
-	// ReasonMalformed says that the payload is not one JSON object in base64url, or reads differently to different readers.
+	// ReasonMalformed says that the payload is not one JSON object in base64url, or reads
+	// differently to different readers.
 	ReasonMalformed = "malformed"
 	// ReasonIssuer says that the issuer is none of the cluster's.
 	ReasonIssuer = "issuer"
-	// ReasonSubject says that the subject is not a ServiceAccount, or not the one that the other claims are about.
+	// ReasonSubject says that the subject is not a ServiceAccount, or not the one that the other
+	// claims are about.
 	ReasonSubject = "subject"
-	// ReasonAudience says that there is no audience. kube-apiserver takes such a token for a legacy one and admits it everywhere.
+	// ReasonAudience says that there is no audience. kube-apiserver takes such a token for a legacy
+	// one and admits it everywhere.
 	ReasonAudience = "audience"
-	// ReasonLifetime says that a date is missing or impossible, or that the token would outlive the limit.
+	// ReasonLifetime says that a date is missing or impossible, or that the token would outlive the
+	// limit.
 	ReasonLifetime = "lifetime"
-	// ReasonLegacy says that the payload has claims of a legacy token. Those are made by the token controller alone.
+	// ReasonLegacy says that the payload has claims of a legacy token. Those are made by the token
+	// controller alone.
 	ReasonLegacy = "legacy"
 )
 
-// RefusalError is the error of Policy.Check. Its text names claims and what was expected of them, and nothing of the payload.
+// RefusalError is the error of Policy.Check. Its text names claims and what was expected of them,
+// and nothing of the payload.
 type RefusalError struct{ reason, text string }
 
 // Error implements error.
@@ -66,11 +74,14 @@ func refuse(reason, format string, args ...any) error {
 	return &RefusalError{reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-// Policy says which payloads an external signer puts its signature to: those of bound tokens as kube-apiserver makes them for a
-// TokenRequest (k8s.io/kubernetes pkg/serviceaccount/claims.go), and no others. It is the only form that kube-apiserver sends
-// to its --service-account-signing-endpoint; legacy tokens are signed by the token controller within this process.
+// Policy says which payloads an external signer puts its signature to: those of bound tokens as
+// kube-apiserver makes them for a TokenRequest (k8s.io/kubernetes pkg/serviceaccount/claims.go),
+// and no others. It is the only form that kube-apiserver sends to its
+// --service-account-signing-endpoint; legacy tokens are signed by the token controller within this
+// process.
 //
-// Claims it does not know pass, so that a newer Kubernetes may add some. Check may be called by several goroutines.
+// Claims it does not know pass, so that a newer Kubernetes may add some. Check may be called by
+// several goroutines.
 type Policy struct {
 	issuers     []string
 	maxLifetime time.Duration
@@ -95,7 +106,8 @@ func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock
 	return &Policy{issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: c}, nil
 }
 
-// Check decodes a payload segment and returns nil if a token may be made of it, and otherwise a *RefusalError.
+// Check decodes a payload segment and returns nil if a token may be made of it, and otherwise a
+// *RefusalError.
 func (p *Policy) Check(payload string) error {
 	claims, err := decodeClaims(payload)
 	if err != nil {
@@ -118,8 +130,9 @@ func (p *Policy) Check(payload string) error {
 	return p.checkLifetime(claims)
 }
 
-// decodeClaims reads the payload. What two readers could read in two ways is refused: encoding/json, for one, takes "SUB" for
-// "sub" and puts another character for one that is not UTF-8.
+// decodeClaims reads the payload. What two readers could read in two ways is refused:
+// encoding/json, for one, takes "SUB" for "sub" and puts another character for one that is not
+// UTF-8.
 func decodeClaims(payload string) (object, error) {
 	if len(payload) > maxTokenSize {
 		return nil, refuse(ReasonMalformed, "the payload is longer than %d bytes", maxTokenSize)
@@ -150,8 +163,8 @@ func ambiguous(members object, names ...string) bool {
 	return false
 }
 
-// checkSubject wants the subject and the private claims to name one and the same account, under names that the API allows. Which
-// of the two a reader goes by is then all the same.
+// checkSubject wants the subject and the private claims to name one and the same account, under
+// names that the API allows. Which of the two a reader goes by is then all the same.
 func checkSubject(claims object) error {
 	kubernetes, ok := member(claims, claimKubernetes)
 	if !ok || ambiguous(kubernetes, "namespace", "serviceaccount") {
@@ -201,7 +214,8 @@ func (p *Policy) checkLifetime(claims object) error {
 	return nil
 }
 
-// hasAudience accepts both forms of RFC 7519, section 4.1.3: one string, or a list of them. No audience may be empty.
+// hasAudience accepts both forms of RFC 7519, section 4.1.3: one string, or a list of them. No
+// audience may be empty.
 func hasAudience(raw json.RawMessage) bool {
 	list, err := readAudiences(raw)
 	return err == nil && len(list) > 0 && !slices.Contains(list, "")

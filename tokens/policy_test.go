@@ -54,8 +54,8 @@ func bound() map[string]any {
 	}
 }
 
-// claim changes one claim; a nil value removes it. A path of two names leads into claim kubernetes.io, one of three into its
-// member.
+// claim changes one claim; a nil value removes it. A path of two names leads into claim
+// kubernetes.io, one of three into its member.
 func claim(value any, path ...string) func() string {
 	return func() string {
 		claims := bound()
@@ -256,8 +256,8 @@ func TestNewPolicyRefuses(t *testing.T) {
 	}
 }
 
-// FuzzPolicy wants whatever passes to be, for a reader of another make, a token that expires in time and is for the account that
-// the policy saw.
+// FuzzPolicy wants whatever passes to be, for a reader of another make, a token that expires in
+// time and is for the account that the policy saw.
 func FuzzPolicy(f *testing.F) {
 	seeds := []map[string]any{bound()}
 	for _, name := range []string{"SUB", "exp", "aud"} {

@@ -21,14 +21,16 @@ var (
 	ErrNotLegacy = errors.New("not a legacy token")
 )
 
-// VerifyLegacy decodes a token and verifies its signature and issuer. Whether the claims fit an account and a Secret is for
-// Token.Mismatch.
+// VerifyLegacy decodes a token and verifies its signature and issuer. Whether the claims fit an
+// account and a Secret is for Token.Mismatch.
 //
-// The key is found by key ID alone: jwk, jku, x5c and x5u in the header are never looked at. A token without a key ID is tried
-// with every key, as kube-apiserver does. The key decides which algorithm is valid, whatever the header says. exp, nbf and iat
-// are not checked, because the apiserver does not check them in a legacy token.
+// The key is found by key ID alone: jwk, jku, x5c and x5u in the header are never looked at. A
+// token without a key ID is tried with every key, as kube-apiserver does. The key decides which
+// algorithm is valid, whatever the header says. exp, nbf and iat are not checked, because the
+// apiserver does not check them in a legacy token.
 //
-// The error is one of ErrMalformed, ErrUnknownKey, ErrBadSignature and ErrNotLegacy and holds nothing of the token.
+// The error is one of ErrMalformed, ErrUnknownKey, ErrBadSignature and ErrNotLegacy and holds
+// nothing of the token.
 func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 	decoded, err := Inspect(token)
 	if err != nil {
@@ -43,10 +45,12 @@ func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 	return decoded, nil
 }
 
-// SignedWith returns the index of the key that made a token's signature. It finds and tries keys as VerifyLegacy does, but looks
-// at no claim. There may be several keys with one ID, as where documents of others are compared.
+// SignedWith returns the index of the key that made a token's signature. It finds and tries keys as
+// VerifyLegacy does, but looks at no claim. There may be several keys with one ID, as where
+// documents of others are compared.
 //
-// The error is one of ErrMalformed, ErrUnknownKey and ErrBadSignature and holds nothing of the token.
+// The error is one of ErrMalformed, ErrUnknownKey and ErrBadSignature and holds nothing of the
+// token.
 func SignedWith(token string, keys []signing.PublicKey) (int, error) {
 	decoded, err := Inspect(token)
 	if err != nil {
@@ -69,8 +73,8 @@ func signedWith(token, keyID string, keys []signing.PublicKey) (int, error) {
 	return 0, err
 }
 
-// verified checks the signature with one key. The algorithm comes from the key's type, not from the Algorithm field, which a
-// caller could have set to anything.
+// verified checks the signature with one key. The algorithm comes from the key's type, not from the
+// Algorithm field, which a caller could have set to anything.
 func verified(token string, key signing.PublicKey) bool {
 	algorithm, err := signing.AlgorithmFor(key.Key)
 	if err != nil {

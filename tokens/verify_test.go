@@ -40,7 +40,8 @@ func forge(tb testing.TB, header map[string]any, payload string, sign func(text 
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
 
-// with signs with a golang-jwt method and the standard library's key, so that a forger's choices are all open.
+// with signs with a golang-jwt method and the standard library's key, so that a forger's choices
+// are all open.
 func with(tb testing.TB, method jwt.SigningMethod, key any) func(string) []byte {
 	return func(text string) []byte {
 		tb.Helper()
@@ -66,7 +67,8 @@ func rawKey(tb testing.TB, data []byte) crypto.Signer {
 	return key
 }
 
-// attacks are tokens that must not verify with a ring of RSA2048 (active), P256 and P384, each with the error it gets.
+// attacks are tokens that must not verify with a ring of RSA2048 (active), P256 and P384, each with
+// the error it gets.
 func attacks(tb testing.TB) map[string]struct {
 	token string
 	want  error

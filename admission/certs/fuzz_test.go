@@ -13,8 +13,9 @@ import (
 	"sa-controller-manager/internal/stateobject"
 )
 
-// FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA that signs, drops no CA whose
-// leaves are in use, quotes no key, and is settled once it is written.
+// FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA
+// that signs, drops no CA whose leaves are in use, quotes no key, and is settled once it is
+// written.
 func FuzzPlan(f *testing.F) {
 	c := newCast(f, map[string]int{"a": 0, "b": 1, "c": 2, "fresh": 3})
 	whole := c.secret(f, names{Active: "a", Next: "b", Previous: "c"}).Data

@@ -12,8 +12,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// FuzzPlan lets anybody write anything into the two configurations. Who has switched the webhook off gets no webhook. Before the
-// proof nothing is bound that was not; after it everything is as it should be, and nothing is left to do.
+// FuzzPlan lets anybody write anything into the two configurations. Who has switched the webhook
+// off gets no webhook. Before the proof nothing is bound that was not; after it everything is as it
+// should be, and nothing is left to do.
 func FuzzPlan(f *testing.F) {
 	o := observation{spec: urlSpec(), caBundle: []byte("ca"), probeID: "id", now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	encode := func(entries []entry) []byte {

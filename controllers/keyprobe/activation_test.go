@@ -13,7 +13,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// The tests run in synctest bubbles: the clock stands still while anything moves, so back-off takes no time.
+// The tests run in synctest bubbles: the clock stands still while anything moves, so back-off takes
+// no time.
 
 func check(t *testing.T, what string, want, got any) {
 	t.Helper()
@@ -22,7 +23,8 @@ func check(t *testing.T, what string, want, got any) {
 	}
 }
 
-// TestAKeyRingDecides has the ring changed past the activator: the key that signs is proved, and signs whatever comes out.
+// TestAKeyRingDecides has the ring changed past the activator: the key that signs is proved, and
+// signs whatever comes out.
 func TestAKeyRingDecides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +186,8 @@ func TestAReplacedCandidateGivesWay(t *testing.T) {
 	})
 }
 
-// The file changes while the apiserver looks at a token of the former content: its yes is about a key that nobody wants.
+// The file changes while the apiserver looks at a token of the former content: its yes is about a
+// key that nobody wants.
 func TestAYesThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

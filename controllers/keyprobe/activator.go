@@ -57,8 +57,8 @@ type Config struct {
 	Issuer string
 	// Immediate lets the next key sign without proof.
 	Immediate bool
-	// Kept tells whether a key will verify after a restart too. It is nil if kube-apiserver does not
-	// take its keys from the ring, so that it makes no difference.
+	// Kept tells whether a key will verify after a restart too. It is nil if kube-apiserver does
+	// not take its keys from the ring, so that it makes no difference.
 	Kept     func(keyID string) bool
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.

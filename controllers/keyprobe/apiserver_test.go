@@ -28,8 +28,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// apiserver reviews tokens as kube-apiserver does: with the keys it knows, for its issuer, the audiences of the review and the
-// accounts that exist.
+// apiserver reviews tokens as kube-apiserver does: with the keys it knows, for its issuer, the
+// audiences of the review and the accounts that exist.
 type apiserver struct {
 	*fake.Clientset
 	rest discovery.DiscoveryInterface

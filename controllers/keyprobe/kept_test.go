@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// TestAFormerKeyThatIsNotKept: an apiserver that takes its keys from the ring refuses the tokens of the former key after a restart.
+// TestAFormerKeyThatIsNotKept: an apiserver that takes its keys from the ring refuses the tokens of
+// the former key after a restart.
 func TestAFormerKeyThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	const (

@@ -44,8 +44,8 @@ func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	return tracking, nil
 }
 
-// judge says whether use has been tracked for long enough. Of the day on which tracking began nobody knows the hour, so the day after
-// it is the first that counts.
+// judge says whether use has been tracked for long enough. Of the day on which tracking began
+// nobody knows the hour, so the day after it is the first that counts.
 func (h horizon) judge(tracking *corev1.ConfigMap) idleness {
 	if tracking == nil {
 		return trackingAbsent

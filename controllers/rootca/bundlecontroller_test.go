@@ -449,7 +449,8 @@ func TestTheStateIsNotAwaitedForEver(t *testing.T) {
 	}
 }
 
-// An end must not move because the state, which still calls the previous one current, could not be written.
+// An end must not move because the state, which still calls the previous one current, could not be
+// written.
 func TestTheStateCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

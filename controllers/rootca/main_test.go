@@ -87,7 +87,8 @@ func (a authorities) read(text []byte) string {
 	return a.word(certificates)
 }
 
-// state reads "B A@20m C@30m": the current certificates, and previous with the time from now at which they end.
+// state reads "B A@20m C@30m": the current certificates, and previous with the time from now at
+// which they end.
 func (a authorities) state(t testing.TB, text string, now time.Time) state {
 	t.Helper()
 	var s state

@@ -111,8 +111,8 @@ func TestWhatElseIsInTheState(t *testing.T) {
 	check(t, "what was given", before, object)
 }
 
-// Whatever somebody writes into the state: nothing of it is published that is no certificate, and what is written back
-// is whole.
+// Whatever somebody writes into the state: nothing of it is published that is no certificate, and
+// what is written back is whole.
 func FuzzReadState(f *testing.F) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(f, "AB")

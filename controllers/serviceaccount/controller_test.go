@@ -65,7 +65,8 @@ type world struct {
 	stop      func()
 }
 
-// newWorld makes a world of objects in which each creation of an account fails with the next of failures, while there are any.
+// newWorld makes a world of objects in which each creation of an account fails with the next of
+// failures, while there are any.
 func newWorld(ctx context.Context, names []string, failures []error, objects ...runtime.Object) *world {
 	client := fake.NewClientset(objects...)
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {

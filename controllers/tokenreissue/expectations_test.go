@@ -16,8 +16,8 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
-// TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them again takes no memory for
-// as long as this process leads.
+// TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them
+// again takes no memory for as long as this process leads.
 func TestSurveyForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	old := withOld(t)

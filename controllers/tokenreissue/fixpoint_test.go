@@ -113,9 +113,9 @@ func TestRotationsAndRollbacks(t *testing.T) {
 	}
 }
 
-// TestRollbackAnywhere enumerates all orders of what this process does, what the token controller does and what a person
-// does to the ring. Nobody is led to a token whose key is not the active one, and when all is quiet the account has a
-// token of the active key and no Secret is left over.
+// TestRollbackAnywhere enumerates all orders of what this process does, what the token controller
+// does and what a person does to the ring. Nobody is led to a token whose key is not the active
+// one, and when all is quiet the account has a token of the active key and no Secret is left over.
 func TestRollbackAnywhere(t *testing.T) {
 	t.Parallel()
 	const depth, acts = 6, 3

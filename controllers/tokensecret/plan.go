@@ -119,7 +119,8 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 	plan := accountPlan{satisfied: pairs.Own() != nil}
 	var unreferenced []*tokensecrets.TokenSecret
 	for _, secret := range secrets {
-		// What replaces one that still is of use is referenced once it is filled (package tokenreissue).
+		// What replaces one that still is of use is referenced once it is filled (package
+		// tokenreissue).
 		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil {
 			unreferenced = append(unreferenced, secret)
 		}

@@ -16,11 +16,13 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// mostKept bounds what is kept of a Secret's texts, whoever wrote them: a name, a UID, a key ID and a few annotations.
+// mostKept bounds what is kept of a Secret's texts, whoever wrote them: a name, a UID, a key ID and
+// a few annotations.
 const mostKept = 2 << 10
 
-// FuzzObserve writes anything into what a user may write of a token Secret. Whatever it is, nothing of the token is
-// kept, what is kept is short, and an annotation that is understood says the same once it is written again.
+// FuzzObserve writes anything into what a user may write of a token Secret. Whatever it is, nothing
+// of the token is kept, what is kept is short, and an annotation that is understood says the same
+// once it is written again.
 func FuzzObserve(f *testing.F) {
 	good := legacyToken(f, robot(), "robot-token")
 	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", meta.FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`, good)
@@ -57,7 +59,8 @@ func FuzzObserve(f *testing.F) {
 		for _, text := range stringsIn(observed) {
 			kept += len(text)
 			for _, segment := range segments(token) {
-				// What the annotations say is not the token's, and its key ID and UID are no secrets.
+				// What the annotations say is not the token's, and its key ID and UID are no
+				// secrets.
 				if leak := common(text, segment); leak != "" && !strings.Contains(name+uid+reissue+replaces+manager, leak) && isSignature(token, segment) {
 					t.Errorf("%q of the token is in %q", leak, text)
 				}
@@ -91,8 +94,8 @@ func stringsIn(observed *TokenSecret) []string {
 	return texts
 }
 
-// FuzzManagedFields reads any fieldsV1. Only what kube-apiserver would write for a reference counts as one, and trimming an account
-// neither loses such a proof nor makes one.
+// FuzzManagedFields reads any fieldsV1. Only what kube-apiserver would write for a reference counts
+// as one, and trimming an account neither loses such a proof nor makes one.
 func FuzzManagedFields(f *testing.F) {
 	for _, fields := range []string{oneReference, applied, pullSecret, labelFields, `{"f:secrets":null}`, `{"f:secrets":{"k:{\"name\":\"a\"}":1}}`, "{", ""} {
 		f.Add(meta.FieldManager, fields)

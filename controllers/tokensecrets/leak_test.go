@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// window is how many bytes of a token in a row count as a leak. Base64 of this length cannot be in a sentence by chance.
+// window is how many bytes of a token in a row count as a leak. Base64 of this length cannot be in
+// a sentence by chance.
 const window = 12
 
 func TestNothingOfATokenIsKept(t *testing.T) {
@@ -103,8 +104,8 @@ func common(text, segment string) string {
 	return ""
 }
 
-// renderings is every text that an observation could end up as: printed, encoded, and each string or byte slice that is
-// reachable from it, exported or not.
+// renderings is every text that an observation could end up as: printed, encoded, and each string
+// or byte slice that is reachable from it, exported or not.
 func renderings(t *testing.T, observed *TokenSecret) []string {
 	t.Helper()
 	encoded, err := json.Marshal(observed)

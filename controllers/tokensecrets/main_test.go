@@ -18,8 +18,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The second handler slows errors down by the time since the last one, which was in another synctest bubble and may be
-	// decades ahead.
+	// The second handler slows errors down by the time since the last one, which was in another
+	// synctest bubble and may be decades ahead.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // there is no other way
 	// klog flushes its buffers for as long as the process lives.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
@@ -51,7 +51,8 @@ func legacyToken(t testing.TB, account tokens.Account, secret string) string {
 	return token
 }
 
-// tokenSecret is the Secret shop/robot-token for the account robot, complete but for the token, with changes made to it.
+// tokenSecret is the Secret shop/robot-token for the account robot, complete but for the token,
+// with changes made to it.
 func tokenSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

@@ -63,7 +63,8 @@ func finding(token *Token, what string) *TokenSecret {
 	return seen(func(s *TokenSecret) { s.Token, s.Finding = token, what })
 }
 
-// rewrite replaces one segment of a token: 0 is the header, 1 the payload. The signature does not matter to Inspect.
+// rewrite replaces one segment of a token: 0 is the header, 1 the payload. The signature does not
+// matter to Inspect.
 func rewrite(token string, segment int, text string) string {
 	segments := strings.Split(token, ".")
 	segments[segment] = base64.RawURLEncoding.EncodeToString([]byte(text))

@@ -40,8 +40,9 @@ const (
 	noteLimit = 1024
 )
 
-// Recorder sends Events. What one regards must carry what identifies the object; reason and
-// action are CamelCase words that people filter by. The zero value is not usable; a nil Recorder drops all.
+// Recorder sends Events. What one regards must carry what identifies the object; reason and action
+// are CamelCase words that people filter by. The zero value is not usable; a nil Recorder drops
+// all.
 type Recorder struct {
 	sink    events.EventRecorder
 	sender  *sender // nil if the sink was given

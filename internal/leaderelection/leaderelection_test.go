@@ -191,7 +191,8 @@ func TestTheWorkEndsAtTheRenewDeadline(t *testing.T) {
 	})
 }
 
-// SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be waited for, or not begin.
+// SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be
+// waited for, or not begin.
 func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

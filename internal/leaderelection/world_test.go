@@ -24,11 +24,13 @@ import (
 	componentbaseconfig "k8s.io/component-base/config"
 )
 
-// The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s and 2 s.
+// The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s
+// and 2 s.
 
 const tick = 4400 * time.Millisecond // the longest time between two tries for the lease: 2 s and as much as 1.2 of it more
 
-// leases is an API whose requests about leases can be made to go wrong. The fake client takes no new reactors while in use.
+// leases is an API whose requests about leases can be made to go wrong. The fake client takes no
+// new reactors while in use.
 type leases struct {
 	*fake.Clientset
 	fault atomic.Pointer[func(verb string) error] // an error is the answer, nil lets the request through
@@ -114,7 +116,8 @@ func (d *electionDiary) expect(t *testing.T, want ...string) {
 	}
 }
 
-// candidate begins to wait for the lease. Its work goes on until it is told to end, and drain longer.
+// candidate begins to wait for the lease. Its work goes on until it is told to end, and drain
+// longer.
 func candidate(t *testing.T, client *leases, diary *electionDiary, name string, drain time.Duration) *election {
 	t.Helper()
 	return candidateFor(t, client, diary, name, func(ctx context.Context) error {

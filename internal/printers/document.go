@@ -52,8 +52,8 @@ func encodeJSON(document any, prefix string) ([]byte, error) {
 	return escaped(text), err
 }
 
-// encodeYAML encodes the same. Without the escapes there would be no YAML: its reader, through which
-// the fields get their names, refuses what JSON allows.
+// encodeYAML encodes the same. Without the escapes there would be no YAML: its reader, through
+// which the fields get their names, refuses what JSON allows.
 func encodeYAML(document any) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {

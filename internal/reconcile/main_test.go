@@ -28,7 +28,8 @@ type running struct {
 	ended  chan struct{} // closed when Run has returned
 }
 
-// run starts a Runner. It belongs into a synctest bubble, which fails the test if Run leaves anything behind.
+// run starts a Runner. It belongs into a synctest bubble, which fails the test if Run leaves
+// anything behind.
 func run(ctx context.Context, config Config[string]) *running {
 	if config.Name == "" {
 		config.Name = "test"

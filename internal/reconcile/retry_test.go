@@ -26,7 +26,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// patient is a Runner on a clock that the test moves, whose syncs fail for the keys that are broken.
+// patient is a Runner on a clock that the test moves, whose syncs fail for the keys that are
+// broken.
 type patient struct {
 	*running
 	clock *clocktesting.FakeClock
@@ -65,7 +66,8 @@ func (p *patient) after(d time.Duration) int {
 	return p.syncs
 }
 
-// due moves the clock to just before delay and then to it, and reports whether exactly one sync came, and not too early.
+// due moves the clock to just before delay and then to it, and reports whether exactly one sync
+// came, and not too early.
 func (p *patient) due(t *testing.T, nth int, delay time.Duration) {
 	t.Helper()
 	before := p.after(0)
@@ -176,7 +178,8 @@ func scrape(registry metrics.KubeRegistry) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
-// What a person reads of a key that fails: the first time, and when it is stuck. A conflict is the business of the retry.
+// What a person reads of a key that fails: the first time, and when it is stuck. A conflict is the
+// business of the retry.
 func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "x", errBoom)
@@ -215,7 +218,8 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 	}
 }
 
-// record is a logger, and the messages it got, each of which must say which key of which queue it is about.
+// record is a logger, and the messages it got, each of which must say which key of which queue it
+// is about.
 func record(verbosity int) (klog.Logger, func() []string) {
 	config := ktesting.NewConfig(ktesting.BufferLogs(true))
 	_ = config.Verbosity().Set(strconv.Itoa(verbosity)) // it refuses only what is no number

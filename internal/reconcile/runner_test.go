@@ -99,7 +99,8 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 	})
 }
 
-// The worker holds a key when the loop ends: what it would take next is not to begin, whether it fails or not.
+// The worker holds a key when the loop ends: what it would take next is not to begin, whether it
+// fails or not.
 func TestNothingIsRetriedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

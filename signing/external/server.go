@@ -85,7 +85,8 @@ type Config struct {
 	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole
 	// seconds.
 	RefreshHint time.Duration
-	// QPS is how many signatures are made a second, more than 0; those of one second may come at once.
+	// QPS is how many signatures are made a second, more than 0; those of one second may come at
+	// once.
 	QPS float32
 	// Metrics count calls. Nil counts nothing.
 	Metrics *Metrics

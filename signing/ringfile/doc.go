@@ -9,8 +9,8 @@
 // part of it.
 //
 // The commands write: Init, Update and Import. A writer holds a lock, on a file beside the ring
-// file, that dies with its process, and replaces the ring file by rename. So a writer that is killed
-// leaves the old content or the new one, and a temporary file that the next writer removes.
+// file, that dies with its process, and replaces the ring file by rename. So a writer that is
+// killed leaves the old content or the new one, and a temporary file that the next writer removes.
 //
 // Because the file is replaced, a container must mount its directory and never the file itself: a
 // mounted file stays the old one. A file that cannot be written, such as one of a mounted Secret,

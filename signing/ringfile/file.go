@@ -188,8 +188,8 @@ func (f *File) readOnly(err error) error {
 }
 
 // lock takes the writers' lock, which is on an empty file beside the ring: the ring's own file is
-// another one after each change, and NFS locks no directory. The kernel gives it up when the process
-// ends, however it ends.
+// another one after each change, and NFS locks no directory. The kernel gives it up when the
+// process ends, however it ends.
 func (f *File) lock() (unlock func(), err error) {
 	file, err := os.OpenFile(f.path+lockSuffix, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {

@@ -52,7 +52,8 @@ type contact struct {
 	log       []string
 }
 
-// try calls awaitAPIServer with an API server that gives the answers in turn, the last one for ever.
+// try calls awaitAPIServer with an API server that gives the answers in turn, the last one for
+// ever.
 func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 	t.Helper()
 	var c contact

@@ -227,7 +227,8 @@ func TestWatchTellsOfWhatIsInUse(t *testing.T) {
 	}
 }
 
-// TestWatchTellsOfAnUnusableKey of what a file has at the start, and of what it gets: kube-apiserver may verify with it.
+// TestWatchTellsOfAnUnusableKey of what a file has at the start, and of what it gets:
+// kube-apiserver may verify with it.
 func TestWatchTellsOfAnUnusableKey(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))

@@ -36,7 +36,8 @@ func (s sink) Eventf(regarding, _ runtime.Object, eventType, reason, action, not
 	s <- fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...))
 }
 
-// following are files under watch, looked at often enough for a test, and everything that a change reaches.
+// following are files under watch, looked at often enough for a test, and everything that a change
+// reaches.
 type following struct {
 	*files
 	ring     *signing.Keyring
@@ -240,7 +241,8 @@ func TestWatchOfNothingEnds(t *testing.T) {
 	(&files{}).watch(t.Context(), nil, nil, nil) // no file, no reason to stay
 }
 
-// Without a private key there is no ring, and the flag for verification keys may be given all the same.
+// Without a private key there is no ring, and the flag for verification keys may be given all the
+// same.
 func TestWatchWithoutARing(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "sa.pub", testkeys.P256())

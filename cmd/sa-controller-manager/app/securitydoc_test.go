@@ -52,7 +52,8 @@ func TestReliabilityPageNamesTests(t *testing.T) {
 	}
 }
 
-// testsBelow are the names of all tests and fuzz targets of the repository, those of other modules too.
+// testsBelow are the names of all tests and fuzz targets of the repository, those of other modules
+// too.
 func testsBelow(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -14,7 +14,8 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-// givenFlags are one flag of each kind and all that once lost their value, each with one that is not its default.
+// givenFlags are one flag of each kind and all that once lost their value, each with one that is
+// not its default.
 func givenFlags() map[string]string {
 	return map[string]string{
 		"enable-admission-plugins":      "[AlwaysAdmit]",

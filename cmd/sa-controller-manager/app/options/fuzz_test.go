@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FuzzFlags takes any lines for arguments. Each problem that is found begins with the name of a flag that there is. A command line
-// that is accepted is accepted again once every flag is written out with the value that it has, and means the same.
+// FuzzFlags takes any lines for arguments. Each problem that is found begins with the name of a
+// flag that there is. A command line that is accepted is accepted again once every flag is written
+// out with the value that it has, and means the same.
 func FuzzFlags(f *testing.F) {
 	for _, seed := range []string{
 		"", "--kubeconfig=a\n--leader-elect=false\n--token-secrets=manual", "--secure-port=-1\n--token-secrets=maybe", "--controllers=*,-tokencleaner\n--controllers\nfoo",

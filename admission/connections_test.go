@@ -40,7 +40,7 @@ func TestSilentConnectionsEvictTheirOwn(t *testing.T) {
 		})
 		defer s.end(t)
 		first, caller := s.dialSilent(t), s.dialSilent(t)
-		client := tls.Client(halting{caller, time.Second}, s.tls)
+		client := tls.Client(halting{caller, time.Second}, s.tls.Clone()) // the transport changes its own
 		shaken := make(chan error, 1)
 		go func() { shaken <- client.HandshakeContext(t.Context()) }()
 		answer := make(chan string, 1)

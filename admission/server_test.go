@@ -79,7 +79,7 @@ func start(t *testing.T, change func(*ServerConfig)) *site {
 		change(&config)
 	}
 	s.tls = &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS10}
-	s.client = &http.Client{Transport: &http.Transport{DialContext: s.listener.dial, TLSClientConfig: s.tls.Clone(), ForceAttemptHTTP2: true}}
+	s.client = &http.Client{Transport: &http.Transport{DialContext: s.listener.dial, TLSClientConfig: s.tls, ForceAttemptHTTP2: true}}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(t.Context())
 	server := NewServer(config)

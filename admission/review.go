@@ -196,7 +196,7 @@ func eachField(decoder *jsontext.Decoder, visit func(key string) bool) {
 	}
 }
 
-// stringValue tells whether a string comes next. It is read, as whatever else comes is.
+// stringValue reports whether a string comes next. It is read, as whatever else comes is.
 func stringValue(decoder *jsontext.Decoder) (string, bool) {
 	token, err := decoder.ReadToken()
 	if err != nil || token.Kind() != '"' {

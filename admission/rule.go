@@ -31,7 +31,7 @@ type Rule struct {
 	Operations []Operation `json:"operations"`
 }
 
-// Matches tells whether the rule wants to see request.
+// Matches reports whether the rule wants to see request.
 func (r Rule) Matches(request *Request) bool {
 	return r.hasOperation(request.Operation) &&
 		agree(r.Group, request.Resource.Group) &&
@@ -40,7 +40,7 @@ func (r Rule) Matches(request *Request) bool {
 		agree(r.SubResource, request.SubResource)
 }
 
-// IsBroad tells whether the rule reaches resources that it does not name.
+// IsBroad reports whether the rule reaches resources that it does not name.
 func (r Rule) IsBroad() bool { return r.Group == Any || r.Resource == Any }
 
 // String shows the rule as a person would write it, such as
@@ -77,7 +77,7 @@ func (r Rule) version() string {
 
 func agree(pattern, value string) bool { return pattern == Any || pattern == value }
 
-// anyMatches tells whether one of rules wants to see request.
+// anyMatches reports whether one of rules wants to see request.
 func anyMatches(rules []Rule, request *Request) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return r.Matches(request) })
 }

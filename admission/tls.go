@@ -106,7 +106,7 @@ func handshakeReason(err error) string {
 	return handshakeOther
 }
 
-// refusesCertificate tells whether the caller sent one of the alerts that are about a
+// refusesCertificate reports whether the caller sent one of the alerts that are about a
 // certificate (RFC 8446, section 6.2): from bad_certificate to certificate_unknown, and
 // unknown_ca. Their type is crypto/tls's own; it has the text of tls.AlertError.
 func refusesCertificate(err error) bool {

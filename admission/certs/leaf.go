@@ -65,7 +65,7 @@ func (m *Managed) lingering() *x509.Certificate {
 	return m.former
 }
 
-// known tells whether callers have had a CA long enough to accept its leaves.
+// known reports whether callers have had a CA long enough to accept its leaves.
 func (m *Managed) known(ca *x509.Certificate) bool {
 	since, ok := m.registered.of(ca)
 	return ok && m.config.Clock.Since(since) >= propagation

@@ -17,7 +17,7 @@ type observation struct {
 	held   *state            // what this process worked with last, nil at first
 	inUse  *x509.Certificate // the CA of this process's leaf, nil at first
 	now    time.Time
-	// known tells whether callers have had a CA long enough to accept its leaves.
+	// known reports whether callers have had a CA long enough to accept its leaves.
 	known func(*x509.Certificate) bool
 	// fresh makes a new CA.
 	fresh func() (*authority, error)

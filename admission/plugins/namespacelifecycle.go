@@ -149,7 +149,7 @@ func terminating(request *admission.Request) error {
 	return err
 }
 
-// isAccessReview tells whether the answer would give away if a namespace exists, to
+// isAccessReview reports whether the answer would give away if a namespace exists, to
 // somebody who may ask no more than what is allowed there.
 func isAccessReview(request *admission.Request) bool {
 	return request.Resource.Group == "authorization.k8s.io" && request.Resource.Resource == "localsubjectaccessreviews"

@@ -86,7 +86,7 @@ type Dependencies struct {
 	// Nil if nobody in this process creates accounts. It is called for the account
 	// "default" only.
 	Ensure func(ctx context.Context, namespace, name string) (created bool, err error)
-	// UsableToken tells whether secret is a token Secret of account that holds a
+	// UsableToken reports whether secret is a token Secret of account that holds a
 	// token and is there to stay: right type, right UID, not being deleted, not
 	// switched off. Needed in mode secret only.
 	UsableToken func(account *corev1.ServiceAccount, secret string) bool

@@ -64,7 +64,7 @@ func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.Servic
 	return nil
 }
 
-// limits tells whether request can be refused for reference. All that an update may
+// limits reports whether request can be refused for reference. All that an update may
 // have brought is ephemeral containers. A creation cannot bring any, but strict mode
 // does not rely on it.
 func (p *Plugin) limits(request *admission.Request, reference secretReference) bool {
@@ -74,7 +74,7 @@ func (p *Plugin) limits(request *admission.Request, reference secretReference) b
 	return p.config.StrictMountableSecrets || reference.limitedUpstream() && reference.role != roleEphemeral
 }
 
-// limitedUpstream tells whether kube-apiserver's plugin checks such a field.
+// limitedUpstream reports whether kube-apiserver's plugin checks such a field.
 func (r secretReference) limitedUpstream() bool { return r.usage != otherVolume }
 
 // enforces reads the account's annotation. What is no boolean means no.

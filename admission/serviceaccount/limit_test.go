@@ -184,7 +184,7 @@ func secretPaths(of reflect.Type, path []string) [][]string {
 	return found
 }
 
-// isSecretName tells whether the string at the end of path is the name of a Secret: it
+// isSecretName reports whether the string at the end of path is the name of a Secret: it
 // is called so, or it is called Name below something that is.
 func isSecretName(path []string) bool {
 	last, above := path[len(path)-1], path[:len(path)-1]

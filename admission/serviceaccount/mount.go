@@ -50,7 +50,7 @@ type addedMount struct {
 	MountPath string `json:"mountPath"`
 }
 
-// wantsToken tells whether a Pod of account lacks a token that it is to have.
+// wantsToken reports whether a Pod of account lacks a token that it is to have.
 func (c Config) wantsToken(pod *pod, account *corev1.ServiceAccount) bool {
 	return c.MountServiceAccountToken && automounts(pod, account) && pod.Spec.lacksMount()
 }
@@ -71,7 +71,7 @@ func (p *Plugin) mountToken(ctx context.Context, edits *edits, account *corev1.S
 	return account, nil
 }
 
-// lacksMount tells whether a container mounts nothing at the token's path.
+// lacksMount reports whether a container mounts nothing at the token's path.
 func (s *podSpec) lacksMount() bool {
 	return slices.ContainsFunc(s.InitContainers, (*container).lacksMount) ||
 		slices.ContainsFunc(s.Containers, (*container).lacksMount)

@@ -24,7 +24,7 @@ type Owed struct {
 
 // Owed decides by the plugin's own rules, without waiting and without any request. A
 // nil account does not exist: its Pods would be refused, so they are owed no token.
-// Where a token Secret is mounted if there is one, nothing tells whether there was, so
+// Where a token Secret is mounted if there is one, nothing reports whether there was, so
 // no token is owed either. Pod and account are only read.
 func (c Config) Owed(existing *corev1.Pod, account *corev1.ServiceAccount) Owed {
 	pod := readPod(existing)
@@ -47,7 +47,7 @@ func AccountOf(existing *corev1.Pod) string {
 	return defaultAccount
 }
 
-// servesToken tells whether anything in the Pod is there for the sake of a token.
+// servesToken reports whether anything in the Pod is there for the sake of a token.
 func (s *podSpec) servesToken() bool {
 	mounts := func(c *container) bool { return !c.lacksMount() }
 	return slices.ContainsFunc(s.InitContainers, mounts) || slices.ContainsFunc(s.Containers, mounts) ||

@@ -176,7 +176,7 @@ func accountRefusal(request *admission.Request, name cache.ObjectName, err error
 	return admission.Internal(err)
 }
 
-// automounts tells whether the Pod wants a token mounted. What the Pod says goes
+// automounts reports whether the Pod wants a token mounted. What the Pod says goes
 // before what the account says.
 func automounts(pod *pod, account *corev1.ServiceAccount) bool {
 	wish := cmp.Or(pod.Spec.AutomountServiceAccountToken, account.AutomountServiceAccountToken)

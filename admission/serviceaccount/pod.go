@@ -140,7 +140,7 @@ func (s *podSpec) containerLists() []containerList {
 // the deprecated one (k8s.io/kubernetes pkg/apis/core/v1/conversion.go).
 func (s *podSpec) accountName() string { return cmp.Or(s.ServiceAccountName, s.ServiceAccount) }
 
-// isMirror tells whether the Pod is the API's copy of a static pod. The annotation's
+// isMirror reports whether the Pod is the API's copy of a static pod. The annotation's
 // value does not matter.
 func (p *pod) isMirror() bool {
 	_, ok := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]

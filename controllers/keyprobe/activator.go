@@ -57,7 +57,7 @@ type Config struct {
 	Issuer string
 	// Immediate lets the next key sign without proof.
 	Immediate bool
-	// Kept tells whether a key will verify after a restart too. It is nil if kube-apiserver does
+	// Kept reports whether a key will verify after a restart too. It is nil if kube-apiserver does
 	// not take its keys from the ring, so that it makes no difference.
 	Kept     func(keyID string) bool
 	Recorder *events.Recorder
@@ -124,7 +124,7 @@ func (a *Activator) found(ctx context.Context, ring *signing.Ring) {
 // Status says in a few words which key signs and what keeps the next one waiting.
 func (a *Activator) Status() string { return *a.status.Load() }
 
-// Confirmed tells whether that key ID is of the key that kube-apiserver has accepted last.
+// Confirmed reports whether that key ID is of the key that kube-apiserver has accepted last.
 func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
 
 // Run proves the signing key and, if proof activates it, every next one until ctx ends.

@@ -85,7 +85,7 @@ func (l *fencedLock) isExpired() bool {
 	return l.expired
 }
 
-// overdue tells whether the deadline has passed, whether or not expire was called yet. The
+// overdue reports whether the deadline has passed, whether or not expire was called yet. The
 // time of day counts too: the other clock stands still while a machine is suspended. One
 // that merely jumps forward costs the writes until the next renewal, and one that jumps
 // back changes nothing.

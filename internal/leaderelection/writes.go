@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 )
 
-// overdueKey is that of a context's function which tells whether the lease is overdue.
+// overdueKey is that of a context's function which reports whether the lease is overdue.
 type overdueKey struct{}
 
 // fenced has no write begin with the context, or one made from it, while overdue says so.

@@ -77,7 +77,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// firing counts the alerts that fire at the end, and tells whether one ever did. An alert
+// firing counts the alerts that fire at the end, and reports whether one ever did. An alert
 // fires once it has been due for as long as the rule wants.
 func firing(t *testing.T, rule rule, data memory, start time.Time, after time.Duration) (count int, ever bool) {
 	t.Helper()

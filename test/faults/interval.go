@@ -80,7 +80,7 @@ func (i *intervals) list() []Interval {
 	return all
 }
 
-// overlaps tells whether a call met the interval or what it left behind.
+// overlaps reports whether a call met the interval or what it left behind.
 func (i Interval) overlaps(call Call) bool {
 	return call.Ended.After(i.From) && (i.To.IsZero() || call.Begun.Before(i.To.Add(excuseLag)))
 }
@@ -110,7 +110,7 @@ func judgeCall(call Call, excuses []Interval) string {
 	return ""
 }
 
-// crowdedOut tells whether the call was refused when other programs had the processors.
+// crowdedOut reports whether the call was refused when other programs had the processors.
 func crowdedOut(call Call, excuses []Interval) bool {
 	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Crowded && one.overlaps(call) })
 }

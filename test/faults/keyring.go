@@ -84,7 +84,7 @@ func keyIDOf(der []byte) string {
 	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
 }
 
-// retired tells whether a key of the ring has signed the token that signs no more.
+// retired reports whether a key of the ring has signed the token that signs no more.
 func (k *keyRing) retired(token string) bool {
 	id := headerOf(token).KeyID
 	return id != k.active && k.keys[id] != nil

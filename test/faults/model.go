@@ -78,7 +78,7 @@ func newNamespace(name string) *Namespace {
 	}
 }
 
-// secure tells whether the Secret belongs to an account that has lived ever since.
+// secure reports whether the Secret belongs to an account that has lived ever since.
 func (n *Namespace) secure(secret *TokenSecret) bool {
 	account := n.Accounts[secret.Account]
 	return account != nil && account.UID == secret.Owner

@@ -184,7 +184,7 @@ func (m *monitor) look(ctx context.Context, r *Replica) {
 	}
 }
 
-// weigh keeps a sample of the memory, counts the second, and tells whether the process is to be
+// weigh keeps a sample of the memory, counts the second, and reports whether the process is to be
 // asked.
 func (m *monitor) weigh(name string, t *term, sample Sample, paused bool) (ask bool) {
 	m.mu.Lock()

@@ -67,7 +67,7 @@ func claimedUID(token string) types.UID {
 	return claims.UID
 }
 
-// readSegment reads the header or the payload of a token, and tells whether it is one.
+// readSegment reads the header or the payload of a token, and reports whether it is one.
 func readSegment(encoded string, into any) bool {
 	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
 	return err == nil && json.NewDecoder(bytes.NewReader(decoded)).Decode(into) == nil

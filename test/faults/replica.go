@@ -164,7 +164,7 @@ func (r *Replica) useLocked() {
 	})...)
 }
 
-// holds tells whether the identity is that of its process.
+// holds reports whether the identity is that of its process.
 func (r *Replica) holds(identity string) bool {
 	t := r.now()
 	return identity != "" && t != nil && strings.Contains(t.manager.Logs(), identity)

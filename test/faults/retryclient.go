@@ -155,7 +155,7 @@ func only(uid types.UID) metav1.DeleteOptions {
 	return *metav1.NewPreconditionDeleteOptions(string(uid))
 }
 
-// isGone tells whether there is no such object, or another one of the name.
+// isGone reports whether there is no such object, or another one of the name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // deleteOwn deletes the last of the token Secrets that the account lists and that Auto has made.

@@ -66,7 +66,7 @@ func marksOf[V any](tokens map[string]V) marks {
 	return s
 }
 
-// in tells whether the text holds one. Only what has the letters of base64url and is long
+// in reports whether the text holds one. Only what has the letters of base64url and is long
 // enough is looked at closely.
 func (s marks) in(text string) bool {
 	for text != "" {

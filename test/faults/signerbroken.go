@@ -255,7 +255,7 @@ func (s *speaker) pour(stream uint32) (taken int, err error) {
 	return taken, nil
 }
 
-// awaitRefusal tells whether the server refuses the call, in time and before the connection
+// awaitRefusal reports whether the server refuses the call, in time and before the connection
 // ends.
 func (s *speaker) awaitRefusal(patience time.Duration) bool {
 	late := time.NewTimer(patience)

@@ -239,7 +239,7 @@ func (c *controlPlane) certificateAuthority(t *testing.T) string {
 	return string(pem)
 }
 
-// hasStatus tells whether an error of devcluster says that an answer had this
+// hasStatus reports whether an error of devcluster says that an answer had this
 // status.
 func hasStatus(err error, status int) bool {
 	return err != nil && strings.Contains(err.Error(), fmt.Sprintf("%d %s", status, http.StatusText(status)))

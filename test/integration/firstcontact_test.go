@@ -113,7 +113,7 @@ type contact struct {
 	texts   map[*regexp.Regexp]*atomic.Bool
 }
 
-// says tells whether the output has one of the texts.
+// says reports whether the output has one of the texts.
 func (c contact) says(output string) bool {
 	said := false
 	for text, seen := range c.texts {

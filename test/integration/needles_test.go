@@ -67,7 +67,7 @@ func (n *needles) addText(text string) {
 }
 
 // addSecretsOf takes what makes a private key private, in every form that a number is
-// printed in, and tells whether it could. What it shares with its public half is looked
+// printed in, and reports whether it could. What it shares with its public half is looked
 // for nowhere.
 func (n *needles) addSecretsOf(pem []byte) bool {
 	parsed, err := keyutil.ParsePrivateKeyPEM(pem)

@@ -86,7 +86,7 @@ func sign(t *testing.T, template, issuer *x509.Certificate, issuerKey *ecdsa.Pri
 	return key, der
 }
 
-// trusts tells whether a client that has the bundle can speak to the server of a.
+// trusts reports whether a client that has the bundle can speak to the server of a.
 func (a *rootAuthority) trusts(t *testing.T, bundle string) bool {
 	t.Helper()
 	roots := x509.NewCertPool()

@@ -209,7 +209,7 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// runOnce runs a container until it or ctx ends, and tells whether it succeeded.
+// runOnce runs a container until it or ctx ends, and reports whether it succeeded.
 func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.Container, initial bool) bool {
 	command := withDefaults(slices.Concat(container.Command, container.Args))
 	for i, arg := range command {

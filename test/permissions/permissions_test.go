@@ -50,7 +50,7 @@ func TestEveryVerb(t *testing.T) {
 	}
 }
 
-// covered tells whether something wider grants the access as well.
+// covered reports whether something wider grants the access as well.
 func covered(access preflight.Access, all []preflight.Access) bool {
 	for _, wider := range all {
 		if wider == access {
@@ -177,7 +177,7 @@ func (w *world) awaitAccount(t *testing.T) {
 	}
 }
 
-// filled tells whether the Secret has a token.
+// filled reports whether the Secret has a token.
 func filled(name string) await.Check[*corev1.Secret] {
 	return func(secrets []*corev1.Secret) error {
 		for _, secret := range secrets {

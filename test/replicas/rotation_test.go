@@ -490,7 +490,7 @@ func (p *keyNodes) startLoad(t *testing.T) *load {
 	return l
 }
 
-// counts tells whether an answer counts: that of a kube-apiserver that is being restarted does not.
+// counts reports whether an answer counts: that of a kube-apiserver that is being restarted does not.
 func (p *keyNodes) counts(ctx context.Context, n *keyNode, err error) bool {
 	if ctx.Err() != nil {
 		return false

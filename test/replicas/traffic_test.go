@@ -72,7 +72,7 @@ func (tr *traffic) call(ctx context.Context, client kubernetes.Interface) {
 	}
 }
 
-// answered tells whether kube-apiserver has decided. One on its way in or out may say that
+// answered reports whether kube-apiserver has decided. One on its way in or out may say that
 // it is not there, as may the connection that breaks: that is no answer about the Pod.
 func answered(err error) bool {
 	var status apierrors.APIStatus

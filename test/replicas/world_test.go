@@ -222,7 +222,7 @@ func currentBinary(t *testing.T) devcluster.Binary {
 	return binary
 }
 
-// bound tells whether kube-apiserver calls the webhook for more than probes.
+// bound reports whether kube-apiserver calls the webhook for more than probes.
 func (c *cluster) bound(ctx context.Context) (bool, error) {
 	mutating, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
 	if err != nil {

@@ -42,7 +42,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// nobodyListened tells whether the caller came no further than connect(2), so that no
+// nobodyListened reports whether the caller came no further than connect(2), so that no
 // byte of its review was sent. The kernel refuses a connection when the listener is gone,
 // and resets the one that it had queued for the listener when that is closed.
 func nobodyListened(err error) bool {

@@ -101,7 +101,7 @@ func (c *cluster) try(ctx context.Context, namespace string, pod *corev1.Pod) (*
 	return c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// bound tells whether kube-apiserver asks both webhooks about Pods: only mutation names
+// bound reports whether kube-apiserver asks both webhooks about Pods: only mutation names
 // an account, and a mirror Pod is checked by validation alone.
 func (c *cluster) bound(ctx context.Context) (mutation, validation bool, _ error) {
 	pod, err := c.try(ctx, metav1.NamespaceDefault, newPod())

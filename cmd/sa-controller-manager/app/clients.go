@@ -123,7 +123,7 @@ const (
 	maxContactBackoff   = 2 * time.Second
 )
 
-// awaitAPIServer asks until the API server answers and tells whether that came
+// awaitAPIServer asks until the API server answers and reports whether that came
 // before ctx ended. It logs one line a try, where the informers would log several
 // for each thing that they watch.
 func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {

@@ -94,7 +94,7 @@ func accountOfToken(object any) (cache.ObjectName, bool) {
 	return secret.Account(), secret.AccountName != ""
 }
 
-// usableToken tells whether a Pod of account can be given that Secret.
+// usableToken reports whether a Pod of account can be given that Secret.
 func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, string) bool {
 	return func(account *corev1.ServiceAccount, name string) bool {
 		secret := secrets.Get(cache.NewObjectName(account.Namespace, name))

@@ -51,7 +51,7 @@ func listenAsSigner(o *options.Options, ring *signing.Keyring) (*external.Server
 	return server, nil
 }
 
-// keptForSigner tells whether kube-apiserver will get a key on the socket after a restart of this
+// keptForSigner reports whether kube-apiserver will get a key on the socket after a restart of this
 // process too: a key that the private key file held once has to be in a verification key file. It
 // is nil without the socket, as kube-apiserver has files of its own then.
 func (m *manager) keptForSigner() func(keyID string) bool {

@@ -151,7 +151,7 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 	return nil
 }
 
-// anyReplicaProves tells whether it proves as much when the API server reaches another
+// anyReplicaProves reports whether it proves as much when the API server reaches another
 // replica: who answers has a certificate that only replicas of this cluster have, or is
 // behind a Service of this cluster. A balancer may lead it there for ever, because it keeps
 // its connections. A CA in files may be that of other clusters too.

@@ -127,7 +127,7 @@ func (r *Report) Drop(scenario string) {
 	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
 }
 
-// Has tells whether anything of a scenario was measured.
+// Has reports whether anything of a scenario was measured.
 func (r *Report) Has(scenario string) bool {
 	return slices.ContainsFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
 }

@@ -224,7 +224,7 @@ func noticeSecret(goal *Goal, event watch.EventType, secret *corev1.Secret) {
 	}
 }
 
-// IsFilled tells whether a token Secret has all that a token controller gives it.
+// IsFilled reports whether a token Secret has all that a token controller gives it.
 func IsFilled(secret *corev1.Secret) bool {
 	return secret.Type == corev1.SecretTypeServiceAccountToken && len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 &&
 		len(secret.Data[corev1.ServiceAccountRootCAKey]) > 0 && len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0

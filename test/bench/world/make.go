@@ -20,7 +20,7 @@ const Writers = 16
 // madeLabel is on every Secret that the measurement makes.
 const madeLabel = "bench"
 
-// IsOurs tells whether the measurement, and not a token controller, has made the Secret.
+// IsOurs reports whether the measurement, and not a token controller, has made the Secret.
 func IsOurs(secret *corev1.Secret) bool { return secret.Labels[madeLabel] != "" }
 
 // Each calls do for 0 to n-1, from Writers goroutines, in order. The first error ends it.

@@ -96,7 +96,7 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, limit tim
 	return errors.Join(all(ctx, o, scenarios, out), o.Report.Write(out))
 }
 
-// measures tells whether a scenario is among those that are to be measured.
+// measures reports whether a scenario is among those that are to be measured.
 func measures(scenarios []string, scenario string) bool {
 	return slices.ContainsFunc(scenarios, func(name string) bool { return strings.Contains(name, scenario) })
 }

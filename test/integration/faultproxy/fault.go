@@ -36,7 +36,7 @@ type Rule struct {
 	hits map[string]int
 }
 
-// applies tells whether the rule is for this request and counts it if so.
+// applies reports whether the rule is for this request and counts it if so.
 func (r *Rule) applies(request Request) bool {
 	if !r.Match(request) {
 		return false

@@ -94,7 +94,7 @@ func (o *Webhook) Address() net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// AwaitsHosts tells whether it matters which hosts have a replica.
+// AwaitsHosts reports whether it matters which hosts have a replica.
 func (o *Webhook) AwaitsHosts() bool {
 	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
 	return o.AwaitHosts && spec.PerHost()

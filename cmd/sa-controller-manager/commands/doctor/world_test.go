@@ -95,7 +95,7 @@ func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Act
 	}
 }
 
-// harmless tells whether nothing is stored of what is created.
+// harmless reports whether nothing is stored of what is created.
 func harmless(action clienttesting.CreateActionImpl) bool {
 	dry := len(action.GetCreateOptions().DryRun) > 0
 	return dry || strings.HasSuffix(action.GetResource().Resource, "reviews") || action.GetSubresource() == "token"

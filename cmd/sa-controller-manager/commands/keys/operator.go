@@ -46,7 +46,7 @@ const (
 var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
 
 // Start publishes a key that generate makes in place of the present one, or finds that this was
-// done already. same tells whether the key of a rotation in progress is what is wanted now.
+// done already. same reports whether the key of a rotation in progress is what is wanted now.
 func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.KeyPair, error)) (resumed bool, err error) {
 	state, err := o.read()
 	if err != nil {
@@ -131,7 +131,7 @@ func (o *Operator) AwaitActivation(ctx context.Context) error {
 	}
 }
 
-// await lets some time pass if that may help, and tells whether to try again.
+// await lets some time pass if that may help, and reports whether to try again.
 func (o *Operator) await(ctx context.Context, reason error) bool {
 	if ctx.Err() != nil {
 		return false

@@ -38,7 +38,7 @@ type Report struct {
 type KeyReport struct {
 	rotation.Key
 
-	// Accepted tells whether kube-apiserver accepts the key, if it was asked: "yes", "no" or
+	// Accepted reports whether kube-apiserver accepts the key, if it was asked: "yes", "no" or
 	// "unknown".
 	Accepted string `json:"accepted,omitempty"`
 	// Secrets is the number of token Secrets that bear the key ID, if the cluster was asked.

@@ -45,7 +45,7 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Write our manifest anew if there is one. --binary, --image, --token-secrets and --extra-arg imply it; what they were before is not kept.")
 }
 
-// given tells whether a manifest that is there is to be replaced.
+// given reports whether a manifest that is there is to be replaced.
 func (p *podFlags) given(fs *pflag.FlagSet) bool {
 	return p.rewrite || slices.ContainsFunc([]string{"binary", "image", "token-secrets", "extra-arg"}, fs.Changed)
 }

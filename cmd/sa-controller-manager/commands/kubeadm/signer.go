@@ -156,7 +156,7 @@ func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (static
 	return e, err
 }
 
-// signs tells whether kube-apiserver is to have its tokens signed by us, or does already.
+// signs reports whether kube-apiserver is to have its tokens signed by us, or does already.
 func (c *Config) signs(o *observed) (bool, error) {
 	if c.ExternalSigner {
 		return true, nil

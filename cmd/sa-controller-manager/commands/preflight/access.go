@@ -50,7 +50,7 @@ func (a Access) resource() string {
 	return a.Resource + "." + a.Group
 }
 
-// of tells whether the rule asks for the access.
+// of reports whether the rule asks for the access.
 func (a Access) of(r Rule) bool {
 	return slices.Contains(r.Verbs, a.Verb) &&
 		a == Access{a.Verb, r.Group, r.Resource, r.Path, r.Namespace, r.Name}

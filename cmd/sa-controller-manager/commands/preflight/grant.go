@@ -23,7 +23,7 @@ const rolePrefix = "system:sa-controller-manager:"
 // kcmUser is kube-controller-manager's own user. Its permissions are not ours to widen.
 const kcmUser = "system:kube-controller-manager"
 
-// OfKCM tells whether the process has been given kube-controller-manager's identity.
+// OfKCM reports whether the process has been given kube-controller-manager's identity.
 func (r Report) OfKCM() bool { return r.User == kcmUser }
 
 // Grant returns the roles, and their bindings to user, that grant what is missing. Each

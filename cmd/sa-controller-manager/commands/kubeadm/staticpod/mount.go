@@ -17,7 +17,7 @@ import (
 // only. The kubelet makes it if it is not there.
 type Mount struct{ Name, Path string }
 
-// Mounted tells whether the manifest has a volume and a mount of that name. One without
+// Mounted reports whether the manifest has a volume and a mount of that name. One without
 // the other is an error.
 func (m *Manifest) Mounted(name string) (bool, error) {
 	found := 0

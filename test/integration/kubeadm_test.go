@@ -46,7 +46,7 @@ func TestArgumentsOfKubeadmStart(t *testing.T) {
 	m := c.manage(t, kubeadmArguments(c)...)
 	const ignored = `"Ignoring flags of kube-controller-manager that do not concern this program; --strict-flags refuses them" ` +
 		`flags=["allocate-node-cidrs","cluster-cidr","cluster-name","cluster-signing-cert-file","cluster-signing-key-file",` +
-		`"enable-hostpath-provisioner","service-cluster-ip-range"]`
+		`"enable-hostpath-provisioner","service-cluster-ip-range","use-service-account-credentials"]`
 	if n := strings.Count(m.Logs(), ignored); n != 1 {
 		t.Errorf("the log has %d lines with %s, want 1:\n%s", n, ignored, m.quietTail())
 	}

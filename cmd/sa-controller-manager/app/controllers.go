@@ -175,7 +175,7 @@ func (m *manager) buildServiceAccounts(r *runnable) error {
 		return nil
 	}
 	m.accounts = serviceaccount.New(serviceaccount.Config{
-		Client:    m.clients.of(r.name),
+		Client:    m.clients.main,
 		Informers: m.informers,
 		Names:     m.options.Tokens.ServiceAccounts,
 		Loops:     m.loops,
@@ -240,7 +240,7 @@ func (m *manager) buildRootCAPublisher(r *runnable) error {
 		return nil
 	}
 	r.run = rootca.NewPublisher(rootca.PublisherConfig{
-		Client:    m.clients.of(r.name),
+		Client:    m.clients.main,
 		Informers: m.informers,
 		Source:    m.rootCA,
 		Recorder:  m.recorder,

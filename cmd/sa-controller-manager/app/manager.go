@@ -87,11 +87,6 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
 		return nil, err
 	}
-	if o.Connection.UseServiceAccountCredentials {
-		if err := m.clients.useAccounts(config); err != nil {
-			return nil, err
-		}
-	}
 	m.informers = informers.New(m.clients.main, resync(&o.Generic))
 	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
 	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)

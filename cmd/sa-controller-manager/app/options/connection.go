@@ -22,8 +22,6 @@ type Connection struct {
 	Burst int32
 	// ContentType of request and response bodies; empty is client-go's default.
 	ContentType string
-	// UseServiceAccountCredentials has controllers act as accounts of their own.
-	UseServiceAccountCredentials bool
 }
 
 // NewConnection returns the defaults of the group.
@@ -52,11 +50,8 @@ func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 			"0 means client-go's own default of 10.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
 		"Content type of requests to the API server: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
-	fs.BoolVar(&o.UseServiceAccountCredentials, "use-service-account-credentials", o.UseServiceAccountCredentials,
-		"Let each controller write as a ServiceAccount of its own in kube-system, which is created if need be: service-account-controller and so on. "+
-			"The token controller, and all watches, stay with the identity of the process.")
 
-	SetOrigin(fs, asKCM, "use-service-account-credentials", "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
+	SetOrigin(fs, asKCM, "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
 	SetOrigin(fs, asKCM+", where the default is 20", "kube-api-qps")
 }
 
@@ -75,17 +70,4 @@ func (o *Connection) Validate() []error {
 		p.OneOf("kube-api-content-type", o.ContentType, runtime.ContentTypeProtobuf, runtime.ContentTypeJSON)
 	}
 	return p
-}
-
-// ControllerAccounts are the accounts in kube-system that controllers act as with
-// --use-service-account-credentials, under KCM's names
-// (cmd/kube-controller-manager/app/core.go). kube-apiserver's bootstrap policy has a
-// role for each. The token controller acts as the process, as in KCM: its account
-// could have no token without it. So does the legacy token cleaner, because it looks at
-// Pods and Secrets before it acts, which upstream's role for it does not permit.
-func ControllerAccounts() map[string]string {
-	return map[string]string{
-		ServiceAccountController:   "service-account-controller",
-		RootCACertificatePublisher: "root-ca-cert-publisher",
-	}
 }

@@ -113,6 +113,7 @@ func ignoredGroups() []ignoredGroup {
 			values:   "leader-migration-config",
 			switches: "enable-leader-migration"},
 		{of: "the process itself, where KCM differs",
-			values: "controller-shutdown-timeout controller-start-interval emulated-version min-compatibility-version"},
+			values:   "controller-shutdown-timeout controller-start-interval emulated-version min-compatibility-version",
+			switches: "use-service-account-credentials"},
 	}
 }

@@ -62,9 +62,6 @@ func servesWebhook(f *flags) bool   { return f.Webhook.Port != 0 }
 func elects(f *flags) bool          { return f.LeaderElection.LeaderElect }
 func discoversIssuer(f *flags) bool { return f.Keys.Issuer() == "" }
 
-// writesAsItself reports whether controllers have no accounts of their own.
-func writesAsItself(f *flags) bool { return !f.Connection.UseServiceAccountCredentials }
-
 // delegatesAsItself reports whether the secure port asks with the identity of the process
 // who its clients are.
 func delegatesAsItself(f *flags) bool {

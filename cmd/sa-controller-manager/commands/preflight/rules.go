@@ -4,9 +4,6 @@
 package preflight
 
 import (
-	"maps"
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -98,33 +95,21 @@ func choose(o *options.Options, wanted func(partRules, Rule) bool) []Rule {
 	return chosen
 }
 
-// unusualRules are beside the table: what a part does for another that does not run, and
-// what --use-service-account-credentials takes. No file grants the latter: an identity that
-// may ask for tokens in kube-system can be any account there.
+// unusualRules are beside the table: what a part does for another that does not run.
 func unusualRules(f *flags) []Rule {
 	var rules []Rule
-	fills, publishes := signsLegacyTokens(f), f.controllers.Enabled(options.RootCACertificatePublisher)
+	fills := signsLegacyTokens(f)
 	if f.ExternalSigner.Socket != "" && !fills {
 		// The signer proves keys with a token of some account.
 		rules = append(rules,
 			Rule{Part: token, Verbs: verbs("list", "watch"), Resource: accounts},
 			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"})
 	}
-	if fills && !publishes {
+	if fills && !f.controllers.Enabled(options.RootCACertificatePublisher) {
 		// Token Secrets get the root CA that was agreed on.
 		rules = append(rules,
 			Rule{Part: rootCA, Verbs: verbs("create"), Resource: configMaps, Namespace: system},
 			Rule{Part: rootCA, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: rootCAState})
-	}
-	if writesAsItself(f) {
-		return rules
-	}
-	rules = append(rules, Rule{Part: Common, Verbs: verbs("get", "create"), Resource: accounts, Namespace: system})
-	for _, account := range slices.Sorted(maps.Values(options.ControllerAccounts())) {
-		rules = append(rules, Rule{Part: Common, Verbs: verbs("create"), Resource: accounts + "/token", Namespace: system, Name: account})
-	}
-	if publishes {
-		rules = append(rules, Rule{Part: rootCA, Verbs: verbs("create"), Resource: configMaps, Namespace: system})
 	}
 	return rules
 }
@@ -165,7 +150,7 @@ func serviceAccountRules() []Rule {
 			Why: "Which of the named accounts are missing.",
 		},
 		{
-			If: writesAsItself, Verbs: verbs("create"), Resource: accounts,
+			Verbs: verbs("create"), Resource: accounts,
 			Why: "Making them. RBAC cannot restrict create to a name.",
 		},
 	}
@@ -219,11 +204,11 @@ func rootCARules() []Rule {
 			Why: "Lists and watches select this name, so that no other ConfigMap can be read.",
 		},
 		{
-			If: writesAsItself, Verbs: verbs("create"), Resource: configMaps,
+			Verbs: verbs("create"), Resource: configMaps,
 			Why: "RBAC cannot restrict create to a name.",
 		},
 		{
-			If: writesAsItself, Verbs: verbs("update"), Resource: configMaps, Name: "kube-root-ca.crt",
+			Verbs: verbs("update"), Resource: configMaps, Name: "kube-root-ca.crt",
 			Why: "A bundle that has changed or was edited.",
 		},
 		{

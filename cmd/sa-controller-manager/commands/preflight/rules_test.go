@@ -77,9 +77,6 @@ func TestRulesFollowFlags(t *testing.T) {
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
-		"Accounts": {"controllers write as accounts of their own", func(o *options.Options) { o.Connection.UseServiceAccountCredentials = true }, []string{
-			"create configmaps", "create serviceaccounts", "update configmaps/kube-root-ca.crt",
-		}},
 		"OtherLease": {"its own name is asked for", func(o *options.Options) { o.LeaderElection.ResourceName = "other" }, []string{
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system", "update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},

@@ -100,14 +100,3 @@ func (w *World) requestOnce(ctx context.Context) (string, error) {
 	}
 	return answer.Status.Token, nil
 }
-
-// requestToken does it until there is one.
-func (w *World) requestToken(ctx context.Context) (token string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
-	defer cancel()
-	err = try(ctx, "request a token", func(ctx context.Context) (err error) {
-		token, err = w.requestOnce(ctx)
-		return err
-	})
-	return token, err
-}

@@ -23,13 +23,13 @@ import (
 // keyRing are the public keys with which tokens have to verify, by key ID.
 type keyRing struct {
 	keys map[string]crypto.PublicKey
-	// active is the ID of the one that kube-apiserver has tokens signed with. The others are
-	// retired.
+	// active is the ID of the one that signs. The others are retired.
 	active string
 }
 
-// ring is what the operator has left: its keys as the ring file has them, and which of them
-// signs as kube-apiserver shows.
+// ring is what the operator has left: its keys as the ring file has them, the active one among
+// them, once kube-apiserver has tokens signed with that one. The signer may have read the last
+// change a moment later than the operator made it.
 func (w *World) ring(ctx context.Context) (*keyRing, error) {
 	printed, err := w.operator.keys(ctx, "list", "-o=pem")
 	if err != nil {
@@ -43,15 +43,21 @@ func (w *World) ring(ctx context.Context) (*keyRing, error) {
 		}
 		ring.keys[keyIDOf(block.Bytes)] = key
 	}
-	token, err := w.requestToken(ctx)
-	if err != nil {
+	if ring.active, err = w.operator.activeKey(ctx); err != nil {
 		return nil, err
 	}
-	ring.active = headerOf(token).KeyID
-	if ring.keys[ring.active] == nil {
-		return nil, fmt.Errorf("kube-apiserver signs with key %q, which the ring file lacks", ring.active)
-	}
-	return ring, nil
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	return ring, try(ctx, "have tokens signed with the active key", func(ctx context.Context) error {
+		token, err := w.requestOnce(ctx)
+		if err != nil {
+			return err
+		}
+		if id := headerOf(token).KeyID; id != ring.active {
+			return fmt.Errorf("kube-apiserver has tokens signed with key %q, want the active key %q", id, ring.active)
+		}
+		return nil
+	})
 }
 
 // oneKey is the ring of a cluster without ring files: the key in its file.

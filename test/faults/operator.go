@@ -5,6 +5,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -66,6 +67,26 @@ func (o *operator) ring() string { return o.world.all()[0].path(ringFile) }
 // keys runs a command and returns what it prints.
 func (o *operator) keys(ctx context.Context, words ...string) ([]byte, error) {
 	return o.keysOn(ctx, o.ring(), words...)
+}
+
+// activeKey is the ID of the key that signs by the ring file.
+func (o *operator) activeKey(ctx context.Context) (string, error) {
+	printed, err := o.keys(ctx, "list", "-o=json")
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Keys []struct{ ID, Role string } `json:"keys"`
+	}
+	if err := json.Unmarshal(printed, &list); err != nil {
+		return "", fmt.Errorf("read what keys list prints: %w", err)
+	}
+	for _, key := range list.Keys {
+		if key.Role == "active" {
+			return key.ID, nil
+		}
+	}
+	return "", errors.New("keys list shows no active key")
 }
 
 // keysOn runs one on another ring than the first replica's.

@@ -26,7 +26,7 @@ const (
 	// otherConnections may be open beside as many as there may be calls to decide: new and idle
 	// ones, and those whose calls are rejected. Each takes some 30 KiB. kube-apiserver dials as
 	// often at once as it creates Pods, and keeps 25 idle ones.
-	otherConnections = 256
+	otherConnections = 128
 
 	// freeBody is how much of each body is read whatever else goes on, in bytes. It is more
 	// than most Pods need. With all that may arrive and be decided it is 20 MiB. Beyond it

@@ -17,8 +17,8 @@ import (
 const (
 	restGoroutines = devcluster.RestGoroutines
 	// baseGoroutines is what it has beside broken clients: two more for each connection to the
-	// webhook, of which 656 may be open and a quarter as many on their way out.
-	baseGoroutines = restGoroutines + 2*(656+656/4)
+	// webhook, of which 528 may be open and a quarter as many on their way out.
+	baseGoroutines = restGoroutines + 2*(528+528/4)
 	perRequest     = 3
 	// memorySlack and perSecret are in KiB.
 	memorySlack = 64 << 10

@@ -30,7 +30,8 @@ func TestAKeyRingDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old)
-		a := start(t, server)
+		proven := 0
+		a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
 		defer a.stop()
 		keys := testKeys()
 		a.Ring.Set(signing.NewRing(1, keys.old.As(signing.Active), keys.next.As(signing.Next)))
@@ -54,6 +55,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		time.Sleep(maxBackoff)
 		synctest.Wait()
 		check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
+		check(t, "calls of Proven, for OLD and NEXT", 2, proven)
 	})
 }
 

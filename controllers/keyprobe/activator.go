@@ -59,7 +59,10 @@ type Config struct {
 	Immediate bool
 	// Kept reports whether a key will verify after a restart too. It is nil if kube-apiserver does
 	// not take its keys from the ring, so that it makes no difference.
-	Kept     func(keyID string) bool
+	Kept func(keyID string) bool
+	// Proven is called each time kube-apiserver has accepted another key than before, nil if nobody
+	// waits for that. It must not block.
+	Proven   func()
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
 	Process *corev1.ObjectReference
@@ -157,6 +160,9 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 			a.activate(ctx, key)
 		}
 		a.show("")
+		if a.Proven != nil {
+			a.Proven()
+		}
 		a.loop.Add(probing) // there may be another one
 		return nil
 	}

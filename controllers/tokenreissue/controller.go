@@ -145,15 +145,16 @@ func New(config Config) *Controller {
 }
 
 // RingChanged has the ring published, and what follows from it done, if this process
-// leads. It does not block.
-func (c *Controller) RingChanged() { c.loop.Add(key{Work: publishing}) }
+// leads. It is called too once kube-apiserver accepts the key that signs, for which re-issue
+// waits. It does not block.
+func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: publishing}) }
 
 // Run works until ctx ends and returns when no sync is under way any more. The informers
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
 	c.published, c.created, c.refused = publishedRing{}, expectations{}, refusals{}
-	c.RingChanged()
+	c.loop.Add(key{Work: publishing})
 	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnEveryName(c.queue)},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)},

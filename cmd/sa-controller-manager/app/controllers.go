@@ -130,6 +130,11 @@ func (m *manager) buildKeyProbe(r *runnable) error {
 		Issuer:    o.Keys.Issuer(),
 		Immediate: o.Keys.Activation == options.KeyActivationImmediate,
 		Kept:      m.keptForSigner(),
+		Proven: func() {
+			if m.reissuer != nil {
+				m.reissuer.RingChanged()
+			}
+		},
 		Recorder:  m.recorder,
 		Process:   m.process,
 		Metrics:   keyprobe.NewMetrics(legacyregistry.MustRegister),
@@ -293,7 +298,7 @@ func (m *manager) buildTokenReissue(r *runnable) error {
 	if off {
 		m.logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
 	}
-	reissuer := tokenreissue.New(tokenreissue.Config{
+	m.reissuer = tokenreissue.New(tokenreissue.Config{
 		Client:    m.clients.main,
 		Informers: m.informers,
 		Ring:      m.ring,
@@ -305,7 +310,7 @@ func (m *manager) buildTokenReissue(r *runnable) error {
 		Off:       off,
 		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
-	m.onRing = append(m.onRing, func(context.Context) { reissuer.RingChanged() })
-	r.run = reissuer.Run
+	m.onRing = append(m.onRing, func(context.Context) { m.reissuer.RingChanged() })
+	r.run = m.reissuer.Run
 	return nil
 }

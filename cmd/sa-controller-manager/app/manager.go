@@ -55,6 +55,7 @@ type manager struct {
 	ring           *signing.Keyring
 	activator      *keyprobe.Activator
 	reissueMetrics *tokenreissue.Metrics
+	reissuer       *tokenreissue.Controller
 	rootCAMetrics  *rootca.Metrics
 	accounts       *serviceaccount.Controller
 	podConfig      *podadmission.Config

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,15 +20,43 @@ import (
 	"k8s.io/client-go/tools/cache"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/events"
 )
 
-// Cache puts objects into the caches of informers that are not started, as these would. What no
-// controller watches is left out.
-func Cache(t testing.TB, in *informers.Informers, objects ...runtime.Object) {
+// World is what surrounds a controller: caches that hold what a test puts there, in front of an API
+// that holds what the test says is live.
+type World struct {
+	Client    *fake.Clientset
+	Clock     *clocktesting.FakeClock
+	Recorded  *clientevents.FakeRecorder
+	Registry  metrics.KubeRegistry
+	Informers *informers.Informers
+}
+
+// NewWorld begins at now, with empty caches.
+func NewWorld(now time.Time, live ...runtime.Object) *World {
+	client := fake.NewClientset(live...)
+	return &World{
+		Client:    client,
+		Clock:     clocktesting.NewFakeClock(now),
+		Recorded:  clientevents.NewFakeRecorder(100),
+		Registry:  metrics.NewKubeRegistry(),
+		Informers: informers.New(client, 0),
+	}
+}
+
+// Recorder records into the world.
+func (w *World) Recorder() *events.Recorder { return events.NewRecorderTo(w.Recorded, w.Clock) }
+
+// Cache puts objects into the caches as the informers would. What no controller watches is left
+// out.
+func (w *World) Cache(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
+	in := w.Informers
 	for _, object := range objects {
 		var informer cache.SharedIndexInformer
 		var cached any = object
@@ -51,26 +80,26 @@ func Cache(t testing.TB, in *informers.Informers, objects ...runtime.Object) {
 	}
 }
 
-// Actions says what was asked of client since the last call, a line each. An action that is
+// Actions says what was asked of the API since the last call, a line each. An action that is
 // described as "" is left out.
-func Actions(t testing.TB, client *fake.Clientset, describe func(testing.TB, clienttesting.Action) string) []string {
+func (w *World) Actions(t testing.TB, describe func(testing.TB, clienttesting.Action) string) []string {
 	t.Helper()
 	var lines []string
-	for _, action := range client.Actions() {
+	for _, action := range w.Client.Actions() {
 		if line := describe(t, action); line != "" {
 			lines = append(lines, line)
 		}
 	}
-	client.ClearActions()
+	w.Client.ClearActions()
 	return lines
 }
 
 // Events are those recorded since the last call, as "Type Reason".
-func Events(recorded *clientevents.FakeRecorder) []string {
+func (w *World) Events() []string {
 	var reasons []string
 	for {
 		select {
-		case event := <-recorded.Events:
+		case event := <-w.Recorded.Events:
 			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
 		default:
 			return reasons
@@ -79,9 +108,9 @@ func Events(recorded *clientevents.FakeRecorder) []string {
 }
 
 // Series are the values of a metric that are not zero, by the values of its labels.
-func Series(t testing.TB, registry metrics.KubeRegistry, name string) map[string]float64 {
+func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
+	families, err := w.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func (h *told) note(what string, obj any) {
 func TestTokenSecretsThroughTheInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(tokenSecret(withToken(legacyToken(t, robot(), "robot-token"))))
+		client := fake.NewClientset(tokenSecret("robot"))
 		var secrets tokensecrets.Lister
 		handler := &told{}
 		v, stop := started(t.Context(), client, func(v *Informers) {
@@ -208,13 +208,13 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 		v.Await(t.Context())
 		synctest.Wait()
 
-		secret := tokenSecret(withToken(legacyToken(t, robot(), "robot-token")))
+		secret := tokenSecret("robot")
 		if got := secrets.Get(cache.NewObjectName("shop", "robot-token")); !reflect.DeepEqual(got, tokensecrets.Observe(secret)) {
 			t.Errorf("cached: %+v", got)
 		}
 
 		api := client.CoreV1().Secrets("shop")
-		if _, err := api.Update(t.Context(), tokenSecret(withAnnotation(corev1.ServiceAccountNameKey, "admin")), metav1.UpdateOptions{}); err != nil {
+		if _, err := api.Update(t.Context(), tokenSecret("admin"), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

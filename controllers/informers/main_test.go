@@ -4,17 +4,12 @@
 package informers
 
 import (
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
-	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/testkeys"
-	"sa-controller-manager/tokens"
 )
 
 func TestMain(m *testing.M) {
@@ -27,57 +22,14 @@ func TestMain(m *testing.M) {
 
 const accountUID = "9b1c6f6a-6a3c-4d5e-8a58-2f4f1c2d3e4f"
 
-// robot is the account that most tokens here are for.
-func robot() tokens.Account {
-	return tokens.Account{Namespace: "shop", Name: "robot", UID: accountUID}
-}
-
-func testKey(t testing.TB) *signing.PrivateKey {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(testkeys.P256())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// legacyToken is a signed legacy token.
-func legacyToken(t testing.TB, account tokens.Account, secret string) string {
-	t.Helper()
-	token, err := tokens.NewIssuer(testKey(t), tokens.CompatClaims).Legacy(t.Context(), account, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
-// tokenSecret is the Secret shop/robot-token for the account robot, complete but for the token,
-// with changes made to it.
-func tokenSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
-	secret := &corev1.Secret{
+// tokenSecret is the Secret shop/robot-token with a token for the account.
+func tokenSecret(account string) *corev1.Secret {
+	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "robot-token", UID: "secret-uid", ResourceVersion: "17",
-			Annotations: map[string]string{
-				corev1.ServiceAccountNameKey: "robot",
-				corev1.ServiceAccountUIDKey:  accountUID,
-			},
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: account, corev1.ServiceAccountUIDKey: accountUID},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
-		Data: map[string][]byte{
-			corev1.ServiceAccountRootCAKey:    []byte(strings.Repeat("certificate ", 100)),
-			corev1.ServiceAccountNamespaceKey: []byte("shop"),
-		},
+		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("e30.e30.c2lnbmF0dXJl")},
 	}
-	for _, change := range changes {
-		change(secret)
-	}
-	return secret
-}
-
-func withToken(token string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Data[corev1.ServiceAccountTokenKey] = []byte(token) }
-}
-
-func withAnnotation(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
 }

@@ -61,7 +61,7 @@ func TestTrimNamespace(t *testing.T) {
 // client-go hands tombstones to transforms too.
 func TestTransformsPassOnWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
-	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/robot-token", Obj: tokenSecret()}
+	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/robot-token", Obj: tokenSecret("robot")}
 	for name, transform := range map[string]cache.TransformFunc{
 		"Namespace": trimNamespace, "Account": trimAccount, "TokenSecret": observeTokenSecret,
 	} {

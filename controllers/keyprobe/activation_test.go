@@ -59,7 +59,7 @@ func TestAKeyRingDecides(t *testing.T) {
 	})
 }
 
-func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
+func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
@@ -68,14 +68,14 @@ func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 		defer a.stop()
 		check(t, "status at the start", "key OLD signs", a.named(a.Status()))
 
-		a.offer(a.next)
-		check(t, "key that signs while the candidate waits", "OLD", a.signs())
-		check(t, "status while the candidate waits", "key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
-		check(t, "keys while the candidate waits", []string{
+		a.give(a.next)
+		check(t, "key that signs while the next key waits", "OLD", a.signs())
+		check(t, "status while the next key waits", "key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		check(t, "keys while the next key waits", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
 			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
 		}, a.series("sacm_signing_key{"))
-		check(t, "probes while the candidate waits", []string{
+		check(t, "probes while the next key waits", []string{
 			`sacm_signing_key_probes_total{result="accepted"} 1`,
 			`sacm_signing_key_probes_total{result="refused"} 1`,
 		}, a.series("sacm_signing_key_probes"))
@@ -86,7 +86,7 @@ func TestACandidateSignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 		time.Sleep(maxBackoff)
 		synctest.Wait()
 		check(t, "key that signs once it is accepted", "NEXT", a.signs())
-		check(t, "candidate", "nobody", a.waits())
+		check(t, "next key", "nobody", a.waits())
 		check(t, "status", "key NEXT signs", a.named(a.Status()))
 		check(t, "keys", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="active"} 1`,
@@ -117,10 +117,10 @@ func TestAKnownKeyIsActivatedAtOnce(t *testing.T) {
 		server.learn(keys.old, keys.next, keys.third)
 		a := start(t, server)
 		defer a.stop()
-		a.offer(a.next)
-		a.offer(a.third)
+		a.give(a.next)
+		a.give(a.third)
 		check(t, "key that signs", "THIRD", a.signs())
-		a.offer(a.old) // a roll-back is a rotation like any other
+		a.give(a.old) // a roll-back is a rotation like any other
 		check(t, "key that signs after the roll-back", "OLD", a.signs())
 		check(t, "reviews", []string{"OLD at 0s", "NEXT at 0s", "THIRD at 0s", "OLD at 0s"}, a.reviewed())
 		check(t, "status", "key OLD signs", a.named(a.Status()))
@@ -135,7 +135,7 @@ func TestImmediate(t *testing.T) {
 		a := start(t, server, func(c *Config) { c.Immediate = true })
 		defer a.stop()
 		a.set(a.ctx, a.next)
-		check(t, "key that signs when Offer returns", "NEXT", a.signs())
+		check(t, "key that signs when Set returns", "NEXT", a.signs())
 		check(t, "Events by then", []string{`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`}, a.told())
 
 		synctest.Wait() // it is proved all the same, to warn
@@ -149,16 +149,16 @@ func TestImmediate(t *testing.T) {
 	})
 }
 
-func TestAWithdrawnCandidateNeverSigns(t *testing.T) {
+func TestAWithdrawnNextKeyNeverSigns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old)
 		a := start(t, server)
 		defer a.stop()
-		a.offer(a.next)
-		a.offer(a.old)
-		check(t, "candidate", "nobody", a.waits())
+		a.give(a.next)
+		a.give(a.old)
+		check(t, "next key", "nobody", a.waits())
 		check(t, "status", "key OLD signs", a.named(a.Status()))
 		check(t, "keys", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_signing_key{"))
 		check(t, "last message", "The key file holds the key that signs already keyID=OLD", last(a.said()))
@@ -170,18 +170,18 @@ func TestAWithdrawnCandidateNeverSigns(t *testing.T) {
 	})
 }
 
-func TestAReplacedCandidateGivesWay(t *testing.T) {
+func TestAReplacedNextKeyGivesWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old, testKeys().third)
 		a := start(t, server)
 		defer a.stop()
-		a.offer(a.next)
+		a.give(a.next)
 		time.Sleep(100 * time.Second) // by now the back-off is at its cap
 		synctest.Wait()
-		a.offer(a.third)
-		check(t, "key that signs as soon as a good one is offered", "THIRD", a.signs())
+		a.give(a.third)
+		check(t, "key that signs as soon as a good one is set", "THIRD", a.signs())
 		server.learn(a.next)
 		time.Sleep(time.Hour)
 		check(t, "key that signs an hour later", "THIRD", a.signs())
@@ -217,7 +217,7 @@ func TestAYesThatComesTooLate(t *testing.T) {
 						}
 					}
 				})
-				a.offer(a.next)
+				a.give(a.next)
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				check(t, "key that signs", "OLD", a.signs())
@@ -227,7 +227,7 @@ func TestAYesThatComesTooLate(t *testing.T) {
 	}
 }
 
-func TestAnOfferDuringAProbeIsNotMissed(t *testing.T) {
+func TestANextKeySetDuringAProbeIsNotMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
@@ -241,7 +241,7 @@ func TestAnOfferDuringAProbeIsNotMissed(t *testing.T) {
 				}
 			}
 		})
-		a.offer(a.next)
+		a.give(a.next)
 		check(t, "key that signs, without any back-off", "THIRD", a.signs())
 	})
 }
@@ -253,7 +253,7 @@ func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 		again func(keys) *signing.PrivateKey
 		want  string
 	}{
-		"Candidate": {again: func(k keys) *signing.PrivateKey { return k.next }, want: "key OLD signs; the new key NEXT waits: " + refused},
+		"NextKey": {again: func(k keys) *signing.PrivateKey { return k.next }, want: "key OLD signs; the new key NEXT waits: " + refused},
 		"Active":    {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,8 +261,8 @@ func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := start(t, newAPIServer(account("kube-system", "default")))
 				defer a.stop()
-				a.offer(tc.again(a.keys))
-				a.offer(tc.again(a.keys)) // somebody added a comment to the file
+				a.give(tc.again(a.keys))
+				a.give(tc.again(a.keys)) // somebody added a comment to the file
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				check(t, "status", tc.want, a.named(a.Status()))

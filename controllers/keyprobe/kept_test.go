@@ -38,7 +38,7 @@ func TestAFormerKeyThatIsNotKept(t *testing.T) {
 				server.learn(testKeys().old, testKeys().next)
 				a := start(t, server, func(c *Config) { c.Kept, c.Immediate = tc.kept, tc.immediate })
 				defer a.stop()
-				a.offer(a.next)
+				a.give(a.next)
 				check(t, tc.reason+": key that signs", "NEXT", a.signs())
 				said, told := a.said(), a.told()
 				said = slices.DeleteFunc(said, func(line string) bool { return line != logged })
@@ -49,16 +49,16 @@ func TestAFormerKeyThatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestACandidateThatWaitsEndsNoKey: nothing is lost before it signs.
-func TestACandidateThatWaitsEndsNoKey(t *testing.T) {
+// TestANextKeyThatWaitsEndsNoKey: nothing is lost before it signs.
+func TestANextKeyThatWaitsEndsNoKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old)
 		a := start(t, server, func(c *Config) { c.Kept = func(string) bool { return false } })
 		defer a.stop()
-		a.offer(a.next)
-		a.offer(a.old) // withdrawn
+		a.give(a.next)
+		a.give(a.old) // withdrawn
 		check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
 		}, a.told())

@@ -210,7 +210,7 @@ func TestTheFirstAccountIsWaitedFor(t *testing.T) {
 		server.learn(testKeys().old, testKeys().next)
 		a := start(t, server)
 		defer a.stop()
-		a.offer(a.next)
+		a.give(a.next)
 		check(t, "status without any account", "key OLD signs; the new key NEXT waits: there is no service account yet to prove it with", a.named(a.Status()))
 		if _, err := server.CoreV1().ServiceAccounts("kube-system").Create(t.Context(), account("kube-system", "default"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -221,8 +221,8 @@ func TestTheFirstAccountIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A candidate that cannot be tried waits as well as one that is refused.
-func TestACandidateWaitsWhateverTheTrouble(t *testing.T) {
+// A next key that cannot be tried waits as well as one that is refused.
+func TestANextKeyWaitsWhateverTheTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
@@ -230,7 +230,7 @@ func TestACandidateWaitsWhateverTheTrouble(t *testing.T) {
 		a := start(t, server)
 		defer a.stop()
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-		a.offer(a.next)
+		a.give(a.next)
 		time.Sleep(time.Hour)
 		check(t, "key that signs", "OLD", a.signs())
 		check(t, "Events", []string{`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: ask the apiserver for a token review: connection refused`}, a.told())
@@ -243,7 +243,7 @@ func TestNoTokenIsShown(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		a := start(t, server)
 		defer a.stop()
-		a.offer(a.next)
+		a.give(a.next)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
 		time.Sleep(time.Minute)
 		synctest.Wait()

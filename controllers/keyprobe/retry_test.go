@@ -21,9 +21,9 @@ func TestBackOff(t *testing.T) {
 		a := start(t, server)
 		defer a.stop()
 
-		a.offer(a.next)
+		a.give(a.next)
 		time.Sleep(100 * time.Second)
-		a.offer(a.third) // another key begins anew
+		a.give(a.third) // another key begins anew
 		time.Sleep(4 * time.Second)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // so does another reason
 		time.Sleep(11 * time.Second)
@@ -44,7 +44,7 @@ func TestAReasonIsToldOnce(t *testing.T) {
 		server.learn(testKeys().old)
 		a := start(t, server)
 		defer a.stop()
-		a.offer(a.next)
+		a.give(a.next)
 		time.Sleep(10 * time.Minute)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
 		time.Sleep(10 * time.Minute)
@@ -67,8 +67,8 @@ func TestAReasonBelongsToItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, newAPIServer(account("kube-system", "default")))
 		defer a.stop()
-		a.offer(a.next)
-		a.offer(a.third)
+		a.give(a.next)
+		a.give(a.third)
 		const refused = "the apiserver refuses its tokens: [invalid bearer token]"
 		check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` + refused +
@@ -124,7 +124,7 @@ func TestRingChangedNeverBlocks(t *testing.T) {
 		for range 10 {
 			a.set(context.Background(), a.next)
 		}
-		check(t, "candidate after the end", "NEXT", a.waits())
+		check(t, "next key after the end", "NEXT", a.waits())
 	})
 }
 

@@ -44,7 +44,7 @@ func parse(pem []byte) *signing.PrivateKey {
 	return key
 }
 
-// keys of the tests: one signs at the start, the others are offered.
+// keys of the tests: one signs at the start, the others are set later.
 type keys struct{ old, next, third *signing.PrivateKey }
 
 func testKeys() keys {
@@ -100,8 +100,8 @@ func (t *trial) set(ctx context.Context, key *signing.PrivateKey) {
 	t.RingChanged(ctx)
 }
 
-// offer hands a key over and waits until it has been dealt with.
-func (t *trial) offer(key *signing.PrivateKey) {
+// give sets a key and waits until it has been dealt with.
+func (t *trial) give(key *signing.PrivateKey) {
 	t.set(t.ctx, key)
 	synctest.Wait()
 }
@@ -109,7 +109,7 @@ func (t *trial) offer(key *signing.PrivateKey) {
 // signs is the name of the active key.
 func (t *trial) signs() string { return t.named(t.Ring.Ring().ActiveID()) }
 
-// waits is the name of the candidate.
+// waits is the name of the next key.
 func (t *trial) waits() string {
 	next := t.Ring.Ring().Next()
 	if next == nil {

@@ -203,14 +203,14 @@ func TestRound(t *testing.T) {
 			for _, name := range tc.gone {
 				w.forget(t, name)
 			}
-			w.client.ClearActions()
+			w.Client.ClearActions()
 			if err := w.runRound(t); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.wantActions, w.actions(t)); diff != "" {
 				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.wantEvents, w.events()); diff != "" {
+			if diff := cmp.Diff(tc.wantEvents, w.Events()); diff != "" {
 				t.Errorf("%s\nevents (-want +got):\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.want, w.decisions(t)); diff != "" {
@@ -223,10 +223,10 @@ func TestRound(t *testing.T) {
 			if len(tc.wantActions) > 0 && strings.HasPrefix(tc.wantActions[len(tc.wantActions)-1], "delete") {
 				done["deleted"] = 1
 			}
-			if diff := cmp.Diff(done, w.series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
+			if diff := cmp.Diff(done, w.Series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
 				t.Errorf("%s\ndone (-want +got):\n%s", tc.reason, diff)
 			}
-			if got := w.series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""]; got != float64(noon().Unix()) {
+			if got := w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""]; got != float64(noon().Unix()) {
 				t.Errorf("the last run was at %v, want %v", got, noon().Unix())
 			}
 		})
@@ -236,14 +236,14 @@ func TestRound(t *testing.T) {
 // replace makes the API's state newer than the cache's.
 func (w *world) replace(t *testing.T, object runtime.Object) {
 	t.Helper()
-	if err := w.client.Tracker().Update(resourceOf(object), object, "ns"); err != nil {
+	if err := w.Client.Tracker().Update(resourceOf(object), object, "ns"); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (w *world) forget(t *testing.T, secret string) {
 	t.Helper()
-	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ns", secret); err != nil {
+	if err := w.Client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ns", secret); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -277,7 +277,7 @@ func TestIdle(t *testing.T) {
 			if err := w.runRound(t); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, w.series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
+			if diff := cmp.Diff(tc.want, w.Series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
 				t.Errorf("%s\nidle (-want +got):\n%s", tc.reason, diff)
 			}
 			if idle, acted := len(tc.want) > 0, len(w.actions(t)) > 0; idle == acted {
@@ -295,7 +295,7 @@ func TestWhatHoldsARoundIsForgotten(t *testing.T) {
 	if err := w.runRound(t); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.client.Tracker().Add(tracking(longAgo)); err != nil {
+	if err := w.Client.Tracker().Add(tracking(longAgo)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -303,7 +303,7 @@ func TestWhatHoldsARoundIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{}, w.series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{}, w.Series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
 		t.Errorf("idle (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]float64{"mark": 1}, w.decisions(t)); diff != "" {
@@ -367,7 +367,7 @@ func TestARefusingAPI(t *testing.T) {
 				invalidSince(longAgo)(secret)
 			}
 			w := newWorld(t, nil, account(), secret, tracking(longAgo))
-			w.client.PrependReactor(tc.verb, tc.resource, refuse(tc.answer))
+			w.Client.PrependReactor(tc.verb, tc.resource, refuse(tc.answer))
 			got := ""
 			if err := w.runRound(t); err != nil {
 				got = err.Error()
@@ -382,10 +382,10 @@ func TestARefusingAPI(t *testing.T) {
 			if diff := cmp.Diff(want, w.decisions(t)); diff != "" {
 				t.Errorf("decisions (-want +got):\n%s", diff)
 			}
-			if events := w.events(); len(events) > 0 {
+			if events := w.Events(); len(events) > 0 {
 				t.Errorf("told what was not done: %q", events)
 			}
-			if over := len(w.series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")) > 0; over != (tc.want == "") {
+			if over := len(w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")) > 0; over != (tc.want == "") {
 				t.Errorf("the round is over: %v", over)
 			}
 		})
@@ -399,7 +399,7 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t, nil, tracking(longAgo), tokenSecret(), tokenSecret(renamed("second")),
 		account(func(a *corev1.ServiceAccount) { a.Secrets = append(a.Secrets, corev1.ObjectReference{Name: "second"}) }))
 	fails := true
-	w.client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if fails && action.(clienttesting.PatchActionImpl).Name == "app-token" {
 			return true, nil, apierrors.NewGenericServerResponse(http.StatusInternalServerError, "patch", schema.GroupResource{}, "", "", 0, true)
 		}
@@ -440,12 +440,12 @@ func TestRestartsDoNothingTwice(t *testing.T) {
 		t.Fatalf("the first round (-want +got):\n%s", diff)
 	}
 	for days := range 31 {
-		secret, err := first.client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
+		secret, err := first.Client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		next := newWorld(t, nil, account(), secret, tracking(longAgo))
-		next.clock.SetTime(noon().AddDate(0, 0, days))
+		next.Clock.SetTime(noon().AddDate(0, 0, days))
 		for range 2 {
 			if err := next.runRound(t); err != nil {
 				t.Fatal(err)
@@ -457,11 +457,11 @@ func TestRestartsDoNothingTwice(t *testing.T) {
 		if days < 30 {
 			continue
 		}
-		next.clock.SetTime(noon().AddDate(0, 0, days+1))
+		next.Clock.SetTime(noon().AddDate(0, 0, days+1))
 		if err := next.runRound(t); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]float64{"deleted": 1}, next.series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
+		if diff := cmp.Diff(map[string]float64{"deleted": 1}, next.Series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
 			t.Errorf("%d days after the mark (-want +got):\n%s", days+1, diff)
 		}
 	}
@@ -489,7 +489,7 @@ func TestSchedule(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Clock = clock.RealClock{} }, tracking(longAgo), account(), tokenSecret(usedOn("9999-01-01")))
 		began := time.Now()
 		var looks []string
-		w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			looks = append(looks, time.Since(began).Truncate(time.Minute).String())
 			if len(looks) == 2 {
 				return true, nil, apierrors.NewInternalError(errors.New("boom"))
@@ -555,14 +555,14 @@ func TestWhoLedShowsNothing(t *testing.T) {
 					ended := make(chan error)
 					go func() { ended <- w.Run(ctx) }()
 					synctest.Wait()
-					if diff := cmp.Diff(tc.want, w.series(t, tc.series)); diff != "" {
+					if diff := cmp.Diff(tc.want, w.Series(t, tc.series)); diff != "" {
 						t.Errorf("while it leads (-want +got):\n%s", diff)
 					}
 					cancel()
 					if err := <-ended; err != nil {
 						t.Error(err)
 					}
-					if diff := cmp.Diff(map[string]float64{}, w.series(t, tc.series)); diff != "" {
+					if diff := cmp.Diff(map[string]float64{}, w.Series(t, tc.series)); diff != "" {
 						t.Errorf("afterwards (-want +got):\n%s", diff)
 					}
 				}
@@ -615,7 +615,7 @@ func TestNotesSayWhatToDo(t *testing.T) {
 			}
 			got := "nothing"
 			select {
-			case got = <-w.recorded.Events:
+			case got = <-w.Recorded.Events:
 			default:
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -45,9 +45,9 @@ func FuzzPlan(f *testing.F) {
 		}
 	}
 	w := newWorld(f, nil)
-	w.Recorder = nil
+	w.Controller.Recorder = nil
 	var patch []byte
-	w.client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch = action.(clienttesting.PatchActionImpl).Patch
 		return true, nil, nil
 	})
@@ -75,7 +75,7 @@ func FuzzPlan(f *testing.F) {
 			if became, err := w.mark(klog.NewContext(t.Context(), logr.Discard()), seen); err != nil || became != mark {
 				t.Fatalf("%q: %v", became, err)
 			}
-			w.client.ClearActions()
+			w.Client.ClearActions()
 			after := merged(t, secret, patch)
 			if again := when.plan(observation(after, flags)); again != keepMarked {
 				t.Errorf("once it is marked: %q, want %q", again, keepMarked)

@@ -87,11 +87,11 @@ func TestRoundAcrossAJump(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))
-			w.clock.SetTime(tc.began)
+			w.Clock.SetTime(tc.began)
 			if err := w.sync(t.Context(), wholeCluster); err != nil {
 				t.Fatal(err)
 			}
-			w.clock.SetTime(tc.began.Add(tc.jump))
+			w.Clock.SetTime(tc.began.Add(tc.jump))
 			if err := w.sync(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
 			}
@@ -99,13 +99,13 @@ func TestRoundAcrossAJump(t *testing.T) {
 			if want == nil {
 				want = map[string]float64{}
 			}
-			if diff := cmp.Diff(want, w.series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
+			if diff := cmp.Diff(want, w.Series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			if name != "ForwardMark" {
 				return
 			}
-			secret, err := w.client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
+			secret, err := w.Client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
 			if err != nil || secret.Labels[tokensecrets.InvalidSinceLabel] != today {
 				t.Errorf("marked with %v (%v), want %s", secret.Labels, err, today)
 			}
@@ -128,19 +128,19 @@ func TestRestartAcrossAJump(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first := newWorld(t, nil, account(), tokenSecret(), tracking(longAgo))
-			first.clock.SetTime(tc.marked)
+			first.Clock.SetTime(tc.marked)
 			if err := first.runRound(t); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{listPods, marked}, first.actions(t)); diff != "" {
 				t.Fatalf("the first round (-want +got):\n%s", diff)
 			}
-			secret, err := first.client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
+			secret, err := first.Client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			next := newWorld(t, nil, account(), secret, tracking(longAgo))
-			next.clock.SetTime(tc.marked.Add(tc.jump))
+			next.Clock.SetTime(tc.marked.Add(tc.jump))
 			if err := next.runRound(t); err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func TestScheduleAcrossAJump(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.Clock = clock }, tracking(longAgo))
 		began := time.Now()
 		var looks []string
-		w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.Client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			looks = append(looks, time.Since(began).String())
 			return false, nil, nil
 		})

@@ -90,7 +90,7 @@ func TestPodsAreListedInPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	var asked []metav1.ListOptions
-	w.client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		options := action.(clienttesting.ListActionImpl).ListOptions
 		asked = append(asked, options)
 		page := len(asked)
@@ -118,7 +118,7 @@ func TestPodsAreListedInPages(t *testing.T) {
 func TestALatePageFailsTheList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	answer := failSecondPage(w.client)
+	answer := failSecondPage(w.Client)
 	if _, err := w.mountedSecrets(t.Context(), "ns"); !apierrors.IsResourceExpired(err) {
 		t.Errorf("got %v, want that the list has expired", err)
 	}

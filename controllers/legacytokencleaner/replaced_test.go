@@ -60,7 +60,7 @@ func TestNoRoundIsIdleThatCleans(t *testing.T) {
 			if diff := cmp.Diff([]string{listPods, marked}, w.actions(t)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(map[string]float64{}, w.series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
+			if diff := cmp.Diff(map[string]float64{}, w.Series(t, "sacm_legacy_token_cleaner_idle")); diff != "" {
 				t.Errorf("idle (-want +got):\n%s", diff)
 			}
 		})
@@ -140,7 +140,7 @@ func TestReplaced(t *testing.T) {
 			for _, name := range tc.gone {
 				w.forget(t, name)
 			}
-			w.client.ClearActions()
+			w.Client.ClearActions()
 			if err := w.runRound(t); err != nil {
 				t.Fatal(err)
 			}

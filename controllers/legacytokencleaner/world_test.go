@@ -15,16 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	clientevents "k8s.io/client-go/tools/events"
-	"k8s.io/component-base/metrics"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/events"
 )
 
 func TestMain(m *testing.M) {
@@ -43,45 +37,31 @@ const (
 
 func noon() time.Time { return time.Date(2023, 5, 10, 12, 0, 0, 0, time.UTC) }
 
-// world is a cleaner whose caches hold what a test puts there, in front of an API
-// that holds the same unless the test says otherwise.
+// world is a cleaner and what surrounds it. Its caches hold what is live unless a test says
+// otherwise.
 type world struct {
+	*controllertest.World
 	*Controller
-	client   *fake.Clientset
-	clock    *clocktesting.FakeClock
-	registry metrics.KubeRegistry
-	recorded *clientevents.FakeRecorder
 }
 
 func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world {
 	t.Helper()
-	w := &world{
-		client:   fake.NewClientset(live...),
-		clock:    clocktesting.NewFakeClock(noon()),
-		registry: metrics.NewKubeRegistry(),
-		recorded: clientevents.NewFakeRecorder(100),
-	}
+	w := &world{World: controllertest.NewWorld(noon(), live...)}
 	config := Config{
-		Client:    w.client,
-		Informers: informers.New(w.client, 0),
-		Recorder:  events.NewRecorderTo(w.recorded, w.clock),
-		Metrics:   NewMetrics(w.registry.MustRegister),
+		Client:    w.Client,
+		Informers: w.Informers,
+		Recorder:  w.Recorder(),
+		Metrics:   NewMetrics(w.Registry.MustRegister),
 		Period:    testPeriod,
-		Clock:     w.clock,
+		Clock:     w.Clock,
 	}
 	if change != nil {
 		change(&config)
 	}
 	w.Controller = New(config)
 	controllertest.EndQueues(t, w.Run)
-	w.cacheObjects(t, live...)
+	w.Cache(t, live...)
 	return w
-}
-
-// cacheObjects puts objects into the caches as the informers would.
-func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
-	t.Helper()
-	controllertest.Cache(t, w.Informers, objects...)
 }
 
 // runRound does one round, with every namespace once, in order.
@@ -107,7 +87,7 @@ func (w *world) runRound(t *testing.T) error {
 // look at the tracking ConfigMap is left out.
 func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	return controllertest.Actions(t, w.client, func(t testing.TB, action clienttesting.Action) string {
+	return w.Actions(t, func(t testing.TB, action clienttesting.Action) string {
 		if action.GetResource().Resource == "configmaps" {
 			return ""
 		}
@@ -142,16 +122,8 @@ func describe(t testing.TB, action clienttesting.Action) string {
 
 // decisions are the counts of the last round.
 func (w *world) decisions(t *testing.T) map[string]float64 {
-	return w.series(t, "sacm_legacy_token_cleaner_secrets")
+	return w.Series(t, "sacm_legacy_token_cleaner_secrets")
 }
-
-func (w *world) series(t *testing.T, name string) map[string]float64 {
-	t.Helper()
-	return controllertest.Series(t, w.registry, name)
-}
-
-// events are the Events recorded so far, as "Type Reason".
-func (w *world) events() []string { return controllertest.Events(w.recorded) }
 
 // account is ServiceAccount ns/app, which references Secret app-token.
 func account(change ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {

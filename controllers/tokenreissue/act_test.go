@@ -145,12 +145,12 @@ func TestReissue(t *testing.T) {
 				if _, ok := object.(*corev1.ServiceAccount); ok {
 					resource = "serviceaccounts"
 				}
-				if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource(resource), object, "ns"); err != nil {
+				if err := w.Client.Tracker().Update(corev1.SchemeGroupVersion.WithResource(resource), object, "ns"); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, name := range tc.gone {
-				if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ns", name); err != nil {
+				if err := w.Client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ns", name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -161,14 +161,14 @@ func TestReissue(t *testing.T) {
 			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
 				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.told, w.events()); diff != "" {
+			if diff := cmp.Diff(tc.told, w.Events()); diff != "" {
 				t.Errorf("%s\nevents (-want +got):\n%s", tc.reason, diff)
 			}
 			want := tc.counted
 			if want == nil {
 				want = map[string]float64{}
 			}
-			if diff := cmp.Diff(want, w.series(t, "sacm_token_reissues_total")); diff != "" {
+			if diff := cmp.Diff(want, w.Series(t, "sacm_token_reissues_total")); diff != "" {
 				t.Errorf("%s\ncounted (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -183,7 +183,7 @@ func TestOverwrittenTokenIsOfTheActiveKey(t *testing.T) {
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := w.client.CoreV1().Secrets("ns").Get(t.Context(), "a", metav1.GetOptions{})
+	secret, err := w.Client.CoreV1().Secrets("ns").Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestPublishing(t *testing.T) {
 	if _, ok := w.mayReissue(); !ok {
 		t.Error("what is published is not acted on")
 	}
-	w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, informers.KeyRingName, errors.New("no"))
 	})
 	if err := w.publish(t.Context()); err == nil {
@@ -289,12 +289,12 @@ func TestCreateOnce(t *testing.T) {
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
 	w.lead(t)
 	lost := 0
-	w.client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		lost++
 		if lost > 1 {
 			return false, nil, nil
 		}
-		if err := w.client.Tracker().Add(action.(clienttesting.CreateActionImpl).Object); err != nil {
+		if err := w.Client.Tracker().Add(action.(clienttesting.CreateActionImpl).Object); err != nil {
 			t.Error(err)
 		}
 		return true, nil, errors.New("the answer was lost")
@@ -306,9 +306,9 @@ func TestCreateOnce(t *testing.T) {
 		if err := w.reissue(t.Context(), app); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.Step(cacheSyncGrace)
+		w.Clock.Step(cacheSyncGrace)
 	}
-	secrets, err := w.client.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
+	secrets, err := w.Client.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(secrets.Items) != 2 {
 		t.Errorf("%d Secrets, want 2 (%v)", len(secrets.Items), err)
 	}
@@ -323,12 +323,12 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(tokensecrets.LastUsedLabel, "2026-05-09"))
-	spoiled, err := w.client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	spoiled, err := w.Client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.cacheObjects(t, spoiled)
-	w.client.ClearActions()
+	w.Cache(t, spoiled)
+	w.Client.ClearActions()
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
@@ -365,10 +365,10 @@ func TestSurvey(t *testing.T) {
 	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)), tokenSecret("c", withOld(t), userMade),
 		tokenSecret("d", signedBy(t, strangePEM(), testUID)), tokenSecret("e"))
 	w.survey()
-	if diff := cmp.Diff(map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.series(t, "sacm_token_secrets_by_key")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.Series(t, "sacm_token_secrets_by_key")); diff != "" {
 		t.Errorf("by key (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]float64{"due": 1, "blocked user-made": 1}, w.series(t, "sacm_token_reissue_secrets")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"due": 1, "blocked user-made": 1}, w.Series(t, "sacm_token_reissue_secrets")); diff != "" {
 		t.Errorf("by holding (-want +got):\n%s", diff)
 	}
 }
@@ -387,7 +387,7 @@ func TestWhoLedShowsNothing(t *testing.T) {
 				"sacm_token_secrets_by_key":  {"retired": 1},
 				"sacm_token_reissue_secrets": {"blocked never": 1},
 			} {
-				if diff := cmp.Diff(want, w.series(t, series)); diff != "" {
+				if diff := cmp.Diff(want, w.Series(t, series)); diff != "" {
 					t.Errorf("%s while it leads (-want +got):\n%s", series, diff)
 				}
 			}
@@ -396,7 +396,7 @@ func TestWhoLedShowsNothing(t *testing.T) {
 				t.Error(err)
 			}
 			for _, series := range []string{"sacm_token_secrets_by_key", "sacm_token_reissue_secrets"} {
-				if diff := cmp.Diff(map[string]float64{}, w.series(t, series)); diff != "" {
+				if diff := cmp.Diff(map[string]float64{}, w.Series(t, series)); diff != "" {
 					t.Errorf("%s afterwards (-want +got):\n%s", series, diff)
 				}
 			}

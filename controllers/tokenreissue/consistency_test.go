@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
@@ -30,7 +31,7 @@ func TestRingConsistency(t *testing.T) {
 		client := fake.NewClientset()
 		recorded := clientevents.NewFakeRecorder(10)
 		registry := metrics.NewKubeRegistry()
-		w := &world{registry: registry, recorded: recorded}
+		w := &controllertest.World{Registry: registry, Recorded: recorded}
 		keyring := signing.NewKeyring(rotated(t))
 		generation := func(n int64) { keyring.Set(ringOf(t, n, newPEM(), oldPEM())) }
 		v := informers.New(client, 0)
@@ -49,10 +50,10 @@ func TestRingConsistency(t *testing.T) {
 			if !strings.Contains(a.Status(), status) {
 				t.Errorf("%s: the status is %q, want %q", when, a.Status(), status)
 			}
-			if diff := cmp.Diff(mismatch, w.series(t, "sacm_key_ring_mismatch")); diff != "" {
+			if diff := cmp.Diff(mismatch, w.Series(t, "sacm_key_ring_mismatch")); diff != "" {
 				t.Errorf("%s: mismatch (-want +got):\n%s", when, diff)
 			}
-			if diff := cmp.Diff(told, w.events()); diff != "" {
+			if diff := cmp.Diff(told, w.Events()); diff != "" {
 				t.Errorf("%s: events (-want +got):\n%s", when, diff)
 			}
 		}

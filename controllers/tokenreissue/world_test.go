@@ -14,16 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	clientevents "k8s.io/client-go/tools/events"
-	"k8s.io/component-base/metrics"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -163,14 +157,10 @@ func observeAll(secrets ...*corev1.Secret) []*tokensecrets.TokenSecret {
 	return observed
 }
 
-// world is a controller whose caches hold what a test puts there, in front of an API
-// that holds what the test says is live.
+// world is a controller and what surrounds it.
 type world struct {
+	*controllertest.World
 	*Controller
-	client   *fake.Clientset
-	clock    *clocktesting.FakeClock
-	recorded *clientevents.FakeRecorder
-	registry metrics.KubeRegistry
 	suffixes int
 	// unconfirmed: kube-apiserver does not accept the active key.
 	unconfirmed bool
@@ -178,30 +168,19 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{
-		client:   fake.NewClientset(objects...),
-		clock:    clocktesting.NewFakeClock(noon()),
-		recorded: clientevents.NewFakeRecorder(100),
-		registry: metrics.NewKubeRegistry(),
-	}
+	w := &world{World: controllertest.NewWorld(noon(), objects...)}
 	ring := signing.NewKeyring(rotated(t))
 	w.Controller = New(Config{
-		Client: w.client, Informers: informers.New(w.client, 0),
+		Client: w.Client, Informers: w.Informers,
 		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),
 		Confirmed: func(string) bool { return !w.unconfirmed },
-		Recorder:  events.NewRecorderTo(w.recorded, w.clock), Metrics: NewMetrics(w.registry.MustRegister), Clock: w.clock,
+		Recorder:  w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister), Clock: w.Clock,
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
 	w.created, w.refused = expectations{}, refusals{}
 	controllertest.EndQueues(t, w.Run)
-	w.cacheObjects(t, objects...)
+	w.Cache(t, objects...)
 	return w
-}
-
-// cacheObjects puts objects into the caches as the informers would.
-func (w *world) cacheObjects(t *testing.T, objects ...runtime.Object) {
-	t.Helper()
-	controllertest.Cache(t, w.Informers, objects...)
 }
 
 // lead publishes the ring and forgets that it did.
@@ -210,13 +189,13 @@ func (w *world) lead(t *testing.T) {
 	if err := w.publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.client.ClearActions()
+	w.Client.ClearActions()
 }
 
 // actions says what was asked of the API, a line each, with every precondition.
 func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	return controllertest.Actions(t, w.client, describeAction)
+	return w.Actions(t, describeAction)
 }
 
 func describeAction(t testing.TB, action clienttesting.Action) string {
@@ -257,12 +236,4 @@ func describeAction(t testing.TB, action clienttesting.Action) string {
 	}
 	t.Fatalf("unexpected action %#v", action)
 	return ""
-}
-
-// events are the Events recorded so far, as "Type Reason".
-func (w *world) events() []string { return controllertest.Events(w.recorded) }
-
-func (w *world) series(t *testing.T, name string) map[string]float64 {
-	t.Helper()
-	return controllertest.Series(t, w.registry, name)
 }

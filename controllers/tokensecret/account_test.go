@@ -137,10 +137,10 @@ func TestSyncAccountAuto(t *testing.T) {
 			}
 			w := newWorld(t, live)
 			w.Auto = true
-			w.cacheObjects(t, tc.account)
+			w.Cache(t, tc.account)
 			for _, secret := range tc.secrets {
-				w.cacheObjects(t, secret)
-				if err := w.client.Tracker().Add(secret); err != nil {
+				w.Cache(t, secret)
+				if err := w.Client.Tracker().Add(secret); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -157,7 +157,7 @@ func TestSyncAccountAuto(t *testing.T) {
 func TestSyncAccountManualWritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
-	w.cacheObjects(t, account(), tokenSecret("app-token-frstz", filled(t), autoCreated))
+	w.Cache(t, account(), tokenSecret("app-token-frstz", filled(t), autoCreated))
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatal(err)
 	}
@@ -172,20 +172,20 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
 	w.Auto = true
-	w.cacheObjects(t, account())
+	w.Cache(t, account())
 	first := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
 
 	w.syncsAccount(t, "a new account", createsOwn, referencesOwn)
 	w.syncsAccount(t, "neither watch has shown anything yet")
-	w.cacheObjects(t, first)
+	w.Cache(t, first)
 	w.syncsAccount(t, "the Secret shows, the reference does not")
-	w.cacheObjects(t, account(referencing("app-token-bcdfg")))
+	w.Cache(t, account(referencing("app-token-bcdfg")))
 	w.syncsAccount(t, "both show")
 
 	if err := w.secretInformer.GetIndexer().Delete(first); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.client.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, first.Name); err != nil {
+	if err := w.Client.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, first.Name); err != nil {
 		t.Fatal(err)
 	}
 	w.NewSuffix = func() string { return "fresh" }
@@ -193,7 +193,7 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w.syncsAccount(t, "a user deletes the Secret: a new name, so that the old token stays dead",
 		looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "fresh"), strings.ReplaceAll(referencesOwn, "bcdfg", "fresh"))
 
-	w.clock.Step(cacheSyncGrace)
+	w.Clock.Step(cacheSyncGrace)
 	w.NewSuffix = func() string { return "again" }
 	w.syncsAccount(t, "the caches never show it: looked at anew later")
 	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"), strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
@@ -219,7 +219,7 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.live...)
 			w.Auto = true
-			w.cacheObjects(t, account(referencing("app-token-frstz")))
+			w.Cache(t, account(referencing("app-token-frstz")))
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
@@ -254,9 +254,9 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.live...)
 			w.Auto = true
-			w.cacheObjects(t, newer, ours)
+			w.Cache(t, newer, ours)
 			if tc.made {
-				w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, at: w.clock.Now()})
+				w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, at: w.Clock.Now()})
 			}
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})
@@ -271,7 +271,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	live := account(referencing("app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
 	w := newWorld(t, live, theirs)
 	w.Auto = true
-	w.client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		outdated := strings.Contains(string(action.(clienttesting.PatchAction).GetPatch()), `"resourceVersion":"10"`)
 		return outdated, nil, apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
 	})
@@ -285,7 +285,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 		{"ours shows", ours, []string{"get secrets app-token-frstz"}},
 		{"theirs shows", theirs, []string{"get serviceaccounts app", "delete secrets app-token-bcdfg [uid-app-token-bcdfg 20]"}},
 	} {
-		w.cacheObjects(t, step.shows)
+		w.Cache(t, step.shows)
 		w.syncsAccount(t, step.reason, step.want...)
 	}
 }
@@ -294,10 +294,10 @@ func TestAutoReferenceConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
 	w.Auto = true
-	w.cacheObjects(t, account())
+	w.Cache(t, account())
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
 	refuse := true
-	w.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refuse, nil, conflict
 	})
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
@@ -308,7 +308,7 @@ func TestAutoReferenceConflict(t *testing.T) {
 	}
 
 	refuse = false
-	w.cacheObjects(t, account(func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" }))
+	w.Cache(t, account(func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" }))
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatal(err)
 	}
@@ -337,8 +337,8 @@ func TestCreateOwnRefused(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, account())
 			w.Auto = true
-			w.cacheObjects(t, account())
-			w.client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			w.Cache(t, account())
+			w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
 			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.wantErr) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
 			}

@@ -25,8 +25,8 @@ func BenchmarkSyncSecret(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b)
-			w.Client = idle{}
-			w.cacheObjects(b, account(), tokenSecret("token", changes...))
+			w.Controller.Client = idle{}
+			w.Cache(b, account(), tokenSecret("token", changes...))
 			key := cache.NewObjectName(testNamespace, "token")
 			b.ReportAllocs()
 			for b.Loop() {

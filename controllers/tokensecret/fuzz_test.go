@@ -106,8 +106,8 @@ func newFuzzedWorld(t testing.TB) *fuzzedWorld {
 	t.Helper()
 	w := &fuzzedWorld{world: newWorld(t), live: &api{}, ownToken: tokenFor(t, "token", testUID)}
 	w.withRootCA = w.RootCA
-	w.OrphanGrace, w.Recorder = 0, nil
-	w.client.PrependReactor("*", "*", w.live.answer)
+	w.OrphanGrace, w.Controller.Recorder = 0, nil
+	w.Client.PrependReactor("*", "*", w.live.answer)
 	return w
 }
 
@@ -151,12 +151,12 @@ func (w *world) look(t *testing.T, live *api, cached *corev1.ServiceAccount) cli
 	if err := w.accountInformer.GetIndexer().Replace(accounts, ""); err != nil {
 		t.Fatal(err)
 	}
-	w.cacheObjects(t, live.secret)
+	w.Cache(t, live.secret)
 	live.writes = nil
 	if err := w.syncSecret(t.Context(), named("token")); err != nil {
 		t.Fatal(err)
 	}
-	w.client.ClearActions()
+	w.Client.ClearActions()
 	if len(live.writes) == 0 {
 		return nil
 	}

@@ -18,7 +18,8 @@ import (
 // jumping makes the world go by a clock whose time of day can jump.
 func (w *world) jumping() *testclock.Jumping {
 	clock, config := testclock.New(), w.Config
-	config.Clock, config.Informers = clock, informers.New(w.client, 0)
+	w.Informers = informers.New(w.Client, 0)
+	config.Clock, config.Informers = clock, w.Informers
 	w.Controller = New(config)
 	return clock
 }
@@ -30,7 +31,7 @@ func TestOrphanGraceAcrossAJump(t *testing.T) {
 	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
 		w := newWorld(t, tokenSecret("token"))
 		clock := w.jumping()
-		w.cacheObjects(t, tokenSecret("token"))
+		w.Cache(t, tokenSecret("token"))
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.secretLoop.Run(ctx) }()

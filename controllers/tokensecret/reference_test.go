@@ -78,11 +78,11 @@ func TestSyncReference(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			if tc.account != nil {
-				w.cacheObjects(t, tc.account)
+				w.Cache(t, tc.account)
 				addLive(t, w, tc.account)
 			}
 			if tc.cached != nil {
-				w.cacheObjects(t, tc.cached)
+				w.Cache(t, tc.cached)
 			}
 			if tc.live != nil {
 				addLive(t, w, tc.live)
@@ -93,7 +93,7 @@ func TestSyncReference(t *testing.T) {
 			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
 				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.wantEvents, w.events()); diff != "" {
+			if diff := cmp.Diff(tc.wantEvents, w.Events()); diff != "" {
 				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -102,7 +102,7 @@ func TestSyncReference(t *testing.T) {
 
 func addLive(t *testing.T, w *world, object runtime.Object) {
 	t.Helper()
-	if err := w.client.Tracker().Add(object); err != nil {
+	if err := w.Client.Tracker().Add(object); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -110,9 +110,9 @@ func addLive(t *testing.T, w *world, object runtime.Object) {
 func TestDereferenceConflictIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
-	w.cacheObjects(t, account(referencing("token")))
+	w.Cache(t, account(referencing("token")))
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
-	w.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
 	err := w.syncReference(t.Context(), referenceKey{Secret: named("token"), Account: "app", Observed: true})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("no later event would queue this key: got %v, want the conflict", err)
@@ -123,7 +123,7 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
 	w.Auto = true
-	w.cacheObjects(t, account())
+	w.Cache(t, account())
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +165,9 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.cacheObjects(t, tc.account)
+			w.Cache(t, tc.account)
 			if tc.cached != "" {
-				w.cacheObjects(t, tokenSecret(tc.cached))
+				w.Cache(t, tokenSecret(tc.cached))
 			}
 			got := len(w.dangling(tc.account)) > 0
 			if got != tc.want {
@@ -183,7 +183,7 @@ func TestReferenceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, account(referencing("app-token-frstz")))
-		w.cacheObjects(t, account(referencing("app-token-frstz")))
+		w.Cache(t, account(referencing("app-token-frstz")))
 		if err := w.syncAccount(t.Context(), named("app")); err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestReferenceThatShowsLate(t *testing.T) {
 		if got := w.actions(t); got != nil {
 			t.Errorf("the watch of Secrets may be late: got %v", got)
 		}
-		w.clock.Step(cacheSyncGrace)
+		w.Clock.Step(cacheSyncGrace)
 		synctest.Wait()
 		want := []string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-1 10] delete app-token-frstz"}
 		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
@@ -208,14 +208,14 @@ func TestReferenceThatShowsLate(t *testing.T) {
 func TestSecretHandlerOnTombstone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
-	w.cacheObjects(t, account(referencing("token")))
+	w.Cache(t, account(referencing("token")))
 	last := tokenSecret("token", filled(t))
 	observed := tokensecrets.Observe(last)
 	w.secretHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: named("token").String(), Obj: observed})
 
 	ctx := t.Context()
 	removed := make(chan struct{})
-	w.client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		close(removed)
 		return false, nil, nil
 	})

@@ -170,9 +170,9 @@ func TestSyncSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, append(tc.live, tc.secret)...)
-			w.cacheObjects(t, tc.secret)
+			w.Cache(t, tc.secret)
 			if tc.account != nil {
-				w.cacheObjects(t, tc.account)
+				w.Cache(t, tc.account)
 			}
 			if err := w.syncSecret(t.Context(), named("token")); err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -180,7 +180,7 @@ func TestSyncSecret(t *testing.T) {
 			if diff := cmp.Diff(tc.wantActions, w.actions(t)); diff != "" {
 				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.wantEvents, w.events()); diff != "" {
+			if diff := cmp.Diff(tc.wantEvents, w.Events()); diff != "" {
 				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -191,11 +191,11 @@ func TestSyncSecret(t *testing.T) {
 func TestFillWritesWhatTheSecretShouldHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
-	w.cacheObjects(t, tokenSecret("token"), account())
+	w.Cache(t, tokenSecret("token"), account())
 	if err := w.syncSecret(t.Context(), named("token")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := w.client.Tracker().Get(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, "token")
+	got, err := w.Client.Tracker().Get(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, "token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,15 +235,15 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 			t.Parallel()
 			secret := tokenSecret("token", boundTo(testUID))
 			w := newWorld(t, secret)
-			w.cacheObjects(t, secret)
+			w.Cache(t, secret)
 			if !tc.orphan {
-				w.cacheObjects(t, account())
+				w.Cache(t, account())
 			}
-			w.client.PrependReactor(tc.verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			w.Client.PrependReactor(tc.verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
 			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
 			}
-			if events := w.events(); len(events) > 0 {
+			if events := w.Events(); len(events) > 0 {
 				t.Errorf("%s: nothing happened, yet there are Events: %v", tc.reason, events)
 			}
 		})
@@ -253,7 +253,7 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 func TestOneWriteFromOneVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
-	w.cacheObjects(t, tokenSecret("token"), account())
+	w.Cache(t, tokenSecret("token"), account())
 	fill := func() []string {
 		t.Helper()
 		if err := w.syncSecret(t.Context(), named("token")); err != nil {
@@ -267,7 +267,7 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 	if got := fill(); got != nil {
 		t.Errorf("the cache lags behind our own write: got %v, want nothing", got)
 	}
-	w.cacheObjects(t, tokenSecret("token", func(secret *corev1.Secret) { secret.ResourceVersion = "21" }))
+	w.Cache(t, tokenSecret("token", func(secret *corev1.Secret) { secret.ResourceVersion = "21" }))
 	if got := fill(); len(got) != 1 {
 		t.Errorf("a newer version that lacks a token: got %v, want one write", got)
 	}
@@ -278,7 +278,7 @@ func TestOrphanGrace(t *testing.T) {
 	w := newWorld(t, tokenSecret("token"))
 	sync := func(version string) []string {
 		t.Helper()
-		w.cacheObjects(t, tokenSecret("token", func(secret *corev1.Secret) { secret.ResourceVersion = version }))
+		w.Cache(t, tokenSecret("token", func(secret *corev1.Secret) { secret.ResourceVersion = version }))
 		if err := w.syncSecret(t.Context(), named("token")); err != nil {
 			t.Fatal(err)
 		}
@@ -298,9 +298,9 @@ func TestOrphanGrace(t *testing.T) {
 		if diff := cmp.Diff(step.want, sync(step.version)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.reason, diff)
 		}
-		w.clock.Step(testGrace/2 - 1)
+		w.Clock.Step(testGrace/2 - 1)
 		if step.version == "21" {
-			w.clock.Step(1)
+			w.Clock.Step(1)
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestNoRootCA(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
 	w.RootCA = rootca.NewSource(nil)
-	w.cacheObjects(t, tokenSecret("token", withData(corev1.ServiceAccountRootCAKey, testCA)), account())
+	w.Cache(t, tokenSecret("token", withData(corev1.ServiceAccountRootCAKey, testCA)), account())
 	if err := w.syncSecret(t.Context(), named("token")); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 			secret := tokenSecret("token", changes...)
 			successor := account(recreated, madeAt(accountMade))
 			w := newWorld(t, secret, successor)
-			w.cacheObjects(t, secret, successor)
+			w.Cache(t, secret, successor)
 			if err := w.syncSecret(t.Context(), named("token")); err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -115,7 +115,7 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 			if event == "" {
 				event = "Normal OrphanedTokenSecretDeleted"
 			}
-			if diff := cmp.Diff([]string{event}, w.events()); diff != "" {
+			if diff := cmp.Diff([]string{event}, w.Events()); diff != "" {
 				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -129,11 +129,11 @@ func TestFilledForADeadAccount(t *testing.T) {
 	made := tokenSecret("token", createdAt(101), writtenBy("kubectl-create", createFields), withData("extra", "mine"))
 	successor := account(recreated, madeAt(100))
 	w := newWorld(t, made, successor)
-	w.cacheObjects(t, made, account(madeAt(1)))
+	w.Cache(t, made, account(madeAt(1)))
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	live := func() *corev1.Secret {
 		t.Helper()
-		object, err := w.client.Tracker().Get(secrets, testNamespace, "token")
+		object, err := w.Client.Tracker().Get(secrets, testNamespace, "token")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,10 +147,10 @@ func TestFilledForADeadAccount(t *testing.T) {
 		for _, apply := range change {
 			apply(secret)
 		}
-		if err := w.client.Tracker().Update(secrets, secret, testNamespace); err != nil {
+		if err := w.Client.Tracker().Update(secrets, secret, testNamespace); err != nil {
 			t.Fatal(err)
 		}
-		w.cacheObjects(t, secret)
+		w.Cache(t, secret)
 	}
 	sync := func(reason string, want ...string) {
 		t.Helper()
@@ -164,7 +164,7 @@ func TestFilledForADeadAccount(t *testing.T) {
 
 	sync("the watch of accounts is late", "patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace token")
 	shows("21")
-	w.cacheObjects(t, successor)
+	w.Cache(t, successor)
 	sync("it has caught up", asksAccount, asksSecret, "patch secrets token [uid-token 21] for nobody, without token")
 	sync("the cache shows the emptied one later")
 	shows("22")
@@ -200,17 +200,17 @@ func TestEmptyingIsRefused(t *testing.T) {
 			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
 			successor := account(recreated, madeAt(100))
 			w := newWorld(t, secret, successor)
-			w.cacheObjects(t, secret, successor)
-			w.client.PrependReactor(tc.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			w.Cache(t, secret, successor)
+			w.Client.PrependReactor(tc.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
 			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
 			}
-			for _, action := range w.client.Actions() {
+			for _, action := range w.Client.Actions() {
 				if action.GetVerb() == "delete" {
 					t.Errorf("%s: it was deleted", tc.reason)
 				}
 			}
-			if events := w.events(); len(events) > 0 {
+			if events := w.Events(); len(events) > 0 {
 				t.Errorf("%s: nothing happened, yet there are Events: %v", tc.reason, events)
 			}
 		})

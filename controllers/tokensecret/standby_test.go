@@ -20,7 +20,7 @@ func TestANewRootCAIsForWhoWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.jumping()
-		w.cacheObjects(t, tokenSecret("one"), tokenSecret("two"))
+		w.Cache(t, tokenSecret("one"), tokenSecret("two"))
 		var queued []string
 		w.secretLoop.Sync = func(_ context.Context, name cache.ObjectName) error {
 			queued = append(queued, name.Name)

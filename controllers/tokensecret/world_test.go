@@ -19,18 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	clientevents "k8s.io/client-go/tools/events"
-	"k8s.io/component-base/metrics"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -52,14 +46,11 @@ var (
 	otherCA string
 )
 
-// world is a controller whose caches hold what a test puts there, in front of an
-// API that holds what the test says is live.
+// world is a controller and what surrounds it.
 type world struct {
+	*controllertest.World
 	*Controller
-	client   *fake.Clientset
-	ring     *signing.Keyring
-	clock    *clocktesting.FakeClock
-	recorded *clientevents.FakeRecorder
+	ring *signing.Keyring
 }
 
 func newWorld(t testing.TB, live ...runtime.Object) *world {
@@ -69,31 +60,23 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		client:   fake.NewClientset(live...),
-		ring:     signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))),
-		clock:    clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-		recorded: clientevents.NewFakeRecorder(100),
+		World: controllertest.NewWorld(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), live...),
+		ring:  signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))),
 	}
 	w.Controller = New(Config{
-		Client:      w.client,
-		Informers:   informers.New(w.client, 0),
+		Client:      w.Client,
+		Informers:   w.Informers,
 		Issuer:      tokens.NewIssuer(w.ring, tokens.CompatClaims),
 		Keys:        w.ring,
 		RootCA:      rootca.NewSource(testBundle(t)),
-		Recorder:    events.NewRecorderTo(w.recorded, w.clock),
-		Metrics:     NewMetrics(metrics.NewKubeRegistry().MustRegister),
+		Recorder:    w.Recorder(),
+		Metrics:     NewMetrics(w.Registry.MustRegister),
 		OrphanGrace: testGrace,
 		Workers:     1,
-		Clock:       w.clock,
+		Clock:       w.Clock,
 		NewSuffix:   func() string { return testSuffix },
 	})
 	return w
-}
-
-// cacheObjects puts objects into the caches as the informers would.
-func (w *world) cacheObjects(t testing.TB, objects ...runtime.Object) {
-	t.Helper()
-	controllertest.Cache(t, w.Informers, objects...)
 }
 
 // syncsAccount has the account be looked at, and wants these actions.
@@ -110,7 +93,7 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 // actions says what was asked of the API, a line each, with every precondition.
 func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	return controllertest.Actions(t, w.client, describe)
+	return w.Actions(t, describe)
 }
 
 func describe(t testing.TB, action clienttesting.Action) string {
@@ -163,9 +146,6 @@ func describePatch(t testing.TB, action clienttesting.PatchActionImpl) string {
 	}
 	return said
 }
-
-// events are the Events recorded so far, as "Type Reason".
-func (w *world) events() []string { return controllertest.Events(w.recorded) }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 

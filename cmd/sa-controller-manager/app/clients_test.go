@@ -4,7 +4,6 @@
 package app
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,26 +16,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
-
-// parse returns the options that args make, unvalidated.
-func parse(t *testing.T, args ...string) *options.Options {
-	t.Helper()
-	o, _, err := options.Parse(args)
-	if err != nil {
-		t.Fatalf("parse %q: %v", args, err)
-	}
-	return o
-}
-
-// writeFile makes a file in a directory of its own.
-func writeFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 func TestNewClients(t *testing.T) {
 	t.Parallel()

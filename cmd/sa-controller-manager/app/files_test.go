@@ -59,12 +59,12 @@ func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	cert := certificatePEM(t)
 	f, err := openFiles(&options.Keys{
-		PrivateKeyFile: writeFile(t, "sa.key", testkeys.P256()),
+		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
-			writeFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
-			writeFile(t, "one.pem", testkeys.RSA2048()),
+			clitest.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
+			clitest.WriteFile(t, "one.pem", testkeys.RSA2048()),
 		},
-		RootCAFile: writeFile(t, "ca.crt", cert),
+		RootCAFile: clitest.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -99,16 +99,16 @@ func TestOpenFilesRefuses(t *testing.T) {
 		skip    string
 	}{
 		"NoPrivateKey":     {flag: privateKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "no such file"},
-		"CertificateAsKey": {flag: privateKey, path: writeFile(t, "sa.key", cert), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "found a certificate"},
-		"WeakKey":          {flag: privateKey, path: writeFile(t, "sa.key", testkeys.RSA1024()), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "1024"},
+		"CertificateAsKey": {flag: privateKey, path: clitest.WriteFile(t, "sa.key", cert), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "found a certificate"},
+		"WeakKey":          {flag: privateKey, path: clitest.WriteFile(t, "sa.key", testkeys.RSA1024()), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "1024"},
 		"NoVerifyKey":      {flag: verifyKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "no such file"},
-		"GarbageVerifyKey": {flag: verifyKey, path: writeFile(t, "sa.pub", garbage), options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "accepted is"},
+		"GarbageVerifyKey": {flag: verifyKey, path: clitest.WriteFile(t, "sa.pub", garbage), options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "accepted is"},
 		"SecondVerifyKey": {flag: verifyKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) {
-			o.VerifyKeyFiles = []string{writeFile(t, "sa.pub", testkeys.P256()), path}
+			o.VerifyKeyFiles = []string{clitest.WriteFile(t, "sa.pub", testkeys.P256()), path}
 		}, want: "no such file"},
 		"NoRootCA":        {flag: rootCA, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "no such file"},
-		"KeyAsRootCA":     {flag: rootCA, path: writeFile(t, "ca.crt", testkeys.P256()), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "at least one certificate"},
-		"EmptyRootCA":     {flag: rootCA, path: writeFile(t, "ca.crt", nil), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "is empty"},
+		"KeyAsRootCA":     {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", testkeys.P256()), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "at least one certificate"},
+		"EmptyRootCA":     {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", nil), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "is empty"},
 		"FlagBeatsInline": {flag: rootCA, path: missing, options: func(o *options.Keys, c *rest.Config, path string) { o.RootCAFile, c.CAData = path, cert }, want: "no such file"},
 		"CAOfTheKubeconfig": {
 			flag: "certificate-authority of the kubeconfig: ", path: missing, options: func(_ *options.Keys, c *rest.Config, path string) { c.CAFile = path }, want: "no such file",
@@ -136,7 +136,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 func TestWhereTheRootCAComesFrom(t *testing.T) {
 	t.Parallel()
 	ofFlag, inline, ofPath := certificatePEM(t), certificatePEM(t), certificatePEM(t)
-	flagFile, pathFile := writeFile(t, "flag.crt", ofFlag), writeFile(t, "path.crt", ofPath)
+	flagFile, pathFile := clitest.WriteFile(t, "flag.crt", ofFlag), clitest.WriteFile(t, "path.crt", ofPath)
 	cases := map[string]struct {
 		reason string
 		flag   string
@@ -188,7 +188,7 @@ func TestOpenKeyRing(t *testing.T) {
 	if _, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+writeFile(t, "sa.key", testkeys.P256()))
+	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+clitest.WriteFile(t, "sa.key", testkeys.P256()))
 	f, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func passedOver(logger klog.Logger) (told []string) {
 // TestWatchTellsOfWhatIsInUse, and not of what has come into the file since it was read.
 func TestWatchTellsOfWhatIsInUse(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
+	path := clitest.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
 	f := &files{verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)}}
 	replace(t, path, testkeys.P384())
 	logger := bufferingLogger()
@@ -231,7 +231,7 @@ func TestWatchTellsOfWhatIsInUse(t *testing.T) {
 // kube-apiserver may verify with it.
 func TestWatchTellsOfAnUnusableKey(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
+	path := clitest.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
 	f := &files{
 		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
 		metrics:    newFileMetrics(metrics.NewKubeRegistry().MustRegister),

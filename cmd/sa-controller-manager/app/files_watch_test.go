@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
@@ -72,15 +73,15 @@ func startFollowing(t *testing.T) *following {
 	f := &following{
 		files: &files{
 			verifyKeys: []*reload.File[verifyKeys]{
-				mustOpen(t, writeFile(t, "one.pem", testkeys.P384()), parseVerifyKeys),
-				mustOpen(t, writeFile(t, "two.pem", testkeys.P521()), parseVerifyKeys),
+				mustOpen(t, clitest.WriteFile(t, "one.pem", testkeys.P384()), parseVerifyKeys),
+				mustOpen(t, clitest.WriteFile(t, "two.pem", testkeys.P521()), parseVerifyKeys),
 			},
-			rootCA: mustOpen(t, writeFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
+			rootCA: mustOpen(t, clitest.WriteFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
 		},
 		signing: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
 	}
 	f.metrics = newFileMetrics(f.registry.MustRegister)
-	f.keys, f.store = keyFile(t, writeFile(t, "sa.key", testkeys.P256()))
+	f.keys, f.store = keyFile(t, clitest.WriteFile(t, "sa.key", testkeys.P256()))
 	for _, gauge := range f.refusedGauges() {
 		f.registry.RawMustRegister(gauge)
 	}
@@ -112,7 +113,7 @@ func (f *following) series() []string {
 // replace puts content in the place of a file at one stroke.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.Rename(writeFile(t, "new", content), path); err != nil {
+	if err := os.Rename(clitest.WriteFile(t, "new", content), path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -245,7 +246,7 @@ func TestWatchOfNothingEnds(t *testing.T) {
 // same.
 func TestWatchWithoutARing(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "sa.pub", testkeys.P256())
+	path := clitest.WriteFile(t, "sa.pub", testkeys.P256())
 	registry := metrics.NewKubeRegistry()
 	f := &files{
 		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
@@ -257,7 +258,7 @@ func TestWatchWithoutARing(t *testing.T) {
 
 func TestWatchWaitsForWhatItHasBegun(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "sa.key", testkeys.P256())
+	path := clitest.WriteFile(t, "sa.key", testkeys.P256())
 	registry := metrics.NewKubeRegistry()
 	f := &files{metrics: newFileMetrics(registry.MustRegister)}
 	f.keys, f.store = keyFile(t, path)

@@ -9,14 +9,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
 )
 
 func TestKeptForSigner(t *testing.T) {
 	t.Parallel()
 	f, err := openFiles(&options.Keys{
-		PrivateKeyFile: writeFile(t, "sa.key", testkeys.P256()),
-		VerifyKeyFiles: []string{writeFile(t, "old.key", testkeys.P384()), writeFile(t, "older.key", testkeys.P521())},
+		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
+		VerifyKeyFiles: []string{clitest.WriteFile(t, "old.key", testkeys.P384()), clitest.WriteFile(t, "older.key", testkeys.P521())},
 	}, &rest.Config{})
 	if err != nil {
 		t.Fatal(err)

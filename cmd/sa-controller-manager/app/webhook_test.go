@@ -11,6 +11,7 @@ import (
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 func TestWebhookCallersHosts(t *testing.T) {
@@ -26,7 +27,7 @@ func TestWebhookCallersHosts(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := parse(t, tc.args...).Webhook
+			o := clitest.Parse(t, tc.args...).Webhook
 			if diff := cmp.Diff(tc.want, callersHosts(&o)); diff != "" {
 				t.Errorf("hosts (-want +got):\n%s", diff)
 			}

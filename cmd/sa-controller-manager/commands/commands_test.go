@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -41,16 +42,6 @@ func commandWith(ctx context.Context, run runFunc, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	code := execute(ctx, run, args, &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
-}
-
-// parse returns the options that args make, unvalidated.
-func parse(t *testing.T, args ...string) *options.Options {
-	t.Helper()
-	o, _, err := options.Parse(args)
-	if err != nil {
-		t.Fatalf("parse %q: %v", args, err)
-	}
-	return o
 }
 
 const seeHelp = "See 'sa-controller-manager --help' for usage.\n"
@@ -311,7 +302,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 			continue
 		}
 		found++
-		if problems := parse(t, args[1:]...).Validate(); len(problems) > 0 {
+		if problems := clitest.Parse(t, args[1:]...).Validate(); len(problems) > 0 {
 			t.Errorf("%q is refused: %v", args, problems)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // TestLowerLevels covers the levels at which client-go would log tokens. That none
@@ -40,7 +41,7 @@ func TestLowerLevels(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, lowered := lowerLevels(parse(t, tc.args...).Logs.Config)
+			got, lowered := lowerLevels(clitest.Parse(t, tc.args...).Logs.Config)
 			if got.Verbosity != tc.want || lowered != tc.lowered {
 				t.Errorf("the level is %d, lowered %v, want %d, %v", got.Verbosity, lowered, tc.want, tc.lowered)
 			}

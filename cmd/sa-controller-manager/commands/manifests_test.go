@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func TestManifestsFlags(t *testing.T) {
 func checkCommandLine(t *testing.T, args []string) {
 	t.Helper()
 	if strings.HasPrefix(args[0], "-") {
-		for _, problem := range parse(t, args...).Validate() {
+		for _, problem := range clitest.Parse(t, args...).Validate() {
 			t.Errorf("%v: %v", args, problem)
 		}
 		return

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cli_test
 
 import (
 	"errors"
@@ -15,17 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
-
-// parse returns the options that args make, unvalidated.
-func parse(t *testing.T, args ...string) *options.Options {
-	t.Helper()
-	o, _, err := options.Parse(args)
-	if err != nil {
-		t.Fatalf("parse %q: %v", args, err)
-	}
-	return o
-}
 
 const kubeconfigText = `apiVersion: v1
 kind: Config
@@ -41,19 +33,9 @@ contexts:
 current-context: demo
 `
 
-// writeFile makes a file in a directory of its own.
-func writeFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestClientConfig(t *testing.T) {
 	t.Parallel()
-	kubeconfig := writeFile(t, "kubeconfig", []byte(kubeconfigText))
+	kubeconfig := clitest.WriteFile(t, "kubeconfig", []byte(kubeconfigText))
 	type summary struct {
 		Host, Token, ContentType string
 		QPS                      float32
@@ -83,7 +65,7 @@ func TestClientConfig(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config, err := ClientConfig(&parse(t, tc.flags...).Connection)
+			config, err := cli.ClientConfig(&clitest.Parse(t, tc.flags...).Connection)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,16 +87,16 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 		want string // besides the flag and the file
 	}{
 		"Missing":        {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
-		"Empty":          {path: writeFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
-		"Garbage":        {path: writeFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
-		"NoContext":      {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
-		"NoSuchContext":  {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
-		"NoSuchKeyFiles": {path: writeFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
+		"Empty":          {path: clitest.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
+		"Garbage":        {path: clitest.WriteFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
+		"NoContext":      {path: clitest.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
+		"NoSuchContext":  {path: clitest.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
+		"NoSuchKeyFiles": {path: clitest.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := ClientConfig(&options.Connection{Kubeconfig: tc.path})
+			_, err := cli.ClientConfig(&options.Connection{Kubeconfig: tc.path})
 			if err == nil {
 				t.Fatal("the file is accepted")
 			}
@@ -129,8 +111,8 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 // a missing flag.
 func TestClientConfigWithoutAnySource(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	t.Setenv("KUBECONFIG", writeFile(t, "kubeconfig", []byte(kubeconfigText)))
-	_, err := ClientConfig(&options.Connection{})
+	t.Setenv("KUBECONFIG", clitest.WriteFile(t, "kubeconfig", []byte(kubeconfigText)))
+	_, err := cli.ClientConfig(&options.Connection{})
 	const want = "neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: "
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got error %v, want one that begins with %q", err, want)
@@ -159,7 +141,7 @@ func FuzzKubeconfig(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		config, err := ClientConfig(&options.Connection{Kubeconfig: path})
+		config, err := cli.ClientConfig(&options.Connection{Kubeconfig: path})
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), `--kubeconfig "`+path+`": `) {
 				t.Errorf("refused with %q", err)

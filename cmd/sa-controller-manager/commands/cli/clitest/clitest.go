@@ -37,6 +37,16 @@ func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
 	return Outcome{code, stdout.String(), stderr.String()}
 }
 
+// Parse returns the options that args make, unvalidated.
+func Parse(t *testing.T, args ...string) *options.Options {
+	t.Helper()
+	o, _, err := options.Parse(args)
+	if err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return o
+}
+
 // WriteFile makes a file in a directory of its own.
 func WriteFile(t *testing.T, name string, content []byte) string {
 	t.Helper()

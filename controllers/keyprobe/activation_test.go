@@ -254,7 +254,7 @@ func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 		want  string
 	}{
 		"NextKey": {again: func(k keys) *signing.PrivateKey { return k.next }, want: "key OLD signs; the new key NEXT waits: " + refused},
-		"Active":    {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
+		"Active":  {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

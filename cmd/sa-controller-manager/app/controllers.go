@@ -135,10 +135,10 @@ func (m *manager) buildKeyProbe(r *runnable) error {
 				m.reissuer.RingChanged()
 			}
 		},
-		Recorder:  m.recorder,
-		Process:   m.process,
-		Metrics:   keyprobe.NewMetrics(legacyregistry.MustRegister),
-		Loops:     m.loops,
+		Recorder: m.recorder,
+		Process:  m.process,
+		Metrics:  keyprobe.NewMetrics(legacyregistry.MustRegister),
+		Loops:    m.loops,
 	})
 	m.onRing = append(m.onRing, m.activator.RingChanged)
 	r.run = m.activator.Run

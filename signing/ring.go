@@ -52,6 +52,15 @@ type Ring struct {
 	// goes on in the lighter role when it loses the other one.
 	keys []Key
 	set  *KeySet
+	past Past
+}
+
+// Past is what a store that counts generations knows of those before the present one.
+type Past struct {
+	// History are the versions that the ring has come from, with its own at the end.
+	History []string
+	// Pruned are the IDs of keys that are gone and may have signed, Withdrawn of those that never did.
+	Pruned, Withdrawn []string
 }
 
 // NewRing makes a ring. Generation is that of the store's content, 0 for a store that counts none.
@@ -64,6 +73,25 @@ func NewRing(generation int64, keys ...Key) *Ring {
 		public = append(public, key.PublicKey)
 	}
 	return &Ring{generation: generation, keys: keys, set: NewKeySet(public...)}
+}
+
+// WithPast is the ring with its past.
+func (r *Ring) WithPast(past Past) *Ring {
+	with := *r
+	with.past = past
+	return &with
+}
+
+// Past is empty for a store that counts no generations.
+func (r *Ring) Past() Past { return r.past }
+
+// Version is the same for two rings only if they have the same keys in the same roles and the same
+// history. Of a store that has none the keys and roles decide.
+func (r *Ring) Version() string {
+	if n := len(r.past.History); n > 0 {
+		return r.past.History[n-1]
+	}
+	return fmt.Sprintf("%d:%s", r.generation, r.Hash())
 }
 
 // Generation is that of the store's content. It grows with every change, and is 0 for a store that
@@ -148,8 +176,11 @@ func (r *Ring) withNext(key *PrivateKey) *Ring {
 	if active := r.Active(); key != nil && (active == nil || key.ID() != active.ID()) {
 		keys = append(keys, key.As(Next))
 	}
-	return NewRing(r.generation, keys...)
+	return r.with(keys)
 }
+
+// with is the ring with other keys.
+func (r *Ring) with(keys []Key) *Ring { return NewRing(r.generation, keys...).WithPast(r.past) }
 
 // activated has the next key be the active one. The previous one is the first of the retired keys.
 func (r *Ring) activated() *Ring {
@@ -164,7 +195,7 @@ func (r *Ring) activated() *Ring {
 			keys = append(keys, key)
 		}
 	}
-	return NewRing(r.generation, keys...)
+	return r.with(keys)
 }
 
 // verifyOnly are what verification key files hold.
@@ -184,5 +215,5 @@ func (r *Ring) withVerifyOnly(keys []PublicKey) *Ring {
 	for _, key := range keys {
 		all = append(all, key.As(VerifyOnly))
 	}
-	return NewRing(r.generation, all...)
+	return r.with(all)
 }

@@ -4,7 +4,6 @@
 package ringfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -147,7 +146,7 @@ func (f *File) Import(from *File) (changed bool, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return err
-		case same(present, state):
+		case present.Version() == state.Version():
 			return nil
 		default:
 			if err := follows(&present, state); err != nil {
@@ -158,6 +157,21 @@ func (f *File) Import(from *File) (changed bool, err error) {
 		return f.write(state)
 	})
 	return changed, err
+}
+
+// Join ends a fork: the ring stays, and learns the keys of the other one (rotation.Join).
+func (f *File) Join(from *File, now time.Time, policy rotation.Policy) error {
+	other, err := from.Read()
+	if err != nil {
+		return err
+	}
+	present, err := f.Read()
+	if err != nil {
+		return err
+	}
+	return f.Update(present.Generation, func(state rotation.State) (rotation.State, error) {
+		return rotation.Join(state, other, now, policy)
+	})
 }
 
 // locked has change do its work while no other writer does.
@@ -224,26 +238,25 @@ func (f *File) write(state rotation.State) error {
 	return atomicfile.Write(f.path, data, fileMode)
 }
 
-// follows refuses a state that cannot have come after the last one.
+// follows refuses a state that has not come from the last one.
 func follows(last *rotation.State, next rotation.State) error {
-	if last == nil {
+	switch {
+	case last == nil:
 		return nil
+	case next.Knows(last.Version()):
+		return nil
+	case last.Knows(next.Version()):
+		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one, or restart to go back to this one",
+			next.Generation, last.Generation)
 	}
-	was, is := last.Generation, next.Generation
-	if is < was {
-		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one, or restart to go back to this one", is, was)
-	}
-	if is == was && !same(*last, next) {
-		return fmt.Errorf("generation %d is in use with another content: the ring was changed in two places. Keep one of them, rotate there, and bring the result here", is)
-	}
-	return nil
+	return &ForkedError{Seen: next.Generation, InUse: last.Generation}
 }
 
-func same(a, b rotation.State) bool {
-	first, err := encode(a)
-	if err != nil {
-		return false
-	}
-	second, err := encode(b)
-	return err == nil && bytes.Equal(first, second)
+// ForkedError says that of two rings neither has come from the other: the ring was changed in two
+// places, and each may lack a key that signs in the other one.
+type ForkedError struct{ Seen, InUse int64 }
+
+func (e *ForkedError) Error() string {
+	return fmt.Sprintf("generation %d is forked from %d, which is in use: the ring was changed in two places, and a key that has signed here may be missing there. "+
+		"\"keys import --join-fork\" in one of the places brings the other one's keys in as retired ones; then bring the result to the other place", e.Seen, e.InUse)
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -198,9 +199,52 @@ func TestGone(t *testing.T) {
 	if s := read(t, f); !cmp.Equal(s.Withdrawn, []string{p256ID}) || !cmp.Equal(s.Pruned, []string{p384ID}) {
 		t.Errorf("withdrawn %v, pruned %v", s.Withdrawn, s.Pruned)
 	}
-	update(t, f, publish(pair(t, testkeys.P256())))
-	if s := read(t, f); len(s.Withdrawn) > 0 || len(s.Pruned) != 1 {
-		t.Errorf("a key that is back counts as gone: withdrawn %v, pruned %v", s.Withdrawn, s.Pruned)
+	update(t, f, publish(pair(t, testkeys.P521())), rollback)
+	for _, gone := range [][]byte{testkeys.P256(), testkeys.P384(), testkeys.P521()} {
+		if err := f.Update(read(t, f).Generation, publish(pair(t, gone))); err == nil || !strings.Contains(err.Error(), "was taken out of the ring before") {
+			t.Errorf("a key that is on record as gone came back: %v", err)
+		}
+	}
+	if s := read(t, f); len(s.Withdrawn) != 2 || len(s.Pruned) != 1 || len(s.History) != int(s.Generation) {
+		t.Errorf("withdrawn %v, pruned %v, history %v in generation %d", s.Withdrawn, s.Pruned, s.History, s.Generation)
+	}
+}
+
+// TestFork: a rotation on one node, and on the other one a rotation that was taken back. The second
+// ring has the higher generation and lacks the key that signs in the first one.
+func TestFork(t *testing.T) {
+	t.Parallel()
+	first, second := newRing(t), At(filepath.Join(t.TempDir(), "ring.json"))
+	if _, err := second.Import(first); err != nil {
+		t.Fatal(err)
+	}
+	update(t, first, publish(pair(t, testkeys.P256())), activate)
+	update(t, second, publish(pair(t, testkeys.P521())), activate, rollback)
+	for from, to := range map[*File]*File{first: second, second: first} {
+		before := bytesOf(t, to)
+		_, err := to.Import(from)
+		if forked, ok := errors.AsType[*ForkedError](err); !ok || forked.Seen != read(t, from).Generation || forked.InUse != read(t, to).Generation {
+			t.Errorf("imported a forked ring: %v", err)
+		}
+		if !bytes.Equal(before, bytesOf(t, to)) {
+			t.Error("a refused import has changed the ring")
+		}
+	}
+
+	followed := follow(t, first.path)
+	must(t, first.Join(second, epoch.Add(5*time.Hour), policy))
+	followed.expect(t, "+5")
+	joined := read(t, first)
+	for _, id := range []string{rsaID, p256ID, p384ID, pair(t, testkeys.P521()).Public().ID} {
+		if key, ok := joined.Key(id); !ok || (key.Role == signing.Active) != (id == p256ID) {
+			t.Errorf("after the join key %s is %q", id, key.Role)
+		}
+	}
+	if changed, err := second.Import(first); err != nil || !changed {
+		t.Errorf("the joined ring is not newer than the other one: %v", err)
+	}
+	if err := first.Join(second, epoch, policy); err == nil || !strings.Contains(err.Error(), "are not forked") {
+		t.Errorf("joined twice: %v", err)
 	}
 }
 
@@ -232,7 +276,7 @@ func TestImport(t *testing.T) {
 	damaged := At(filepath.Join(t.TempDir(), "damaged.json"))
 	must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
 	for from, want := range map[*File]string{
-		old: old.path + ": generation 1 is older than 3", forked: "generation 3 is in use with another content", damaged: "the key ring is not JSON",
+		old: old.path + ": generation 1 is older than 3", forked: "generation 3 is forked from 3", damaged: "the key ring is not JSON",
 	} {
 		if changed, err := copied.Import(from); err == nil || changed || !strings.Contains(err.Error(), want) {
 			t.Errorf("changed %t, error %v; want %q", changed, err, want)

@@ -94,7 +94,7 @@ func TestWatch(t *testing.T) {
 
 	other := strings.Replace(string(present), `"phase": "activated"`, `"phase": "completed"`, 1)
 	must(t, os.WriteFile(ring.path, []byte(other), 0o600))
-	f.expect(t, "-"+ring.path+": generation 3 is in use with another content")
+	f.expect(t, "-"+ring.path+": history ends with version")
 	must(t, os.WriteFile(ring.path, present, 0o600))
 	f.restored(t)
 

@@ -91,9 +91,12 @@ type State struct {
 	Keys     []Key     `json:"keys"`
 	Rotation *Rotation `json:"rotation,omitempty"`
 	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those
-	// of keys that never did.
+	// of keys that never did. They stay for ever.
 	Pruned    []string `json:"pruned,omitempty"`
 	Withdrawn []string `json:"withdrawn,omitempty"`
+	// History are the versions that the ring has come from, all of them and its own at the end.
+	// A copy that is not among them was changed somewhere else.
+	History []string `json:"history"`
 }
 
 // Ring is what signs and verifies by a state whose keys have their pairs.
@@ -105,7 +108,7 @@ func (s State) Ring() *signing.Ring {
 	for _, key := range s.Retired() {
 		keys = append(keys, key.Pair.Public().As(signing.Retired))
 	}
-	return signing.NewRing(s.Generation, keys...)
+	return signing.NewRing(s.Generation, keys...).WithPast(signing.Past{History: s.History, Pruned: s.Pruned, Withdrawn: s.Withdrawn})
 }
 
 // Phase is that of the latest rotation.
@@ -152,7 +155,7 @@ func (s State) Retired() []Key {
 // Clone returns a state that shares nothing with this one.
 func (s State) Clone() State {
 	s.Keys = slices.Clone(s.Keys)
-	s.Pruned, s.Withdrawn = slices.Clone(s.Pruned), slices.Clone(s.Withdrawn)
+	s.Pruned, s.Withdrawn, s.History = slices.Clone(s.Pruned), slices.Clone(s.Withdrawn), slices.Clone(s.History)
 	if s.Rotation != nil {
 		rotation := *s.Rotation
 		s.Rotation = &rotation

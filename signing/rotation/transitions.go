@@ -24,7 +24,7 @@ func New(active Key, retired []Key, now time.Time, policy Policy) (State, error)
 		key.HoldUntil = stamp(now.Add(policy.HoldDown))
 		state.Keys = append(state.Keys, key)
 	}
-	return state, state.Validate()
+	return state.sealed()
 }
 
 // Publish begins a rotation to a key that is not in the ring.
@@ -37,20 +37,20 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 		return State{}, refuse(fmt.Sprintf("%s is in the ring already, as %s", keyText(known), known.Role),
 			"rotate to a new key")
 	}
+	if slices.Contains(state.Pruned, key.ID) || slices.Contains(state.Withdrawn, key.ID) {
+		return State{}, refuse(fmt.Sprintf("%s was taken out of the ring before, and copies of it remember that", keyText(key)), "rotate to a new key")
+	}
 	now = stamp(now)
 	next := state.next()
 	key.Role = signing.Next
 	key.PublishedAt = now
 	key.ActivatedAt, key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}, time.Time{}
 	next.Keys = append(next.Keys, key)
-	// A key that joins the ring again is not gone any more.
-	same := func(id string) bool { return id == key.ID }
-	next.Pruned, next.Withdrawn = slices.DeleteFunc(next.Pruned, same), slices.DeleteFunc(next.Withdrawn, same)
 	next.Rotation = &Rotation{
 		Phase: Published, From: state.Active().ID, To: key.ID,
 		StartedAt: now, ActivateNotBefore: stamp(now.Add(policy.CacheAge)),
 	}
-	return next, next.Validate()
+	return next.sealed()
 }
 
 // Activate makes the next key sign once it has been published for long enough, or at once if force
@@ -81,7 +81,7 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 	activate(next, state.Rotation.To, now)
 	retire(next, state.Rotation.From, now, policy)
 	next.Rotation.Phase, next.Rotation.ActivatedAt = Activated, now
-	return next, next.Validate()
+	return next.sealed()
 }
 
 // Complete ends a rotation whose new key signs. The time from which the previous key counts as
@@ -100,7 +100,7 @@ func Complete(state State, now time.Time, policy Policy) (State, error) {
 	next := state.next()
 	retire(next, state.Rotation.From, now, policy)
 	next.Rotation.Phase, next.Rotation.EndedAt = Completed, now
-	return next, next.Validate()
+	return next.sealed()
 }
 
 func completedText(state State) string {
@@ -149,7 +149,7 @@ func withdraw(state State, now time.Time) (State, error) {
 	next.Withdrawn = append(next.Withdrawn, state.Rotation.To)
 	next.Keys = slices.Delete(next.Keys, i, i+1)
 	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
-	return next, next.Validate()
+	return next.sealed()
 }
 
 func takeBack(state State, now time.Time, policy Policy) (State, error) {
@@ -161,7 +161,7 @@ func takeBack(state State, now time.Time, policy Policy) (State, error) {
 	activate(next, previous.ID, now)
 	retire(next, state.Rotation.To, now, policy)
 	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
-	return next, next.Validate()
+	return next.sealed()
 }
 
 // Prune takes a retired key out of the ring. It refuses while anything may need the key. With
@@ -181,7 +181,7 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	i := next.index(id)
 	next.Pruned = append(next.Pruned, id)
 	next.Keys = slices.Delete(next.Keys, i, i+1)
-	return next, next.Validate()
+	return next.sealed()
 }
 
 // StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found
@@ -196,7 +196,7 @@ func StillSigns(state State, id string, now time.Time, policy Policy) (State, er
 	}
 	next := state.next()
 	retire(next, id, stamp(now), policy)
-	return next, next.Validate()
+	return next.sealed()
 }
 
 // prunable is about what not even force may do.

@@ -42,7 +42,10 @@ func (s State) Validate() error {
 			return fmt.Errorf("pruned, withdrawn: %q is a key of the ring, or no key ID", id)
 		}
 	}
-	return s.validateRotation()
+	if err := s.validateRotation(); err != nil {
+		return err
+	}
+	return s.validateHistory()
 }
 
 func (s State) validateHeader() error {

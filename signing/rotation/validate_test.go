@@ -40,7 +40,7 @@ func TestValidateRefuses(t *testing.T) {
 	turned := func(phase, from, to string) string {
 		return `,"rotation":{"phase":"` + phase + `","from":"` + from + `","to":"` + to + `","startedAt":"2026-11-21T12:00:00Z","activateNotBefore":"2026-11-21T12:00:00Z"}`
 	}
-	if _, err := decode([]byte(ring(active+","+next, turned("published", "a", "n")))); err != nil {
+	if _, err := decode([]byte(ring(active+","+next, turned("published", "a", "n")))); err == nil || !strings.HasPrefix(err.Error(), "history is missing") {
 		t.Fatalf("the cases begin with a state that is refused itself: %v", err)
 	}
 	cases := map[string]struct{ data, want string }{
@@ -72,6 +72,7 @@ func TestValidateRefuses(t *testing.T) {
 		"rolled forward":    {ring(active+","+retired, turned("rolled-back", "b", "a")), "its previous key is not the active one"},
 		"gone and there":    {ring(active, `,"pruned":["a"]`), `"a" is a key of the ring, or no key ID`},
 		"no key withdrawn":  {ring(active, `,"withdrawn":["../a"]`), `"../a" is a key of the ring, or no key ID`},
+		"edited":            {ring(active, `,"history":["1:x"]`), `history ends with version "1:x"`},
 		"unknown phase":     {ring(active+","+retired, turned("paused", "b", "a")), `phase "paused" is none of`},
 	}
 	for name, tc := range cases {

@@ -60,23 +60,34 @@ list -o pem" prints all public keys.`,
 }
 
 const importExamples = `  # On the second node, with a copy of the first one's ring.
-  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json`
+  sa-controller-manager keys import --service-account-key-ring=/etc/kubernetes/pki/sa-keys/ring.json copy.json
+
+  # The ring was changed on both nodes. Then bring the result to the node that the copy is from.
+  sa-controller-manager keys import --service-account-key-ring=ring.json --join-fork copy.json`
 
 // newImportCommand brings the ring of another node.
 func newImportCommand(client cli.ClientFunc) *cobra.Command {
+	var join bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Replace the ring by a newer copy of it, such as that of another node",
 		Long: `Replace the ring by another copy of it, such as that of the node on which it is rotated. A
-copy that is older is refused, and so is one that says other things in the same
-generation: then the ring was changed in two places. If the ring is not there yet, it is
-made. If both are the same, nothing is changed.
+copy that is older is refused, and so is one that has not come from the ring that is
+here: then the ring was changed in two places, and a key that signs here may be missing
+there. If the ring is not there yet, it is made. If both are the same, nothing is changed.
+
+--join-fork is the way out of a ring that was changed in two places. The ring here stays
+and goes on signing with its key; the keys that only the copy has come in as retired ones,
+with their public halves. Nothing is lost: what was signed in either place verifies. Bring
+the result to the place that the copy is from.
 
 The FILE has private keys. Remove it when it is imported.`,
 		Example: importExamples,
 		Args:    cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
+	cmd.Flags().BoolVar(&join, "join-fork", join, "Keep the ring, and take the keys that only FILE has as retired ones.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := o.validate()
 		if len(args) != 1 {
@@ -86,6 +97,9 @@ The FILE has private keys. Remove it when it is imported.`,
 			return err
 		}
 		return o.act(cmd, func(_ context.Context, operator *Operator) ([]Pruned, error) {
+			if join {
+				return nil, operator.File.Join(ringfile.At(args[0]), operator.Clock.Now(), operator.Policy)
+			}
 			changed, err := operator.File.Import(ringfile.At(args[0]))
 			if err == nil && !changed {
 				fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")

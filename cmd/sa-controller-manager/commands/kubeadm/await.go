@@ -21,44 +21,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-// lookInterval is how often something is looked at that nobody announces while the API
-// server is on its way out and in again.
-const lookInterval = 500 * time.Millisecond
-
-// look is nil once what is awaited is there, and says otherwise what is missing.
-type look func(ctx context.Context) error
-
-// permanentError is one that waiting does not change.
-type permanentError struct{ error }
-
-// await looks until it is satisfied, sees a permanent error, or is out of time.
-func (c *Config) await(ctx context.Context, look look) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.StepTimeout, fmt.Errorf("it did not come within %s", c.StepTimeout))
-	defer cancel()
-	begun := c.Clock.Now()
-	var last error // the one of the end says nothing
-	for {
-		err := look(ctx)
-		if err == nil {
-			return nil
-		}
-		if given := (permanentError{}); errors.As(err, &given) {
-			return given.error
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		if c.Progress != nil {
-			c.Progress(fmt.Sprintf("%s: %v", c.Clock.Since(begun).Round(time.Second), last))
-		}
-		select {
-		case <-c.Clock.After(lookInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+// await takes one look after the other, each for as long as a step may take.
+func (c *Config) await(ctx context.Context, looks ...cli.Look) error {
+	for _, look := range looks {
+		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, look); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // mirror is this node's mirror pod of a component.
@@ -68,7 +41,7 @@ func (c *Config) mirror(ctx context.Context, component string) (*corev1.Pod, err
 
 // runs looks whether the kubelet runs a component with a command. The kubelet replaces a
 // mirror pod when its manifest changes, and the new one has no status of the old.
-func (c *Config) runs(component string, command []string) look {
+func (c *Config) runs(component string, command []string) cli.Look {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, component)
 		if err != nil {
@@ -97,17 +70,17 @@ func ready(pod *corev1.Pod) bool {
 
 // managerWorks looks whether our process is ready, and whether kube-apiserver calls its
 // webhook if it is to register it.
-func (c *Config) managerWorks(o *observed) look {
-	manifest := c.ownManifest(o)
+func (c *Config) managerWorks(o *observed) cli.Look {
+	manifest, isReady := c.ownManifest(o), c.managerReady(o)
 	return func(ctx context.Context) error {
-		err := c.managerReady(ctx, manifest)
+		err := isReady(ctx)
 		if !registers(manifest) || err != nil && !strings.Contains(err.Error(), registration.AwaitsHosts) {
 			return err
 		}
 		if err == nil {
 			err = c.bound(ctx)
 		}
-		if err == nil || errors.As(err, new(permanentError)) {
+		if err == nil || cli.IsPermanent(err) {
 			return err
 		}
 		return c.orAwaitsPeers(ctx, err)
@@ -115,15 +88,18 @@ func (c *Config) managerWorks(o *observed) look {
 }
 
 // managerReady looks whether our process is ready.
-func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
-	if err := healthy(ctx, ownPort(manifest)); err != nil {
-		return err
+func (c *Config) managerReady(o *observed) cli.Look {
+	port := ownPort(c.ownManifest(o))
+	return func(ctx context.Context) error {
+		if err := healthy(ctx, port); err != nil {
+			return err
+		}
+		pod, err := c.mirror(ctx, manager)
+		if err != nil {
+			return err
+		}
+		return awaitsReady(pod)
 	}
-	pod, err := c.mirror(ctx, manager)
-	if err != nil {
-		return err
-	}
-	return awaitsReady(pod)
 }
 
 // bound looks whether kube-apiserver calls the webhook, which nobody writes down before
@@ -131,7 +107,7 @@ func (c *Config) managerReady(ctx context.Context, manifest []byte) error {
 func (c *Config) bound(ctx context.Context) error {
 	err := registration.IsActive(ctx, c.Client)
 	if errors.Is(err, registration.ErrOff) {
-		return permanentError{fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err)}
+		return cli.Permanent(fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err))
 	}
 	return err
 }
@@ -186,7 +162,7 @@ func failing(body string) string {
 
 // managerGone looks whether nothing of our process is left on this node. The mirror pod
 // may go before the process does.
-func (c *Config) managerGone(o *observed) look {
+func (c *Config) managerGone(o *observed) cli.Look {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.manager)))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {

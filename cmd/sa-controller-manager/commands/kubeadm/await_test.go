@@ -5,7 +5,6 @@ package kubeadm
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,10 +13,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,62 +25,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
-
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason   string
-		look     func(n int) error // the nth look
-		took     time.Duration
-		want     string
-		progress []string
-	}{
-		"AtOnce": {look: func(int) error { return nil }},
-		"AtTheThirdLook": {
-			look: func(n int) error {
-				if n < 3 {
-					return fmt.Errorf("look %d", n)
-				}
-				return nil
-			},
-			took: time.Second, progress: []string{"0s: look 1", "1s: look 2"},
-		},
-		"Hopeless": {
-			reason: "time does not mend it",
-			look:   func(int) error { return fmt.Errorf("wrapped: %w", permanentError{errors.New("off")}) },
-			want:   "off",
-		},
-		"Never": {
-			reason: "the last thing that was seen is what helps",
-			look:   func(n int) error { return fmt.Errorf("look %d", n) },
-			took:   1200 * time.Millisecond, want: "it did not come within 1.2s: look 3", progress: []string{"0s: look 1", "1s: look 2", "1s: look 3"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var progress []string
-				c := Config{StepTimeout: 1200 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
-				begun, looks := time.Now(), 0
-				err := c.await(t.Context(), func(context.Context) error {
-					looks++
-					return tc.look(looks)
-				})
-				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
-					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
-				}
-				if took := time.Since(begun); took != tc.took {
-					t.Errorf("it took %s, want %s", took, tc.took)
-				}
-				if diff := cmp.Diff(tc.progress, progress); diff != "" {
-					t.Errorf("progress (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
 
 func TestRuns(t *testing.T) {
 	t.Parallel()
@@ -137,7 +80,7 @@ func TestMayRegister(t *testing.T) {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
 		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
 		says(t, name, err, tc.want)
-		if tc.want != "" && !errors.As(err, new(permanentError)) {
+		if tc.want != "" && !cli.IsPermanent(err) {
 			t.Errorf("%s: it would be awaited", name)
 		}
 	}
@@ -197,7 +140,7 @@ func TestManagerWorks(t *testing.T) {
 			c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
 			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
 			says(t, name, err, tc.want)
-			if errors.As(err, new(permanentError)) != tc.permanent {
+			if cli.IsPermanent(err) != tc.permanent {
 				t.Errorf("permanent: %t", !tc.permanent)
 			}
 		})

@@ -62,32 +62,25 @@ func assign(flag, value string) string { return "--" + flag + "=" + value }
 
 // pluginOut disables the ServiceAccount plugin of kube-apiserver.
 func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
-	legacy, err := m.Flag(admissionControlFlag)
+	flags, err := m.Flags(admissionControlFlag, enableFlag, disableFlag)
 	if err != nil {
 		return staticpod.Edit{}, err
 	}
-	if len(legacy) > 0 {
+	if len(flags[admissionControlFlag]) > 0 {
 		return staticpod.Edit{}, fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; say the same with --%s and --%s first",
 			admissionControlFlag, disableFlag, enableFlag, disableFlag)
 	}
-	enabled, err := m.Flag(enableFlag)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
-	if slices.Contains(staticpod.List(enabled), pluginName) {
+	if slices.Contains(staticpod.List(flags[enableFlag]), pluginName) {
 		return staticpod.Edit{}, fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a plugin that is disabled; take it out there first, and out of apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default",
 			enableFlag, pluginName)
 	}
-	disabled, err := m.Flag(disableFlag)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
+	disabled := staticpod.List(flags[disableFlag])
 	for _, webhooks := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
-		if slices.Contains(staticpod.List(disabled), webhooks) {
+		if slices.Contains(disabled, webhooks) {
 			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and without that no webhook is called", disableFlag, webhooks)
 		}
 	}
-	if slices.Contains(staticpod.List(disabled), pluginName) {
+	if slices.Contains(disabled, pluginName) {
 		return staticpod.Edit{}, nil
 	}
 	return staticpod.Edit{Append: apiServerComponent().lines}, nil

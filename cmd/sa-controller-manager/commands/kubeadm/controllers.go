@@ -37,14 +37,11 @@ func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	if err := knowsNames(m.Image()); err != nil {
 		return staticpod.Edit{}, err
 	}
-	controllers, err := m.Flag(controllersFlag)
+	flags, err := m.Flags(controllersFlag, keyFlag)
 	if err != nil {
 		return staticpod.Edit{}, err
 	}
-	key, err := m.Flag(keyFlag)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
+	controllers := flags[controllersFlag]
 	var edit staticpod.Edit
 	list := staticpod.List(controllers)
 	running := 0
@@ -65,7 +62,7 @@ func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	default:
 		edit.Append = append(edit.Append, assign(controllersFlag, controllersOff))
 	}
-	if staticpod.Last(key) != "" {
+	if staticpod.Last(flags[keyFlag]) != "" {
 		edit.Append = append(edit.Append, assign(keyFlag, ""))
 	}
 	return edit, nil
@@ -88,14 +85,11 @@ func decided(list []string, c replacedController) (on, named bool) {
 
 // controllersIn turns them on again.
 func controllersIn(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error) {
-	controllers, err := m.Flag(controllersFlag)
+	flags, err := m.Flags(controllersFlag, keyFlag)
 	if err != nil {
 		return staticpod.Edit{}, err
 	}
-	key, err := m.Flag(keyFlag)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
+	controllers := flags[controllersFlag]
 	edit := without(controllersFlag, controllers, turnsOff)
 	// What a takeover adds where there was no flag is the default and nothing else.
 	for item, text := range edit.Replace {
@@ -104,7 +98,7 @@ func controllersIn(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error
 			edit.Remove = append(edit.Remove, item)
 		}
 	}
-	return restoreKey(edit, key, keyFile)
+	return restoreKey(edit, flags[keyFlag], keyFile)
 }
 
 func turnsOff(element string) bool {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
@@ -43,7 +44,7 @@ func (c *Config) mirrors(ctx context.Context, component string) (map[string]*cor
 // mayRegister looks whether all other control-plane nodes run our process already. One
 // that does not register anything may be the first, and one that waits for the others
 // before it binds.
-func (c *Config) mayRegister(o *observed) look {
+func (c *Config) mayRegister(o *observed) cli.Look {
 	return func(ctx context.Context) error {
 		if !registers(c.ownManifest(o)) {
 			return nil
@@ -65,8 +66,8 @@ func (c *Config) mayRegister(o *observed) look {
 			}
 		}
 		if len(alone) > 0 {
-			return permanentError{fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none",
-				strings.Join(alone, ", "))}
+			return cli.Permanent(fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none",
+				strings.Join(alone, ", ")))
 		}
 		return nil
 	}
@@ -116,8 +117,8 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(off)
-	return permanentError{fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s",
-		strings.Join(off, ", "), StepAPIServer, StepControllerManager)}
+	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s",
+		strings.Join(off, ", "), StepAPIServer, StepControllerManager))
 }
 
 func pluginIsOff(command []string) bool {

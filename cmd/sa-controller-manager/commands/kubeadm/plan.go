@@ -8,15 +8,20 @@ import (
 	"fmt"
 	"slices"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
 // step is one thing to do and to wait for.
 type step struct {
-	name   string
+	name string
+	// brings is what it does, and advice what to do if it does not come, for the user.
+	brings, advice string
+	// guards are what must be so before anything is written, awaited one after the other.
+	guards []cli.Look
 	writes []write
-	// command is what the component runs once the step has come true.
-	command []string
+	// comes are what is awaited then.
+	comes []cli.Look
 }
 
 // write makes a file have other content; nil is no file.
@@ -39,46 +44,74 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	if err := c.keepsKeyRing(o); err != nil {
 		return nil, err
 	}
-	own := step{name: StepManager}
+	own := step{
+		name:   StepManager,
+		brings: "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook",
+		advice: "Nothing of the control plane has been changed. Look at the log of the Pod kube-system/" + manager + "-" + c.Node +
+			" (kubectl logs, or crictl logs on the node).\n" + again + "; kubeadm handback takes it out.",
+		guards: []cli.Look{c.mayRegister(o)},
+		comes:  []cli.Look{c.managerWorks(o)},
+	}
+	kcm := step{
+		name:   StepControllerManager,
+		brings: "kube-controller-manager leaves ServiceAccounts and their tokens to it",
+		advice: "Look at the log of the Pod kube-system/" + controllerManager + "-" + c.Node + ". kube-apiserver has not been changed.\n" +
+			again + "; kubeadm handback puts everything back.",
+		// Steps can be chosen, and time may have passed since the first one.
+		guards: []cli.Look{c.managerReady(o)},
+	}
+	api := step{
+		name:   StepAPIServer,
+		brings: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
+		advice: "Look at the log of " + apiServer + " (crictl ps -a; crictl logs).\n" + again +
+			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(apiServer) + ".",
+		guards: []cli.Look{c.socketServed(o), c.managerReady(o), c.bound},
+	}
+	signs, err := c.signs(o)
+	if err != nil {
+		return nil, err
+	}
 	if o.manager == nil || c.Rewrite {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
 	}
-	steps := []step{own}
+	if signs && len(own.writes) > 0 {
+		own.guards = append(own.guards, c.applyPermissions)
+	}
 	all, err := c.components(o)
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range all {
-		before, after, err := o.taken(one)
-		if err != nil {
+	for i, s := range []*step{&kcm, &api} {
+		if err := c.takes(o, all[i], s); err != nil {
 			return nil, err
 		}
-		s := step{name: one.name, command: after.Command()}
-		first := o.original(one, before)
-		if !bytes.Equal(before.Bytes(), after.Bytes()) {
-			s.writes = wanted(s.writes, c.backup(one.name), o.backups[one.name], first.Bytes())
-		}
-		patch, err := o.patch(one, first)
-		if err != nil {
-			return nil, err
-		}
-		// The patch comes first: if all ends here, kubeadm upgrade does the rest.
-		s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], patch)
-		s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
-		steps = append(steps, s)
 	}
-	return c.chosen(steps), nil
+	return c.chosen(own, kcm, api), nil
 }
 
-// taken is a component's manifest before and after a takeover.
-func (o *observed) taken(one component) (before, after *staticpod.Manifest, err error) {
-	if before, err = o.parsed(one); err != nil {
-		return nil, nil, err
+// takes plans what a step of a takeover writes, and what is awaited then.
+func (c *Config) takes(o *observed, one component, s *step) error {
+	before, err := o.parsed(one)
+	if err != nil {
+		return err
 	}
-	if after, err = edit(before, one.out); err != nil {
-		return nil, nil, fmt.Errorf("the manifest of %s: %w", one.name, err)
+	after, err := edit(before, one.out)
+	if err != nil {
+		return fmt.Errorf("the manifest of %s: %w", one.name, err)
 	}
-	return before, after, nil
+	first := o.original(one, before)
+	if !bytes.Equal(before.Bytes(), after.Bytes()) {
+		s.writes = wanted(s.writes, c.backup(one.name), o.backups[one.name], first.Bytes())
+	}
+	patch, err := o.patch(one, first)
+	if err != nil {
+		return err
+	}
+	// The patch comes first: if all ends here, kubeadm upgrade does the rest.
+	s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], patch)
+	s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
+	s.comes = []cli.Look{c.runs(one.name, after.Command())}
+	return nil
 }
 
 // original is a component's manifest as it was before any takeover: the backup, if a
@@ -118,26 +151,44 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	var steps []step
-	for _, one := range slices.Backward(all) {
-		before, err := o.parsed(one)
-		if err != nil {
-			return nil, fmt.Errorf("%w; put it right by hand, %s may have what it was", err, c.backup(one.name))
-		}
-		after, err := o.former(one, before, key)
-		if err != nil {
-			return nil, fmt.Errorf("the manifest of %s: %w", one.name, err)
-		}
-		if err := c.keysFit(o, one.name, after); err != nil {
+	kcm := step{name: StepControllerManager, brings: "kube-controller-manager has its ServiceAccount controllers again"}
+	api := step{name: StepAPIServer, brings: "kube-apiserver has its ServiceAccount plugin again"}
+	for i, s := range slices.Backward([]*step{&kcm, &api}) {
+		if err := c.gives(o, all[i], key, s); err != nil {
 			return nil, err
 		}
-		s := step{name: one.name, command: after.Command()}
-		s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
-		s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], nil)
-		steps = append(steps, s)
 	}
-	own := step{name: StepManager, writes: wanted(nil, c.manifest(manager), o.manager, nil)}
-	return c.chosen(append(steps, step{name: StepWebhook}, own)), nil
+	return c.chosen(api, kcm, step{
+		name:   StepWebhook,
+		brings: "the webhook is unregistered",
+		guards: []cli.Look{c.pluginsOn},
+		comes:  []cli.Look{c.unregister},
+	}, step{
+		name:   StepManager,
+		brings: "sa-controller-manager ends, and its two webhook configurations are deleted",
+		guards: []cli.Look{c.socketUnused, c.unbound},
+		writes: wanted(nil, c.manifest(manager), o.manager, nil),
+		comes:  []cli.Look{c.managerGone(o), c.deleteConfigurations},
+	}), nil
+}
+
+// gives plans what a step of a handback writes, and what is awaited then.
+func (c *Config) gives(o *observed, one component, key string, s *step) error {
+	before, err := o.parsed(one)
+	if err != nil {
+		return fmt.Errorf("%w; put it right by hand, %s may have what it was", err, c.backup(one.name))
+	}
+	after, err := o.former(one, before, key)
+	if err != nil {
+		return fmt.Errorf("the manifest of %s: %w", one.name, err)
+	}
+	if err := c.keysFit(o, one.name, after); err != nil {
+		return err
+	}
+	s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
+	s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], nil)
+	s.comes = []cli.Look{c.runs(one.name, after.Command())}
+	return nil
 }
 
 // former is a component's manifest as it was: the backup, if a takeover would make of it
@@ -149,12 +200,7 @@ func (o *observed) former(one component, now *staticpod.Manifest, key string) (*
 	return edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) { return one.in(m, key) })
 }
 
-func (c *Config) chosen(steps []step) []step {
-	var chosen []step
-	for _, s := range steps {
-		if c.does(s.name) {
-			chosen = append(chosen, s)
-		}
-	}
-	return chosen
+// chosen are the steps that are to be done.
+func (c *Config) chosen(steps ...step) []step {
+	return slices.DeleteFunc(steps, func(s step) bool { return !c.does(s.name) })
 }

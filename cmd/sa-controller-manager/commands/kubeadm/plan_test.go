@@ -53,11 +53,17 @@ func (p *controlPlane) write(t *testing.T, name string, data []byte) {
 	}
 }
 
+// way is in or out.
+type way func(*Config, *observed) ([]step, error)
+
+func takeover(c *Config, o *observed) ([]step, error) { return c.planTakeover(o) }
+func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o) }
+
 // plan is what would be written, as "step: +file -file ~file".
-func (p *controlPlane) plan(t *testing.T, d direction) []string {
+func (p *controlPlane) plan(t *testing.T, way way) []string {
 	t.Helper()
 	var plan []string
-	for _, s := range p.steps(t, d) {
+	for _, s := range p.steps(t, way) {
 		line := s.name + ":"
 		for _, w := range s.writes {
 			sign := " ~"
@@ -73,7 +79,7 @@ func (p *controlPlane) plan(t *testing.T, d direction) []string {
 	return plan
 }
 
-func (p *controlPlane) steps(t *testing.T, d direction) []step {
+func (p *controlPlane) steps(t *testing.T, way way) []step {
 	t.Helper()
 	o, err := p.config.observe()
 	if err != nil {
@@ -82,21 +88,17 @@ func (p *controlPlane) steps(t *testing.T, d direction) []step {
 	if err := p.config.render(o); err != nil {
 		t.Fatal(err)
 	}
-	plan := p.config.planTakeover
-	if d == handback {
-		plan = p.config.planHandback
-	}
-	steps, err := plan(o)
+	steps, err := way(&p.config, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return steps
 }
 
-// does does the first n steps of a direction, as far as files go.
-func (p *controlPlane) does(t *testing.T, d direction, n int) {
+// does does the first n steps of a way, as far as files go.
+func (p *controlPlane) does(t *testing.T, way way, n int) {
 	t.Helper()
-	for _, s := range p.steps(t, d)[:n] {
+	for _, s := range p.steps(t, way)[:n] {
 		for _, w := range s.writes {
 			if err := w.do(); err != nil {
 				t.Fatal(err)
@@ -132,11 +134,11 @@ const (
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason    string
-		sample    string
-		prepare   func(*testing.T, *controlPlane)
-		direction direction
-		want      []string
+		reason  string
+		sample  string
+		prepare func(*testing.T, *controlPlane)
+		way     way // takeover if nil
+		want    []string
 	}{
 		"Stock": {
 			want: []string{"manager: +manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
@@ -189,26 +191,26 @@ func TestPlan(t *testing.T) {
 			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +patches/kube-apiserver-sa-controller-manager+json.yaml"},
 		},
 		"HandbackOfNothing": {
-			direction: handback,
-			want:      []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager:"},
+			way:  handback,
+			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager:"},
 		},
 		"Handback": {
-			prepare:   func(t *testing.T, p *controlPlane) { p.does(t, takeover, 3) },
-			direction: handback,
-			want:      []string{apiServerBack, kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 3) },
+			way:     handback,
+			want:    []string{apiServerBack, kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
 		},
 		"HandbackAfterHalfAHandback": {
 			prepare: func(t *testing.T, p *controlPlane) {
 				p.does(t, takeover, 3)
 				p.does(t, handback, 2)
 			},
-			direction: handback,
-			want:      []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+			way:  handback,
+			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
 		},
 		"HandbackAfterHalfATakeover": {
-			prepare:   func(t *testing.T, p *controlPlane) { p.does(t, takeover, 2) },
-			direction: handback,
-			want:      []string{"kube-apiserver:", kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 2) },
+			way:     handback,
+			want:    []string{"kube-apiserver:", kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
 		},
 	}
 	for name, tc := range cases {
@@ -218,7 +220,10 @@ func TestPlan(t *testing.T) {
 			if tc.prepare != nil {
 				tc.prepare(t, p)
 			}
-			if diff := cmp.Diff(tc.want, p.plan(t, tc.direction)); diff != "" {
+			if tc.way == nil {
+				tc.way = takeover
+			}
+			if diff := cmp.Diff(tc.want, p.plan(t, tc.way)); diff != "" {
 				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
 			}
 		})

@@ -5,7 +5,6 @@ package kubeadm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -13,44 +12,11 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// guard is what must be so before a step may change anything.
-func (c *Config) guard(ctx context.Context, d direction, o *observed, s step) error {
-	switch {
-	case d == takeover && s.name == StepManager:
-		return c.await(ctx, c.mayRegister(o))
-	// Steps can be chosen, and time may have passed since the first one.
-	case d == takeover && s.name == StepControllerManager:
-		return c.await(ctx, func(ctx context.Context) error { return c.managerReady(ctx, c.ownManifest(o)) })
-	case d == takeover && s.name == StepAPIServer:
-		if err := c.socketServed(o); err != nil {
-			return err
-		}
-		return c.await(ctx, func(ctx context.Context) error {
-			return errors.Join(c.managerReady(ctx, c.ownManifest(o)), c.bound(ctx))
-		})
-	case d == handback && s.name == StepWebhook:
-		return c.await(ctx, c.pluginsOn)
-	case d == handback && s.name == StepManager:
-		if err := c.socketUnused(); err != nil {
-			return err
-		}
-		return c.await(ctx, c.unbound)
-	default:
-		return nil
-	}
-}
-
 // applyPermissions applies the permissions of our process before the process is there that signs
 // for kube-apiserver. Without that its init container does it, and waits for
 // kube-apiserver; but now kube-apiserver waits for it, each time that the node starts.
-func (c *Config) applyPermissions(ctx context.Context, d direction, o *observed, s step) error {
-	if d != takeover || s.name != StepManager || len(s.writes) == 0 {
-		return nil
-	}
-	if signs, err := c.signs(o); err != nil || !signs {
-		return err
-	}
-	return c.await(ctx, func(ctx context.Context) error { return identity.Apply(ctx, c.Client.CoreV1().RESTClient()) })
+func (c *Config) applyPermissions(ctx context.Context) error {
+	return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
 }
 
 // losesNone refuses to take key files from kube-apiserver if one of them has a key that our process

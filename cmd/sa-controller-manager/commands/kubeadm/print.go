@@ -13,30 +13,10 @@ import (
 // devNull is what a diff calls a file that is not there.
 const devNull = "/dev/null"
 
-// explain says what a step does, for a person.
-func (d direction) explain(s step) string {
-	switch {
-	case d == takeover && s.name == StepManager:
-		return "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook"
-	case d == takeover && s.name == StepControllerManager:
-		return "kube-controller-manager leaves ServiceAccounts and their tokens to it"
-	case d == takeover && s.name == StepAPIServer:
-		return "kube-apiserver leaves the ServiceAccounts of Pods to its webhook"
-	case s.name == StepAPIServer:
-		return "kube-apiserver has its ServiceAccount plugin again"
-	case s.name == StepControllerManager:
-		return "kube-controller-manager has its ServiceAccount controllers again"
-	case s.name == StepWebhook:
-		return "the webhook is unregistered"
-	default:
-		return "sa-controller-manager ends, and its two webhook configurations are deleted"
-	}
-}
-
 // print shows the plan: every step, and what becomes of every file.
-func (c *Config) print(d direction, steps []step) {
+func (c *Config) print(steps []step) {
 	for i, s := range steps {
-		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, d.explain(s))
+		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.brings)
 		for _, w := range s.writes {
 			if w.path == c.backup(s.name) {
 				fmt.Fprintf(c.Out, "The manifest as it is now is kept in %s.\n", w.path)

@@ -5,6 +5,7 @@ package kubeadm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,6 @@ import (
 	"sa-controller-manager/internal/atomicfile"
 )
 
-// direction is in or out.
-type direction int
-
-const (
-	takeover direction = iota
-	handback
-)
-
 // Takeover puts sa-controller-manager in the place of what it replaces. What is done
 // already is left as it is.
 func Takeover(ctx context.Context, c Config) error {
@@ -35,15 +28,7 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.render(o); err != nil {
 		return err
 	}
-	steps, err := c.planTakeover(o)
-	if err != nil {
-		return err
-	}
-	c.print(takeover, steps)
-	if c.DryRun {
-		return nil
-	}
-	return c.run(ctx, takeover, o, steps)
+	return c.run(ctx, o, c.planTakeover)
 }
 
 // Handback puts everything back.
@@ -52,15 +37,7 @@ func Handback(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	steps, err := c.planHandback(o)
-	if err != nil {
-		return err
-	}
-	c.print(handback, steps)
-	if c.DryRun {
-		return nil
-	}
-	return c.run(ctx, handback, o, steps)
+	return c.run(ctx, o, c.planHandback)
 }
 
 // render makes our manifest, for which kube-controller-manager's says the image.
@@ -77,23 +54,32 @@ func (c *Config) render(o *observed) (err error) {
 	return err
 }
 
-func (c *Config) run(ctx context.Context, d direction, o *observed, steps []step) error {
+// again goes before what else there is to do.
+const again = "The same command again goes on from here"
+
+// run prints the plan and goes through it.
+func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]step, error)) error {
+	steps, err := plan(o)
+	if err != nil {
+		return err
+	}
+	c.print(steps)
+	if c.DryRun {
+		return nil
+	}
 	for i, s := range steps {
 		begun := c.Clock.Now()
-		if err := c.step(ctx, d, o, s); err != nil {
-			return fmt.Errorf("step %d, %s: %w\n%s", i+1, s.name, err, d.advice(c, s))
+		if err := c.step(ctx, s); err != nil {
+			return fmt.Errorf("step %d, %s: %w\n%s", i+1, s.name, err, cmp.Or(s.advice, again+"."))
 		}
 		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, c.Clock.Since(begun).Round(100*time.Millisecond))
 	}
 	return nil
 }
 
-// step looks whether it may begin, writes, and waits.
-func (c *Config) step(ctx context.Context, d direction, o *observed, s step) error {
-	if err := c.guard(ctx, d, o, s); err != nil {
-		return err
-	}
-	if err := c.applyPermissions(ctx, d, o, s); err != nil {
+// step awaits that it may begin, writes, and awaits that it has come.
+func (c *Config) step(ctx context.Context, s step) error {
+	if err := c.await(ctx, s.guards...); err != nil {
 		return err
 	}
 	for _, w := range s.writes {
@@ -101,24 +87,7 @@ func (c *Config) step(ctx context.Context, d direction, o *observed, s step) err
 			return err
 		}
 	}
-	return c.settle(ctx, d, o, s)
-}
-
-// settle waits until a step has come true, and does what must come after that.
-func (c *Config) settle(ctx context.Context, d direction, o *observed, s step) error {
-	switch {
-	case s.name == StepAPIServer || s.name == StepControllerManager:
-		return c.await(ctx, c.runs(s.name, s.command))
-	case s.name == StepWebhook:
-		return c.await(ctx, c.unregister)
-	case d == takeover:
-		return c.await(ctx, c.managerWorks(o))
-	default:
-		if err := c.await(ctx, c.managerGone(o)); err != nil {
-			return err
-		}
-		return c.await(ctx, c.deleteConfigurations)
-	}
+	return c.await(ctx, s.comes...)
 }
 
 // do writes or removes the file.
@@ -158,22 +127,4 @@ func (w write) change() error {
 		return err // it names the path
 	}
 	return atomicfile.Write(w.path, w.after, 0o600)
-}
-
-// advice is what to do about a step that did not come.
-func (d direction) advice(c *Config, s step) string {
-	again := "The same command again goes on from here"
-	switch {
-	case d == handback:
-		return again + "."
-	case s.name == StepManager:
-		return "Nothing of the control plane has been changed. Look at the log of the Pod kube-system/" + manager + "-" + c.Node +
-			" (kubectl logs, or crictl logs on the node).\n" + again + "; kubeadm handback takes it out."
-	case s.name == StepControllerManager:
-		return "Look at the log of the Pod kube-system/" + s.name + "-" + c.Node + ". kube-apiserver has not been changed.\n" +
-			again + "; kubeadm handback puts everything back."
-	default:
-		return "Look at the log of " + s.name + " (crictl ps -a; crictl logs).\n" + again +
-			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(s.name) + "."
-	}
 }

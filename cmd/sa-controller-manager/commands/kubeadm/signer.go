@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
@@ -86,20 +88,18 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	if err := knowsSigner(m.Image()); err != nil {
 		return staticpod.Edit{}, err
 	}
-	endpoint, err := m.Flag(endpointFlag)
+	flags, err := m.Flags(endpointFlag, signingKeyFlag, verifyKeyFlag)
 	if err != nil {
 		return staticpod.Edit{}, err
 	}
+	endpoint := flags[endpointFlag]
 	if last := staticpod.Last(endpoint); last != "" && last != manifests.SignerSocket {
 		return staticpod.Edit{}, fmt.Errorf("--%s=%s is in use already, by another signer", endpointFlag, last)
 	}
-	keys, err := keyFlags(m)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
-	for _, key := range keys {
+	for _, key := range slices.Concat(flags[signingKeyFlag], flags[verifyKeyFlag]) {
 		e.Remove = append(e.Remove, key.Item)
 	}
+	slices.Sort(e.Remove)
 	if len(endpoint) == 0 {
 		e.Append = append(e.Append, assign(endpointFlag, manifests.SignerSocket))
 	}
@@ -112,21 +112,6 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 		e.Mount = &mount
 	}
 	return e, nil
-}
-
-// keyFlags are all occurrences of the two flags, in order.
-func keyFlags(m *staticpod.Manifest) ([]staticpod.Value, error) {
-	private, err := m.Flag(signingKeyFlag)
-	if err != nil {
-		return nil, err
-	}
-	verify, err := m.Flag(verifyKeyFlag)
-	if err != nil {
-		return nil, err
-	}
-	all := slices.Concat(private, verify)
-	slices.SortFunc(all, func(a, b staticpod.Value) int { return a.Item - b.Item })
-	return all, nil
 }
 
 // signerIn gives the keys back.
@@ -161,6 +146,11 @@ func (c *Config) signs(o *observed) (bool, error) {
 	if c.ExternalSigner {
 		return true, nil
 	}
+	return o.signed()
+}
+
+// signed reports whether it does already.
+func (o *observed) signed() (bool, error) {
 	m, err := o.parsed(apiServerComponent())
 	if err != nil {
 		return false, nil //nolint:nilerr // who needs the manifest says what is wrong with it
@@ -208,19 +198,11 @@ func (c *Config) signer(o *observed) (*Signer, error) {
 }
 
 func signerOf(m *staticpod.Manifest) (*Signer, error) {
-	issuers, err := m.Flag(issuerFlag)
+	flags, err := m.Flags(issuerFlag, verifyKeyFlag, maxExpirationFlag)
 	if err != nil {
 		return nil, err
 	}
-	verify, err := m.Flag(verifyKeyFlag)
-	if err != nil {
-		return nil, err
-	}
-	longest, err := m.Flag(maxExpirationFlag)
-	if err != nil {
-		return nil, err
-	}
-	s := &Signer{Issuers: texts(issuers), VerifyKeyFiles: texts(verify)}
+	s := &Signer{Issuers: texts(flags[issuerFlag]), VerifyKeyFiles: texts(flags[verifyKeyFlag])}
 	if len(s.Issuers) == 0 {
 		return nil, fmt.Errorf("it has no --%s, and so issues no tokens that could be signed", issuerFlag)
 	}
@@ -229,7 +211,7 @@ func signerOf(m *staticpod.Manifest) (*Signer, error) {
 			return nil, fmt.Errorf("--%s=%s is not below %s, which is all that our static pod sees; copy it there first", verifyKeyFlag, file, pki)
 		}
 	}
-	if text := staticpod.Last(longest); text != "" {
+	if text := staticpod.Last(flags[maxExpirationFlag]); text != "" {
 		if s.MaxTokenExpiration, err = time.ParseDuration(text); err != nil {
 			return nil, fmt.Errorf("--%s=%s is no time span", maxExpirationFlag, text)
 		}
@@ -263,25 +245,26 @@ func texts(values []staticpod.Value) []string {
 }
 
 // socketServed refuses to point kube-apiserver at a socket that nobody serves.
-func (c *Config) socketServed(o *observed) error {
-	signs, err := c.signs(o)
-	if err != nil || !signs || ownFlag(c.ownManifest(o), ownSocketFlag) == manifests.SignerSocket {
-		return err
+func (c *Config) socketServed(o *observed) cli.Look {
+	return func(context.Context) error {
+		signs, err := c.signs(o)
+		if err == nil && signs && ownFlag(c.ownManifest(o), ownSocketFlag) != manifests.SignerSocket {
+			err = fmt.Errorf("%s has no --%s=%s; --rewrite writes it anew", c.manifest(manager), ownSocketFlag, manifests.SignerSocket)
+		}
+		return cli.Permanent(err)
 	}
-	return fmt.Errorf("%s has no --%s=%s; --rewrite writes it anew", c.manifest(manager), ownSocketFlag, manifests.SignerSocket)
 }
 
 // socketUnused refuses to end a process without which kube-apiserver does not start.
-func (c *Config) socketUnused() error {
+func (c *Config) socketUnused(context.Context) error {
 	now, err := c.observe()
 	if err != nil {
-		return err
+		return cli.Permanent(err)
 	}
-	c.ExternalSigner = false // asks what is, and not what is wanted
-	if signs, err := c.signs(now); err != nil || !signs {
-		return err
+	if signs, err := now.signed(); err != nil || !signs {
+		return cli.Permanent(err)
 	}
-	return errors.New("kube-apiserver has its tokens signed by sa-controller-manager and would not start without it; first: kubeadm handback --steps=" + StepAPIServer)
+	return cli.Permanent(errors.New("kube-apiserver has its tokens signed by sa-controller-manager and would not start without it; first: kubeadm handback --steps=" + StepAPIServer))
 }
 
 // knowsSigner refuses a kube-apiserver that takes the flag for an error. An image without

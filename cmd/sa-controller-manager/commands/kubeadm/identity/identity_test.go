@@ -436,7 +436,7 @@ func TestApplyPermissionsFails(t *testing.T) {
 		status int
 		want   string
 	}{
-		"NeverUp": {http.StatusServiceUnavailable, "not within 300ms; the last answer: "},
+		"NeverUp": {http.StatusServiceUnavailable, "it did not come within 300ms: "},
 		"Refused": {http.StatusUnprocessableEntity, "apply FlowSchema "},
 	}
 	for name, tc := range cases {
@@ -460,7 +460,7 @@ func TestApplyPermissionsFails(t *testing.T) {
 		n.serve(t, a)
 		ctx, cancel := context.WithCancel(t.Context())
 		n.config.Progress = func(string) { cancel() }
-		if err := Ensure(ctx, n.config); err == nil || !strings.Contains(err.Error(), "context canceled; the last answer: ") {
+		if err := Ensure(ctx, n.config); err == nil || !strings.Contains(err.Error(), "context canceled: ") {
 			t.Errorf("error %v", err)
 		}
 	})

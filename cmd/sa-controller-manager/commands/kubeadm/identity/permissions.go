@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/manifests"
 )
@@ -23,9 +24,7 @@ const (
 	// applied with.
 	mastersLifetime = 10 * time.Minute
 
-	// tryInterval is short, because this is what the first start of a cluster waits for.
-	tryInterval = 250 * time.Millisecond
-	tryTimeout  = 10 * time.Second
+	tryTimeout = 10 * time.Second
 )
 
 // Apply applies the permissions of our user, all of them, once.
@@ -52,31 +51,18 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("not within %s", c.Timeout))
-	defer cancel()
-	begun := c.Clock.Now()
-	var last error // the one of the end says nothing
-	for {
+	err = cli.Await{Clock: c.Clock, Timeout: c.Timeout, Progress: c.Progress}.Until(ctx, func(ctx context.Context) error {
 		err := Apply(ctx, client)
-		if err == nil {
-			fmt.Fprintf(c.Say, "The permissions of %s are applied at %s.\n", manifests.User, to.server)
-			return nil
-		}
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			return fmt.Errorf("at %s: %w", to.server, err)
+			return cli.Permanent(err)
 		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		if c.Progress != nil {
-			c.Progress(fmt.Sprintf("Waiting for the API server, %s: %v", c.Clock.Since(begun).Round(time.Second), err))
-		}
-		select {
-		case <-c.Clock.After(tryInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("at %s: %w; the last answer: %w", to.server, context.Cause(ctx), last)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("at %s: %w", to.server, err)
 	}
+	fmt.Fprintf(c.Say, "The permissions of %s are applied at %s.\n", manifests.User, to.server)
+	return nil
 }
 
 // masters is a client that may grant anything, for a few minutes.

@@ -36,6 +36,19 @@ func (m *Manifest) Flag(name string) ([]Value, error) {
 	return values, nil
 }
 
+// Flags are every occurrence of several flags, by name.
+func (m *Manifest) Flags(names ...string) (map[string][]Value, error) {
+	found := map[string][]Value{}
+	for _, name := range names {
+		values, err := m.Flag(name)
+		if err != nil {
+			return nil, err
+		}
+		found[name] = values
+	}
+	return found, nil
+}
+
 // Last is the text of the last value, which is the one that counts for a flag that
 // takes one; "" if there is none.
 func Last(values []Value) string {

@@ -1,0 +1,71 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+)
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		look     func(n int) error // the nth look
+		took     time.Duration
+		want     string
+		progress []string
+	}{
+		"AtOnce": {look: func(int) error { return nil }},
+		"AtTheThirdLook": {
+			look: func(n int) error {
+				if n < 3 {
+					return fmt.Errorf("look %d", n)
+				}
+				return nil
+			},
+			took: 500 * time.Millisecond, progress: []string{"0s: look 1", "0s: look 2"},
+		},
+		"Permanent": {
+			reason: "waiting does not change it",
+			look:   func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
+			want:   "off",
+		},
+		"Never": {
+			reason: "the last thing that was seen is what helps",
+			look:   func(n int) error { return fmt.Errorf("look %d", n) },
+			took:   600 * time.Millisecond, want: "it did not come within 600ms: look 3", progress: []string{"0s: look 1", "0s: look 2", "1s: look 3"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var progress []string
+				a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
+				begun, looks := time.Now(), 0
+				err := a.Until(t.Context(), func(context.Context) error {
+					looks++
+					return tc.look(looks)
+				})
+				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
+					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)
+				}
+				if took := time.Since(begun); took != tc.took {
+					t.Errorf("it took %s, want %s", took, tc.took)
+				}
+				if diff := cmp.Diff(tc.progress, progress); diff != "" {
+					t.Errorf("progress (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

@@ -28,19 +28,9 @@ const (
 	validatePath = "/validate"
 )
 
-// Conditions are CEL over the admission request (KEP-3716). A condition that fails to
-// evaluate refuses the request, so each looks before it reads: fields that are empty
-// do not exist.
-const (
-	// A mirror pod is the copy of a static pod in the API, where it must not differ
-	// from its source. What it refers to is checked by validation, which has no
-	// conditions: a Pod's author could satisfy any.
-	mirrorCondition = `!(request.kind.kind == "Pod" && object != null && has(object.metadata) && ` +
-		`has(object.metadata.annotations) && "` + corev1.MirrorPodAnnotationKey + `" in object.metadata.annotations)`
-
-	mirrorConditionName = "not-a-mirror-pod"
-	ownConditionName    = "not-our-own-objects"
-)
+// ownConditionName is that of the match condition on objects of our own. Conditions are CEL
+// over the admission request (KEP-3716); one that fails to evaluate refuses the request.
+const ownConditionName = "not-our-own-objects"
 
 // entry is a webhook of either kind. Validating ones have no reinvocationPolicy, which
 // is all that the types differ in.
@@ -52,11 +42,13 @@ func (s Spec) entries(caBundle []byte) (mutating, validating []entry) {
 	if len(s.MutatingRules) > 0 {
 		one := s.entry(mutateName, mutatePath, s.MutatingRules, caBundle)
 		one.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
-		one.MatchConditions = append([]admissionregistrationv1.MatchCondition{{Name: mirrorConditionName, Expression: mirrorCondition}}, one.MatchConditions...)
+		one.MatchConditions = slices.Insert(one.MatchConditions, 0, notAMirror())
 		mutating = append(mutating, one)
 	}
 	if len(s.ValidatingRules) > 0 {
-		validating = append(validating, s.entry(validateName, validatePath, s.ValidatingRules, caBundle))
+		one := s.entry(validateName, validatePath, s.ValidatingRules, caBundle)
+		one.MatchConditions = slices.Insert(one.MatchConditions, 0, notAHarmlessMirror())
+		validating = append(validating, one)
 	}
 	return mutating, validating
 }

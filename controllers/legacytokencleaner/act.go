@@ -5,14 +5,12 @@ package legacytokencleaner
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/meta"
 )
 
 // mark labels the very version of the Secret that was decided on, and says what has
@@ -26,13 +24,9 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 		c.recordMarked(seen)
 		return mark, nil
 	}
-	metadata := meta.PatchOf(secret)
-	metadata.Labels = map[string]*string{tokensecrets.InvalidSinceLabel: new(when.today())}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return "", err
-	}
-	patched, err := tokensecrets.Patch(ctx, c.Client, secret, patch)
+	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
+		Labels: map[string]*string{tokensecrets.InvalidSinceLabel: new(when.today())},
+	})
 	if err != nil {
 		return "", fmt.Errorf("mark token secret %s invalid: %w", secret.ObjectName(), err)
 	}
@@ -70,23 +64,21 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 		}
 		return again, nil
 	}
-	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KObj(account),
-		"lastUsed", lastUse(secret), "invalidSince", secret.Labels[tokensecrets.InvalidSinceLabel])
+	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
+		secret.AccountName, secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret))
 	if c.DryRun {
-		logger.Info("Would delete legacy token, but for the dry run")
-		c.recordRemoved(secret)
+		klog.FromContext(ctx).Info("Would delete legacy token, but for the dry run", "secret", klog.KObj(secret), "why", invalid)
+		c.recordWouldRemove(secret, invalid)
 		return remove, nil
 	}
-	deleted, err := tokensecrets.Delete(ctx, c.Client, secret)
+	deleted, err := tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonRemoved, invalid)
 	if err != nil {
 		return "", err
 	}
 	if !deleted {
 		return keepChanged, nil
 	}
-	logger.Info("Deleted legacy token")
 	c.Metrics.removed.Inc()
-	c.recordRemoved(secret)
 	return remove, nil
 }
 

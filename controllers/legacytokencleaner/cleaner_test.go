@@ -592,7 +592,7 @@ func TestNotesSayWhatToDo(t *testing.T) {
 		},
 		"Deleted": {
 			secret: tokenSecret(invalidSince(longAgo)),
-			want:   `Normal LegacyTokenDeleted the token of ServiceAccount "app" has been invalid since 2022-12-27 (last use: none): the Secret was deleted`,
+			want:   `Normal LegacyTokenDeleted deleted: the token of ServiceAccount "app" has been invalid since 2022-12-27 (last use: none)`,
 		},
 		"WouldDelete": {
 			change: dryRun, secret: tokenSecret(invalidSince(longAgo)),

@@ -37,14 +37,8 @@ func (c *Controller) recordMarked(seen observed) {
 			"removing the label %s brings the token back", period, tokensecrets.InvalidSinceLabel)+optOutHint)
 }
 
-func (c *Controller) recordRemoved(secret *tokensecrets.TokenSecret) {
-	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
-		secret.AccountName, secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret))
-	if c.DryRun {
-		c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+optOutHint)
-		return
-	}
-	c.Recorder.Normal(secret.Reference(), reasonRemoved, "Delete", invalid+": the Secret was deleted")
+func (c *Controller) recordWouldRemove(secret *tokensecrets.TokenSecret, invalid string) {
+	c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+optOutHint)
 }
 
 func (c *Controller) recordTried(secret *tokensecrets.TokenSecret) {

@@ -154,11 +154,9 @@ func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSe
 	if err != nil {
 		return err
 	}
-	patch, err := tokenPatch(live, token)
-	if err != nil {
-		return err
-	}
-	patched, err := tokensecrets.Patch(ctx, c.Client, live, patch)
+	patched, err := tokensecrets.Patch(ctx, c.Client, live, tokensecrets.Change{
+		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
+	})
 	if err != nil {
 		return fmt.Errorf("overwrite its token: %w", err)
 	}
@@ -210,11 +208,9 @@ func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecr
 	if !seen.again(live.Account, secret).isRemains(secret, c.Auto, c.Clock.Now()) {
 		return nil
 	}
-	if deleted, err := tokensecrets.Delete(ctx, c.Client, secret); err != nil || !deleted {
-		return err
-	}
-	klog.FromContext(ctx).Info("Deleted what was left of a re-issue that was cut short", "secret", klog.KObj(secret))
-	return nil
+	_, err = tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonDiscarded, fmt.Sprintf(
+		"it was made to replace Secret %q and does not; nothing references it, and nobody has used it", secret.Predecessor.Name))
+	return err
 }
 
 func keyOf(secret *tokensecrets.TokenSecret) key { return key{reissuing, secret.Account()} }

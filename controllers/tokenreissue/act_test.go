@@ -66,6 +66,7 @@ func TestReissue(t *testing.T) {
 		"Discard": {
 			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
 			want:    []string{"get secrets b", getAccount, "delete secrets b [uid-b 20]"},
+			told:    []string{"Normal TokenSecretDiscarded"},
 		},
 		"Complain": {
 			objects: []runtime.Object{account(), tokenSecret("a", old, mode("sometimes"))},
@@ -78,6 +79,7 @@ func TestReissue(t *testing.T) {
 		"DiscardAfterARollback": {
 			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
 			want:    []string{"get secrets b", getAccount, "delete secrets b [uid-b 20]"},
+			told:    []string{"Normal TokenSecretDiscarded"},
 		},
 		"DiscardAfterARollbackIsTooLate": {
 			reason:  "somebody was led to it",

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/signing"
 )
 
@@ -192,6 +193,7 @@ func (m *model) do(t *testing.T, step step) {
 		secret := successorOf(step.Secret, m.account, fmt.Sprintf("new-%02d", m.serial))
 		secret.UID, secret.CreationTimestamp = types.UID("uid-"+secret.Name), metav1.NewTime(m.now)
 		secret.Data = map[string][]byte{}
+		createdBy(meta.FieldManager)(secret)
 		m.secrets = append(m.secrets, secret)
 	case reference:
 		name := step.Successor.Name

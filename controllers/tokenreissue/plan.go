@@ -100,9 +100,11 @@ func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 }
 
 // isUntouched: a Secret of ours that replaces another one, which nothing references and
-// nobody has used.
+// nobody has used. managedFields say that we made it: a copy has our label as well, and is its
+// user's.
 func (o observed) isUntouched(secret *tokensecrets.TokenSecret) bool {
 	_, used := secret.Labels[tokensecrets.LastUsedLabel]
 	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && !used &&
+		secret.Creator == tokensecrets.CreatorTokenController &&
 		o.account != nil && secret.Serves(o.account) && !tokensecrets.References(o.account, secret.Name)
 }

@@ -40,7 +40,7 @@ func TestPlan(t *testing.T) {
 		"NotReferred": {reason: "the list proves nothing, in either direction", account: account(), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
 		"MadeByKCM":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, kcm)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
 		"NamedAsByKCM": {
-			account: account(referencing("app-token-x7k2p")), secrets: []*corev1.Secret{tokenSecret("app-token-x7k2p", old, userMade)},
+			account: account(referencing("app-token-x7k2p")), secrets: []*corev1.Secret{tokenSecret("app-token-x7k2p", old, userMade, unmanaged)},
 			want: []string{"create app-token-x7k2p"}, holds: map[string]Progress{"app-token-x7k2p": {State: Due}},
 		},
 		"UserMade": {
@@ -206,6 +206,18 @@ func TestPlan(t *testing.T) {
 				tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-time.Second))),
 			},
 			want: []string{"discard c"}, holds: map[string]Progress{"a": {State: Replaced}},
+		},
+		"SuccessorCopied": {
+			reason:  "the copy has all labels and annotations, and belongs to whom made it",
+			account: account(referencing("b", "a")),
+			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh), tokenSecret("c", replacing("a"), fresh, copied)},
+			holds:   map[string]Progress{"a": {State: Replaced}},
+		},
+		"SuccessorCopiedBeforeARollback": {
+			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, copied)},
+		},
+		"PredecessorGoneCopied": {
+			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh, copied)},
 		},
 		"TwoSuccessorsOneUsed": {
 			account: account(referencing("b", "a")),

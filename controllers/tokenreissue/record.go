@@ -4,14 +4,10 @@
 package tokenreissue
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/meta"
 )
 
 // Reasons of the Events. Each regards the Secret whose key is retired.
@@ -22,6 +18,7 @@ const (
 	reasonUnknownMode = "UnknownReissueMode"
 	reasonImmutable   = "ReissueOfImmutableSecret"
 	reasonElsewhere   = "SecondTokenController"
+	reasonDiscarded   = "TokenSecretDiscarded"
 )
 
 const actionReissue = "Reissue"
@@ -58,18 +55,6 @@ func (c *Controller) warnBlocked(candidate ReissueCandidate) {
 			"the key of the token is retired, and nothing is done about it: the annotation %s must be %q, %q or %q",
 			tokensecrets.ReissueAnnotation, tokensecrets.ReissueSideBySide, tokensecrets.ReissueInPlace, tokensecrets.ReissueNever))
 	}
-}
-
-// tokenPatch is a JSON merge patch that replaces the token of exactly this version of
-// the Secret: kube-apiserver answers 409 if UID or resourceVersion is not the object's.
-func tokenPatch(secret *tokensecrets.TokenSecret, token string) ([]byte, error) {
-	return json.Marshal(struct {
-		Metadata meta.PatchMetadata `json:"metadata"`
-		Data     map[string][]byte  `json:"data"`
-	}{
-		meta.PatchOf(secret),
-		map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
-	})
 }
 
 func named(secrets []*tokensecrets.TokenSecret, name string) bool {

@@ -87,13 +87,14 @@ func tokenSecret(name string, changes ...func(*corev1.Secret)) *corev1.Secret {
 		Type: corev1.SecretTypeServiceAccountToken,
 		Data: map[string][]byte{},
 	}
+	createdBy(meta.FieldManager)(secret)
 	for _, change := range changes {
 		change(secret)
 	}
 	return secret
 }
 
-func userMade(secret *corev1.Secret) { secret.Labels = nil }
+func userMade(secret *corev1.Secret) { secret.Labels = nil; copied(secret) }
 
 func annotated(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { metav1.SetMetaDataAnnotation(&secret.ObjectMeta, name, value) }
@@ -112,6 +113,22 @@ func replacing(name string) func(*corev1.Secret) {
 func createdAt(at time.Time) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(at) }
 }
+
+// createdBy has managedFields say who made the Secret.
+func createdBy(manager string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:type":{}}`),
+		}}
+	}
+}
+
+// unmanaged is a Secret from before managedFields were kept.
+func unmanaged(secret *corev1.Secret) { secret.ManagedFields = nil }
+
+// copied is a Secret that a user has made of the YAML of another one.
+func copied(secret *corev1.Secret) { createdBy("kubectl-create")(secret) }
 
 // filledBy has managedFields say who wrote the token.
 func filledBy(manager string) func(*corev1.Secret) {

@@ -4,6 +4,7 @@
 package tokensecret
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -37,51 +38,44 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 		c.created.forget(name)
 		return nil
 	}
-	plan := planAccount(account, secrets)
-	if made, ok := c.created.get(name, string(account.UID)); ok && !plan.satisfied {
-		return c.awaitCreated(ctx, account, made)
-	}
-	c.created.forget(name)
-	return c.ensureOwn(ctx, account, plan)
-}
-
-// awaitCreated finishes what an earlier sync began and then gives the caches time
-// to show it, so that their lag does not make a second Secret.
-func (c *Controller) awaitCreated(ctx context.Context, account *corev1.ServiceAccount, made createExpectation) error {
-	if !made.referenced {
-		if stale, err := c.secretsStale(ctx, account); err != nil || stale {
-			return err
-		}
-		return c.reference(ctx, account, made.secret)
-	}
-	name := cache.MetaObjectToName(account)
-	if left := cacheSyncGrace - c.Clock.Since(made.at); left > 0 {
-		c.accountLoop.AddAfter(name, left)
+	satisfied, adopt := planAccount(account, secrets)
+	if satisfied {
+		c.created.forget(name)
 		return nil
 	}
-	c.created.forget(name)
-	c.accountLoop.Add(name)
-	return nil
+	return c.ensureOwn(ctx, account, adopt)
 }
 
-func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, plan accountPlan) error {
-	if plan.satisfied {
-		return c.prune(ctx, account, plan.surplus)
+// ensureOwn references adopt, or a new Secret if there is none to adopt. What an earlier sync
+// has begun is finished, and then the caches get time to show it.
+func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, adopt *tokensecrets.TokenSecret) error {
+	name := cache.MetaObjectToName(account)
+	made, _ := c.created.get(name, string(account.UID))
+	if made.referenced {
+		if left := cacheSyncGrace - c.Clock.Since(made.at); left > 0 {
+			c.accountLoop.AddAfter(name, left)
+			return nil
+		}
+		c.created.forget(name)
+		c.accountLoop.Add(name)
+		return nil
 	}
 	if stale, err := c.secretsStale(ctx, account); err != nil || stale {
 		return err
 	}
-	if plan.adopt != nil {
-		// What is surplus goes once the cache shows which one is referenced.
-		return c.reference(ctx, account, plan.adopt.Name)
+	switch {
+	case made.created:
+		return c.reference(ctx, account, made.secret)
+	case adopt != nil:
+		return c.reference(ctx, account, adopt.Name)
 	}
-	return c.createOwn(ctx, account)
+	return c.createOwn(ctx, account, made.secret)
 }
 
 // secretsStale reports whether the account references a token Secret that is there and that
 // the cache lacks: another leader made it, and the cache of Secrets is stale. It is asked of
-// each version of the account before a reference is added to that version: with a second
-// one both Secrets would stay.
+// each version of the account before a reference is added to that version: nothing would take
+// a second one away, nor the token that it leads to.
 func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
 	for _, key := range c.dangling(account) {
 		live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret)
@@ -89,35 +83,41 @@ func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAc
 			return false, err
 		}
 		if live != nil && live.Type == corev1.SecretTypeServiceAccountToken {
-			c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter)
+			c.accountLoop.AddAfter(cache.MetaObjectToName(account), cacheSyncGrace)
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// createOwn creates a complete token Secret with one request and references it
-// with a second.
-func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccount) error {
-	secret, err := c.ownSecret(ctx, account)
+// createOwn creates a complete token Secret with one request and references it with a second.
+// tried is the name that an earlier request bore, whose answer was no success or was lost: that
+// name again makes one Secret of both.
+func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccount, tried string) error {
+	name := cmp.Or(tried, tokensecrets.NewName(account.Name, c.NewSuffix()))
+	secret, err := c.ownSecret(ctx, account, name)
 	if err != nil {
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
 		return nil // a namespace that is going needs none
-	}
-	if err != nil {
+	case apierrors.IsAlreadyExists(err) && tried != "":
+		// It was created, and the answer was lost.
+	case err != nil:
+		if !apierrors.IsAlreadyExists(err) {
+			c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: name})
+		}
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
 	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))
-	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: secret.Name, at: c.Clock.Now()})
-	return c.reference(ctx, account, secret.Name)
+	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: name, created: true})
+	return c.reference(ctx, account, name)
 }
 
-func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
-	name := tokensecrets.NewName(account.Name, c.NewSuffix())
+func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount, name string) (*corev1.Secret, error) {
 	plan := secretPlan{token: true, ca: c.RootCA.Current(), namespace: true}
 	data, err := c.data(ctx, name, account, plan)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
 	}
-	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: secret, referenced: true, at: c.Clock.Now()})
+	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: secret, created: true, referenced: true, at: c.Clock.Now()})
 	return nil
 }
 
@@ -162,32 +162,4 @@ func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAc
 	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
 		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	return err
-}
-
-// prune deletes what a crash between creating and referencing has left behind.
-// The apiserver is asked first, because the cache may lag behind a reference.
-func (c *Controller) prune(ctx context.Context, account *corev1.ServiceAccount, surplus []*tokensecrets.TokenSecret) error {
-	if len(surplus) == 0 {
-		return nil
-	}
-	live, err := meta.LiveAccount(ctx, c.Client, cache.MetaObjectToName(account))
-	if err != nil {
-		return err
-	}
-	if live == nil || live.UID != account.UID {
-		return nil // orphans now, which the secret keys see to
-	}
-	for _, secret := range surplus {
-		if tokensecrets.References(live, secret.Name) || c.written.stale(secret) {
-			continue
-		}
-		deleted, err := c.delete(ctx, secret, deletedSurplus)
-		if err != nil {
-			return err
-		}
-		if !deleted {
-			c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter) // for want of a watch event, as above
-		}
-	}
-	return nil
 }

@@ -30,7 +30,6 @@ func TestSyncAccountAuto(t *testing.T) {
 		reason  string
 		account *corev1.ServiceAccount
 		secrets []*corev1.Secret
-		live    *corev1.ServiceAccount // as the apiserver has it, if not as the cache
 		want    []string
 	}{
 		"New": {
@@ -83,23 +82,25 @@ func TestSyncAccountAuto(t *testing.T) {
 			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-frstz"},
 		},
 		"CrashedTwice": {
-			reason:  "the oldest is adopted; the other goes once that shows",
+			reason:  "the oldest is adopted; the other stays, for somebody may use it",
 			account: account(),
 			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
 			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-old"},
 		},
-		"Surplus": {
-			reason:  "the apiserver is asked whether anything references it",
-			account: account(referencing("app-token-old")),
-			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
-			want:    []string{"get serviceaccounts app", "delete secrets app-token-young [uid-app-token-young 20]"},
+		"SecretsEdited": {
+			reason:  "kubectl edit, Terraform and Argo CD write lists without what they do not know; Pods mount the Secret all the same",
+			account: account(referencing("mine")),
+			secrets: []*corev1.Secret{tokenSecret("mine", filled(t)), own("app-token-first")},
 		},
-		"SurplusReferencedMeanwhile": {
-			reason:  "the cache lags behind a reference",
+		"PairTidied": {
+			reason:  "a re-issued Secret is kept until it is idle, and the legacy token cleaner alone says when",
+			account: account(referencing("app-token-new")),
+			secrets: []*corev1.Secret{own("app-token-old"), own("app-token-new", replacing("app-token-old"))},
+		},
+		"Copied": {
+			reason:  "the copy of a Secret has its label, and belongs to whom made it",
 			account: account(referencing("app-token-old")),
-			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
-			live:    account(referencing("app-token-old", "app-token-young")),
-			want:    []string{"get serviceaccounts app"},
+			secrets: []*corev1.Secret{own("copy", createdAt(9)), own("app-token-old", createdAt(5))},
 		},
 		"SuccessorWaitsToBeReferenced": {
 			reason:  "package tokenreissue does that once it is filled",
@@ -118,7 +119,7 @@ func TestSyncAccountAuto(t *testing.T) {
 			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-new"},
 		},
 		"UnmarkedIsNotOurs": {
-			reason:  "only what bears our marker is adopted or deleted",
+			reason:  "only what bears our marker is adopted",
 			account: account(),
 			secrets: []*corev1.Secret{tokenSecret("app-token-users", filled(t))},
 			want:    []string{createsOwn, referencesOwn},
@@ -131,11 +132,7 @@ func TestSyncAccountAuto(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			live := tc.live
-			if live == nil {
-				live = tc.account
-			}
-			w := newWorld(t, live)
+			w := newWorld(t, tc.account)
 			w.Auto = true
 			w.Cache(t, tc.account)
 			for _, secret := range tc.secrets {
@@ -226,8 +223,7 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 }
 
 // TestAutoReferencesNoSecond: a Secret waits to be referenced, and another leader's is
-// referenced already, which the watch of Secrets has not shown. With two references both
-// would stay for ever.
+// referenced already, which the watch of Secrets has not shown. One of them is enough.
 func TestAutoReferencesNoSecond(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
@@ -244,7 +240,7 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 		live []runtime.Object
 		want []string
 	}{
-		"Made":        {"theirs will show, and ours is surplus then", true, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
+		"Made":        {"theirs will show, and ours is left then", true, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
 		"Adopted":     {"the same for one that somebody left behind", false, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
 		"MadeGone":    {"theirs is deleted: ours takes its place", true, []runtime.Object{newer, ours}, []string{looksUp, references}},
 		"AdoptedGone": {"the same for one that somebody left behind", false, []runtime.Object{newer, ours}, []string{looksUp, references}},
@@ -256,14 +252,15 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 			w.Auto = true
 			w.Cache(t, newer, ours)
 			if tc.made {
-				w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, at: w.Clock.Now()})
+				w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, created: true})
 			}
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
 }
 
-// TestAutoAfterTwoLeaders goes through a takeover whose watches are late: one Secret is left.
+// TestAutoAfterTwoLeaders goes through a takeover whose watches are late: one Secret is
+// referenced. The other one is left, for nobody can say that it is not in use.
 func TestAutoAfterTwoLeaders(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
@@ -283,7 +280,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 		{"neither watch shows what the former leader did", account(), []string{createsOwn, referencesOwn}},
 		{"the account shows it, and its Secret is late", live, []string{"get secrets app-token-frstz"}},
 		{"ours shows", ours, []string{"get secrets app-token-frstz"}},
-		{"theirs shows", theirs, []string{"get serviceaccounts app", "delete secrets app-token-bcdfg [uid-app-token-bcdfg 20]"}},
+		{"theirs shows", theirs, nil},
 	} {
 		w.Cache(t, step.shows)
 		w.syncsAccount(t, step.reason, step.want...)
@@ -330,7 +327,7 @@ func TestCreateOwnRefused(t *testing.T) {
 	}{
 		"NamespaceTerminating": {reason: "nothing is owed there", answer: terminating},
 		"NamespaceGone":        {reason: "nothing is owed there", answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
-		"Other":                {reason: "tried again, with another name", answer: boom, wantErr: boom},
+		"Other":                {reason: "tried again", answer: boom, wantErr: boom},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -344,6 +341,47 @@ func TestCreateOwnRefused(t *testing.T) {
 			}
 			if got := w.actions(t); len(got) != 1 {
 				t.Errorf("%s: got %v, want the refused create alone", tc.reason, got)
+			}
+		})
+	}
+}
+
+// TestCreatedWithoutAnAnswer: whether a Secret was created is not known when the answer is lost,
+// and the watch may be late. The same name again cannot make a second one.
+func TestCreatedWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	taken := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "secrets"}, "app-token-bcdfg")
+	created := createsOwn
+	renamed := strings.ReplaceAll(created, "bcdfg", "fresh")
+	tests := map[string]struct {
+		reason string
+		// answers are those of kube-apiserver to one create after the other.
+		answers []error
+		want    []string
+	}{
+		"NotCreated":      {"it is created now", []error{errors.New("cut"), nil}, []string{created, created, referencesOwn}},
+		"Created":         {"it is there, and is referenced", []error{errors.New("cut"), taken}, []string{created, created, referencesOwn}},
+		"SomebodyElses":   {"another name is free", []error{taken, nil}, []string{created, renamed, strings.ReplaceAll(referencesOwn, "bcdfg", "fresh")}},
+		"NotCreatedAgain": {"still the same name", []error{errors.New("cut"), errors.New("cut"), taken}, []string{created, created, created, referencesOwn}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, account())
+			w.Auto = true
+			w.Cache(t, account())
+			answers := tc.answers
+			w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				answer := answers[0]
+				answers = answers[1:]
+				return answer != nil, nil, answer
+			})
+			for range tc.answers {
+				_ = w.syncAccount(t.Context(), named("app")) // what matters is what is asked
+				w.NewSuffix = func() string { return "fresh" }
+			}
+			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -93,10 +93,11 @@ func (f *firstSeen) since(secret *tokensecrets.TokenSecret, now time.Time) (firs
 	return now, true
 }
 
-// createExpectation is the Secret that was just created for an account. It is kept until the
-// caches show it and the reference to it.
+// createExpectation is the Secret that was just asked for, created and referenced for an account.
+// It is kept until the caches show it and the reference to it.
 type createExpectation struct {
-	secret     string
-	referenced bool
-	at         time.Time
+	secret              string
+	created, referenced bool
+	// at is when it was referenced.
+	at time.Time
 }

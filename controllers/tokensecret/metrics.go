@@ -14,16 +14,13 @@ import (
 const (
 	issuedFilled = "filled"
 	issuedAuto   = "auto"
-
-	deletedOrphan  = "orphan"
-	deletedSurplus = "surplus"
 )
 
 // Metrics count what the controller has done. Success is not an Event, so this is
 // where it shows.
 type Metrics struct {
 	issued       *metrics.CounterVec
-	deleted      *metrics.CounterVec
+	deleted      *metrics.Counter
 	dereferenced *metrics.Counter
 
 	filledByOthers *metrics.Counter
@@ -36,10 +33,10 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Name: "sacm_legacy_tokens_issued_total",
 			Help: "Legacy tokens written, by kind: filled into a Secret that a user made, or auto for one made by this program.",
 		}, []string{"kind"}),
-		deleted: metrics.NewCounterVec(&metrics.CounterOpts{
+		deleted: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "sacm_token_secrets_deleted_total",
-			Help: "Token Secrets deleted, by reason: orphan if the account is gone, surplus if another one of ours is referenced.",
-		}, []string{"reason"}),
+			Help: "Token Secrets deleted because their account is gone.",
+		}),
 		dereferenced: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "sacm_token_references_removed_total",
 			Help: "Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted.",

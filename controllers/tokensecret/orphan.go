@@ -77,15 +77,20 @@ func (c *Controller) graceLeft(secret *tokensecrets.TokenSecret) time.Duration {
 }
 
 func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) error {
-	deleted, err := c.delete(ctx, secret, deletedOrphan)
-	if err != nil || !deleted {
+	why := fmt.Sprintf("there is no ServiceAccount %q", secret.AccountName)
+	if live != nil {
+		why = fmt.Sprintf("it belonged to an earlier ServiceAccount %q with UID %q", secret.AccountName, secret.AccountUID)
+	}
+	deleted, err := tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonOrphan, why)
+	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("deleted, because there is no ServiceAccount %q", secret.AccountName)
-	if live != nil {
-		note = fmt.Sprintf("deleted, because it belonged to an earlier ServiceAccount %q with UID %q", secret.AccountName, secret.AccountUID)
+	if !deleted {
+		c.requeue(secret)
+		return nil
 	}
-	c.Recorder.Normal(secret.Reference(), "OrphanedTokenSecretDeleted", "Delete", note)
+	c.written.wrote(secret)
+	c.Metrics.deleted.Inc()
 	return nil
 }
 
@@ -93,13 +98,10 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 // filled for the account that lives. The token that goes was of use to nobody: its account was
 // dead when it was signed.
 func (c *Controller) clearToken(ctx context.Context, secret *tokensecrets.TokenSecret) error {
-	cleared := secretPatch{Metadata: meta.PatchOf(secret), Data: map[string][]byte{corev1.ServiceAccountTokenKey: nil}}
-	cleared.Metadata.Annotations = map[string]*string{corev1.ServiceAccountUIDKey: nil}
-	patch, err := cleared.encode()
-	if err != nil {
-		return err
-	}
-	patched, err := tokensecrets.Patch(ctx, c.Client, secret, patch)
+	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
+		Annotations: map[string]*string{corev1.ServiceAccountUIDKey: nil},
+		Data:        map[string][]byte{corev1.ServiceAccountTokenKey: nil},
+	})
 	if err != nil {
 		return fmt.Errorf("empty token secret %s: %w", secret.ObjectName(), err)
 	}
@@ -113,21 +115,4 @@ func (c *Controller) clearToken(ctx context.Context, secret *tokensecrets.TokenS
 		"emptied, to be filled again: it was filled for an earlier ServiceAccount %q with UID %q, and is younger than the one that lives",
 		secret.AccountName, secret.AccountUID))
 	return nil
-}
-
-// delete deletes the very version of the Secret that was decided on and reports whether it did.
-// One that has changed comes back by the watch.
-func (c *Controller) delete(ctx context.Context, secret *tokensecrets.TokenSecret, why string) (bool, error) {
-	deleted, err := tokensecrets.Delete(ctx, c.Client, secret)
-	if err != nil {
-		return false, err
-	}
-	if !deleted {
-		c.requeue(secret)
-		return false, nil
-	}
-	c.written.wrote(secret)
-	c.Metrics.deleted.WithLabelValues(why).Inc()
-	klog.FromContext(ctx).V(2).Info("Deleted token secret", "secret", klog.KObj(secret), "reason", why)
-	return true, nil
 }

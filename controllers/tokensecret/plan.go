@@ -5,7 +5,6 @@ package tokensecret
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,8 +13,9 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Reasons of the Warning Events about a token Secret.
+// Reasons of the Events about a token Secret.
 const (
+	reasonOrphan       = "OrphanedTokenSecretDeleted"
 	reasonImmutable    = "ImmutableTokenSecret"
 	reasonMismatch     = "TokenSecretMismatch"
 	reasonUnknownKey   = "UnknownSigningKey"
@@ -98,41 +98,28 @@ func mayWait(secret *tokensecrets.TokenSecret) bool {
 	return secret.AccountUID == "" && secret.Token == nil
 }
 
-// accountPlan is what an account needs with Auto.
-type accountPlan struct {
-	// satisfied: the account references a live token Secret of its own, or needs none.
-	satisfied bool
-	// adopt is the Secret to reference; without one a new Secret is needed.
-	adopt *tokensecrets.TokenSecret
-	// surplus are Secrets of ours that nothing will ever reference.
-	surplus []*tokensecrets.TokenSecret
-}
-
-// planAccount decides from the account's reference list and the token Secrets that
-// name it. An unreferenced Secret is taken for ours only if it bears our marker:
-// then a crash between creating and referencing has left it behind.
-func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) accountPlan {
+// planAccount decides from the account's reference list and the token Secrets that name it:
+// satisfied if it references a live one or needs none, or else which Secret to reference, nil
+// for a new one. An unreferenced Secret is adopted only if it bears our marker: a crash between
+// creating and referencing has left it behind, or a user has taken its reference away. What is
+// not needed stays, whoever may be using it.
+func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) (satisfied bool, adopt *tokensecrets.TokenSecret) {
 	if account.DeletionTimestamp != nil {
-		return accountPlan{satisfied: true}
+		return true, nil
 	}
 	pairs := tokensecrets.PairUp(account, secrets, nil)
-	plan := accountPlan{satisfied: pairs.Own() != nil}
-	var unreferenced []*tokensecrets.TokenSecret
+	if pairs.Own() != nil {
+		return true, nil
+	}
 	for _, secret := range secrets {
 		// What replaces one that still is of use is referenced once it is filled (package
 		// tokenreissue).
-		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil {
-			unreferenced = append(unreferenced, secret)
+		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil &&
+			(adopt == nil || tokensecrets.OldestFirst(secret, adopt) < 0) {
+			adopt = secret
 		}
 	}
-	slices.SortFunc(unreferenced, tokensecrets.OldestFirst)
-	switch {
-	case plan.satisfied:
-		plan.surplus = unreferenced
-	case len(unreferenced) > 0:
-		plan.adopt, plan.surplus = unreferenced[0], unreferenced[1:]
-	}
-	return plan
+	return false, adopt
 }
 
 // mayBeStaleFill reports whether a Secret that bears another UID than the account that lives may

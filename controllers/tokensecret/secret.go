@@ -5,7 +5,6 @@ package tokensecret
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,11 +50,18 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 		return nil
 	}
 	name := secret.ObjectName()
-	patch, err := c.fillPatch(ctx, secret, account, plan)
+	data, err := c.data(ctx, secret.Name, account, plan)
 	if err != nil {
 		return fmt.Errorf("populate token secret %s: %w", name, err)
 	}
-	patched, err := tokensecrets.Patch(ctx, c.Client, secret, patch)
+	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
+		// Both annotations are written whenever anything is: together they say whose token this is.
+		Annotations: map[string]*string{
+			corev1.ServiceAccountNameKey: &account.Name,
+			corev1.ServiceAccountUIDKey:  new(string(account.UID)),
+		},
+		Data: data,
+	})
 	if err != nil {
 		return fmt.Errorf("populate token secret %s: %w", name, err)
 	}
@@ -72,33 +78,6 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	}
 	return nil
 }
-
-// fillPatch renders plan as a JSON merge patch (RFC 7386) that applies only to the
-// version of the Secret that plan was made from.
-func (c *Controller) fillPatch(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) ([]byte, error) {
-	patch := secretPatch{Metadata: meta.PatchOf(secret)}
-	// Both annotations are written whenever anything is: together they say whose
-	// token this is.
-	patch.Metadata.Annotations = map[string]*string{
-		corev1.ServiceAccountNameKey: &account.Name,
-		corev1.ServiceAccountUIDKey:  new(string(account.UID)),
-	}
-	data, err := c.data(ctx, secret.Name, account, plan)
-	if err != nil {
-		return nil, err
-	}
-	patch.Data = data
-	return patch.encode()
-}
-
-// secretPatch is a JSON merge patch: members of data that it does not name stay, and those
-// that are nil go, as with annotations. Values are base64, as in any Secret.
-type secretPatch struct {
-	Metadata meta.PatchMetadata `json:"metadata"`
-	Data     map[string][]byte  `json:"data,omitempty"`
-}
-
-func (p secretPatch) encode() ([]byte, error) { return json.Marshal(p) }
 
 // data is the part of a token Secret's data that plan asks for.
 func (c *Controller) data(ctx context.Context, secret string, account *corev1.ServiceAccount, plan secretPlan) (map[string][]byte, error) {

@@ -5,6 +5,7 @@ package tokensecrets
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -52,8 +55,9 @@ func LiveSecret(ctx context.Context, client kubernetes.Interface, name cache.Obj
 }
 
 // Delete deletes this very version of the Secret and reports whether it did: one that has
-// changed stays.
-func Delete(ctx context.Context, client kubernetes.Interface, secret *TokenSecret) (deleted bool, _ error) {
+// changed stays. What is deleted does not come back, so each deletion is in the log at every
+// verbosity, and in an Event with that reason. why is a sentence without its subject.
+func Delete(ctx context.Context, client kubernetes.Interface, recorder *events.Recorder, secret *TokenSecret, reason, why string) (deleted bool, _ error) {
 	err := client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if isStale(err) {
 		return false, nil
@@ -61,13 +65,30 @@ func Delete(ctx context.Context, client kubernetes.Interface, secret *TokenSecre
 	if err != nil {
 		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), err)
 	}
+	klog.FromContext(ctx).Info("Deleted token secret", "secret", klog.KObj(secret), "uid", secret.UID, "reason", reason, "why", why)
+	recorder.Normal(secret.Reference(), reason, "Delete", "deleted: "+why)
 	return true, nil
 }
 
-// Patch applies a JSON merge patch that names the version it is for (meta.PatchOf) and reports
-// whether the Secret still was that one.
-func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, patch []byte) (patched bool, _ error) {
-	_, err := client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
+// Change is what a write changes of a Secret. What it does not name stays, and what is nil goes.
+type Change struct {
+	Labels, Annotations map[string]*string
+	Data                map[string][]byte
+}
+
+// Patch changes this very version of the Secret (RFC 7386) and reports whether it still was
+// that one.
+func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched bool, _ error) {
+	patch := struct {
+		Metadata meta.PatchMetadata `json:"metadata"`
+		Data     map[string][]byte  `json:"data,omitempty"`
+	}{meta.PatchOf(secret), change.Data}
+	patch.Metadata.Labels, patch.Metadata.Annotations = change.Labels, change.Annotations
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return false, err
+	}
+	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	if isStale(err) {
 		return false, nil

@@ -57,7 +57,7 @@ func TestRBAC(t *testing.T) {
 	awaitLogs(t, manager, "Looked for Pods that were admitted without the webhook")
 	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+kubeconfig+"'")
 
-	awaitLogs(t, manager, `"Marked legacy token invalid"`, `"Deleted legacy token"`)
+	awaitLogs(t, manager, `"Marked legacy token invalid"`, `reason="LegacyTokenDeleted"`)
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
 	// Looks up a namespace, an account and a Pod that are in no cache.
 	shell.must(t, "kubectl -n none create configmap x 2>&1 | tee /dev/stderr | grep 'namespaces \"none\" not found'",

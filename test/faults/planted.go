@@ -86,8 +86,8 @@ func Plants() []Plant {
 		{Name: "token in a log line", Promise: 6, Shows: regexp.MustCompile(
 			`^a log holds a token in base64$`,
 		), Edits: []Edit{{
-			"controllers/tokensecret/secret.go",
-			`"token", plan.token, "ca", plan.ca != nil)`, `"token", plan.token, "ca", plan.ca != nil, "patch", string(patch))`,
+			"controllers/tokensecrets/live.go",
+			"types.MergePatchType, body,", `types.MergePatchType, func() []byte { klog.FromContext(ctx).Info("Patch", "body", string(body)); return body }(),`,
 		}}},
 		{Name: "leader without a fence", Promise: 9, Shows: regexp.MustCompile(
 			`-lease/\S* began \d\S* after the renew deadline, and kube-apiserver took it$`,

@@ -69,21 +69,40 @@ func TestAutoMode(t *testing.T) {
 		c.accepted(t, c.awaitOwn(t, namespace, "default"), c.getAccount(t, namespace, "default"))
 	})
 
-	t.Run("SurplusOfOursIsDeleted", func(t *testing.T) {
+	t.Run("CopiesOfOursStay", func(t *testing.T) {
 		t.Parallel()
 		namespace := c.namespace(t)
 		own := c.awaitOwn(t, namespace, "default")
 		account := c.getAccount(t, namespace, "default")
-		for _, name := range []string{"surplus-a", "surplus-b"} {
-			c.createSecret(t, tokenSecret(namespace, name, "default", withUID(account.UID), withLabel(autoCreatedLabel, "true")))
-		}
-		c.awaitGone(t, namespace, "surplus-a", "surplus-b")
-		m.awaitIdle(t)
+		copied := tokenSecret(namespace, "copied", "default", withUID(account.UID), withLabel(autoCreatedLabel, "true"))
+		copied.Annotations[replacesAnnotation] = own.Name + "/" + string(own.UID)
+		c.createSecret(t, copied)
+		c.createSecret(t, tokenSecret(namespace, "restored", "default", withUID(account.UID), withLabel(autoCreatedLabel, "true")))
+		c.accepted(t, c.awaitFilled(t, namespace, "copied"), account)
+		c.accepted(t, c.awaitFilled(t, namespace, "restored"), account)
+		c.fence(t, m)
+		c.inPlace(t, namespace, "copied", "restored", own.Name)
 		if got := c.getAccount(t, namespace, "default").ResourceVersion; got != account.ResourceVersion {
 			t.Errorf("the account was written: resourceVersion %s, want %s", got, account.ResourceVersion)
 		}
-		if got := c.getSecret(t, namespace, own.Name).UID; got != own.UID {
-			t.Errorf("the referenced Secret is another one")
+	})
+
+	t.Run("EditedReferencesDeleteNothing", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.namespace(t)
+		own := c.awaitOwn(t, namespace, "default")
+		c.createSecret(t, tokenSecret(namespace, "mine", "default"))
+		c.awaitFilled(t, namespace, "mine")
+		if _, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "default", types.MergePatchType,
+			[]byte(`{"secrets":[{"name":"mine"}]}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.fence(t, m)
+		c.inPlace(t, namespace, "mine", own.Name)
+		account := c.getAccount(t, namespace, "default")
+		c.accepted(t, own, account)
+		if got := referenceNames(account); !slices.Equal(got, []string{"mine"}) {
+			t.Errorf("the account references %q, want what its user has written", got)
 		}
 	})
 
@@ -257,7 +276,8 @@ func TestAdoption(t *testing.T) {
 
 	m := c.manage(t, "--token-secrets=auto")
 	adopted := c.awaitOwn(t, namespace, "someone")
-	c.awaitGone(t, namespace, "c-marked", "d-marked")
+	c.fence(t, m)
+	c.inPlace(t, namespace, "c-marked", "d-marked")
 	if adopted.Name != "b-marked" {
 		t.Errorf("secret %q is adopted, want the oldest that is marked", adopted.Name)
 	}
@@ -270,6 +290,16 @@ func TestAdoption(t *testing.T) {
 		t.Errorf("secret %q of a user is adopted", created.Name)
 	}
 	c.awaitFilled(t, other, "by-hand")
+}
+
+// inPlace checks that the Secrets are there and on no way out.
+func (c *controlPlane) inPlace(t *testing.T, namespace string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if secret := c.getSecret(t, namespace, name); secret.DeletionTimestamp != nil {
+			t.Errorf("secret %q is being deleted", name)
+		}
+	}
 }
 
 // marked are the Secrets of an account that bear the product's label.

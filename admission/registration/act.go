@@ -70,7 +70,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 			klog.FromContext(ctx).Info("Somebody else keeps writing the webhook configuration, waiting", "kind", w.kind.String(), "name", Name)
 			return writeInterval, nil
 		}
-		err := w.onto(last[w.kind].object).put(ctx, r.config.Client, w.kind)
+		err := w.kind.in(r.config.Client).put(ctx, w.onto(last[w.kind].object))
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 			continue
 		}
@@ -79,8 +79,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 		}
 		klog.FromContext(ctx).V(2).Info("Wrote the webhook configuration", "kind", w.kind.String(), "name", Name, "webhooks", len(w.entries), "state", decided.status.State)
 		if w.again {
-			r.recreated[w.kind] = r.config.Clock.Now()
-			r.watched.forget(w.kind, w.off)
+			r.watched.recreate(w.kind, w.off, r.config.Clock.Now())
 			r.recordRecreated(w)
 		}
 	}
@@ -100,16 +99,8 @@ func (w write) onto(found *object) *object {
 // overwriting an annotation on the same object, but that on the other one may be on its
 // way in another watch.
 func (r *Registrar) isOff(ctx context.Context) (bool, error) {
-	for k := range kinds {
-		live, err := get(ctx, r.config.Client, k)
-		if err != nil {
-			return false, fmt.Errorf("read the %s %s: %w", k, Name, err)
-		}
-		if live.found().off {
-			return true, nil
-		}
-	}
-	return false, nil
+	live, err := getAll(ctx, r.config.Client)
+	return live[mutating].isOff() || live[validating].isOff(), err
 }
 
 // recordRecreated tells who has deleted a configuration how to do it so that it lasts, or

@@ -214,7 +214,7 @@ func (a *apiserver) recorded() []string {
 // holds is what a configuration holds, by the names of its webhooks; "gone" without one.
 func (a *apiserver) holds(t *testing.T, k kind) string {
 	t.Helper()
-	o, err := get(t.Context(), a, k)
+	o, err := k.in(a).get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
-
-	"sa-controller-manager/internal/meta"
 )
 
 // Unregister takes the webhook out: both configurations hold no webhooks and the
@@ -52,11 +49,11 @@ func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
 	return retry.OnError(retry.DefaultBackoff, lostRace, func() error {
-		current, err := get(ctx, client, k)
+		current, err := k.in(client).get(ctx)
 		if err != nil {
 			return err
 		}
-		return change(current).put(ctx, client, k)
+		return k.in(client).put(ctx, change(current))
 	})
 }
 
@@ -64,33 +61,22 @@ func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(
 // to make them again. It is no error if there are none.
 func Delete(ctx context.Context, client kubernetes.Interface) error {
 	// Both are looked at before the first is gone: either annotation stops all writing.
-	var found [kinds]*object
-	for k := range kinds {
-		o, err := get(ctx, client, k)
-		if err != nil {
-			return fmt.Errorf("read the %s %s: %w", k, Name, err)
+	found, err := getAll(ctx, client)
+	if err != nil {
+		return err
+	}
+	for k, o := range found {
+		if o != nil && (!o.isOff() || len(o.entries) > 0) {
+			return fmt.Errorf("the %s %s is not switched off", kind(k), Name)
 		}
-		if o != nil && (!o.found().off || len(o.entries) > 0) {
-			return fmt.Errorf("the %s %s is not switched off", k, Name)
-		}
-		found[k] = o
 	}
 	for k, o := range found {
 		if o == nil {
 			continue
 		}
-		if err := o.remove(ctx, client, kind(k)); err != nil && !apierrors.IsNotFound(err) {
+		if err := kind(k).in(client).remove(ctx, o); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete the %s %s: %w", kind(k), Name, err)
 		}
 	}
 	return nil
-}
-
-// remove deletes o if nobody has changed it since it was read.
-func (o *object) remove(ctx context.Context, client kubernetes.Interface, k kind) error {
-	options := metav1.DeleteOptions{Preconditions: meta.Preconditions(&o.meta)}
-	if k == mutating {
-		return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, Name, options)
-	}
-	return client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, Name, options)
 }

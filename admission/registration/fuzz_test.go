@@ -38,10 +38,10 @@ func FuzzPlan(f *testing.F) {
 		m.Annotations = map[string]string{Annotation: annotation}
 		given := o
 		if exists {
-			given.found[mutating] = fromMutating(&m).found()
+			given.last[mutating].object = fromMutating(&m)
 		}
 		if validatingExists {
-			given.found[validating] = fromValidating(&v).found()
+			given.last[validating].object = fromValidating(&v)
 		}
 		if annotation == AnnotationOff && exists {
 			for _, proven := range []bool{false, true} {
@@ -52,17 +52,17 @@ func FuzzPlan(f *testing.F) {
 			}
 			return
 		}
-		before := given.found
+		before := given.last
 		proved := settled(t, given)
 		for k := range kinds {
-			checkNothingBound(t, before[k].entries, proved.found[k].entries)
+			checkNothingBound(t, before[k].object.webhooks(), proved.last[k].object.webhooks())
 		}
 		proved.proven = true
 		final := settled(t, proved)
 		wanted := final.wanted()
 		for k := range kinds {
 			if !final.right(k, wanted) {
-				t.Errorf("the %s is left with %+v", k, final.found[k].entries)
+				t.Errorf("the %s is left with %+v", k, final.last[k].object.webhooks())
 			}
 		}
 	})
@@ -83,7 +83,7 @@ func settled(t *testing.T, o observation) observation {
 			if w.off {
 				t.Fatal("it switches itself off")
 			}
-			o.found[w.kind] = found{exists: true, entries: w.entries}
+			o.last[w.kind].object = &object{exists: true, entries: w.entries}
 		}
 	}
 	t.Fatalf("there is always something to write: %+v", plan(o))

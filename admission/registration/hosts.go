@@ -107,11 +107,11 @@ func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) 
 // is empty where that does not matter, and where no replica has ever reported. A replica that
 // is gone is noticed once the leader has removed its line.
 func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
-	o, err := get(ctx, client, mutating)
+	o, err := mutating.in(client).get(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the %s %s: %w", mutating, Name, err)
+		return nil, err
 	}
-	entries := o.found().entries
+	entries := o.webhooks()
 	i := slices.IndexFunc(entries, func(e entry) bool { return perHostEndpoint(e) != "" })
 	if i < 0 {
 		return nil, nil

@@ -30,19 +30,15 @@ type Inspected struct {
 
 // Inspect reads both configurations, the mutating one first.
 func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, error) {
-	all := make([]Inspected, 0, kinds)
-	for k := range kinds {
-		o, err := get(ctx, client, k)
-		if err != nil {
-			return nil, fmt.Errorf("read the %s %s: %w", k, Name, err)
-		}
-		seen := o.found()
-		one := Inspected{
-			Kind: k.String(), Exists: seen.exists, Off: seen.off,
-			Active: slices.ContainsFunc(seen.entries, func(e entry) bool { return e.Name != probeName }),
-		}
-		for i := range seen.entries {
-			one.CABundles = append(one.CABundles, seen.entries[i].ClientConfig.CABundle)
+	found, err := getAll(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	var all []Inspected
+	for k, o := range found {
+		one := Inspected{Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds()}
+		for _, e := range o.webhooks() {
+			one.CABundles = append(one.CABundles, e.ClientConfig.CABundle)
 		}
 		all = append(all, one)
 	}
@@ -71,16 +67,16 @@ var ErrOff = errors.New("the webhook is switched off by the annotation " + Annot
 // before it is proved. It is nil if so, wraps ErrOff if a user does not want it, and says
 // otherwise what is missing.
 func IsActive(ctx context.Context, client kubernetes.Interface) error {
-	for k := range kinds {
-		o, err := get(ctx, client, k)
-		if err != nil {
-			return fmt.Errorf("read the %s %s: %w", k, Name, err)
+	found, err := getAll(ctx, client)
+	if err != nil {
+		return err
+	}
+	for k, o := range found {
+		if o.isOff() {
+			return fmt.Errorf("%s %s: %w", kind(k), Name, ErrOff)
 		}
-		if o.found().off {
-			return fmt.Errorf("%s %s: %w", k, Name, ErrOff)
-		}
-		if !slices.ContainsFunc(o.found().entries, func(e entry) bool { return e.Name != probeName }) {
-			return fmt.Errorf("the %s %s binds no webhook yet", k, Name)
+		if !o.binds() {
+			return fmt.Errorf("the %s %s binds no webhook yet", kind(k), Name)
 		}
 	}
 	return nil
@@ -88,13 +84,13 @@ func IsActive(ctx context.Context, client kubernetes.Interface) error {
 
 // IsInactive asks the API whether nothing is called any more, and says otherwise what is.
 func IsInactive(ctx context.Context, client kubernetes.Interface) error {
-	for k := range kinds {
-		o, err := get(ctx, client, k)
-		if err != nil {
-			return fmt.Errorf("read the %s %s: %w", k, Name, err)
-		}
-		if len(o.found().entries) > 0 {
-			return fmt.Errorf("the %s %s still binds a webhook", k, Name)
+	found, err := getAll(ctx, client)
+	if err != nil {
+		return err
+	}
+	for k, o := range found {
+		if len(o.webhooks()) > 0 {
+			return fmt.Errorf("the %s %s still binds a webhook", kind(k), Name)
 		}
 	}
 	return nil
@@ -104,11 +100,11 @@ func IsInactive(ctx context.Context, client kubernetes.Interface) error {
 // webhook. That is all of them if it is not registered under Name: nobody has excluded
 // one then.
 func NamespaceSelector(ctx context.Context, client kubernetes.Interface) (labels.Selector, error) {
-	live, err := get(ctx, client, mutating)
+	live, err := mutating.in(client).get(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the %s %s: %w", mutating, Name, err)
+		return nil, err
 	}
-	entries := live.found().entries
+	entries := live.webhooks()
 	i := slices.IndexFunc(entries, func(one entry) bool { return one.Name == mutateName })
 	if i < 0 || entries[i].NamespaceSelector == nil {
 		return labels.Everything(), nil

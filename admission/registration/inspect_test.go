@@ -71,7 +71,7 @@ func TestActiveInactiveDelete(t *testing.T) {
 			says(t, "Delete", Delete, client, tc.deleted)
 			left := 0
 			for k := range kinds {
-				if o, err := get(t.Context(), client, k); err != nil || o != nil {
+				if o, err := k.in(client).get(t.Context()); err != nil || o != nil {
 					left++
 				}
 			}

@@ -5,6 +5,8 @@ package registration
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,11 +23,22 @@ type object struct {
 	entries []entry
 }
 
-func (o *object) found() found {
+// isOff reports whether the annotation says so.
+func (o *object) isOff() bool { return o != nil && o.meta.Annotations[Annotation] == AnnotationOff }
+
+// webhooks are those of o, none if it does not exist.
+func (o *object) webhooks() []entry {
 	if o == nil {
-		return found{}
+		return nil
 	}
-	return found{exists: true, off: o.meta.Annotations[Annotation] == AnnotationOff, entries: o.entries}
+	return o.entries
+}
+
+// binds reports whether more than the probe is registered.
+func (o *object) binds() bool { return binds(o.webhooks()) }
+
+func binds(entries []entry) bool {
+	return slices.ContainsFunc(entries, func(e entry) bool { return e.Name != probeName })
 }
 
 // with returns a copy that holds entries; a nil object becomes a new one.
@@ -86,44 +99,69 @@ func (o *object) validating() *admissionregistrationv1.ValidatingWebhookConfigur
 	return c
 }
 
-// get reads a configuration from the API, nil if there is none.
-func get(ctx context.Context, client kubernetes.Interface, k kind) (*object, error) {
+// api reads and writes one of the two configurations. Errors of get say what was read.
+type api interface {
+	// get returns nil if there is none.
+	get(ctx context.Context) (*object, error)
+	// put creates o if it does not exist and replaces it otherwise, if it still has the same
+	// resourceVersion.
+	put(ctx context.Context, o *object) error
+	// remove deletes o if nobody has changed it since it was read.
+	remove(ctx context.Context, o *object) error
+}
+
+// in is the API of a kind of configuration.
+func (k kind) in(client kubernetes.Interface) api {
+	registrations := client.AdmissionregistrationV1()
 	if k == mutating {
-		c, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return orError(fromMutating, c, err)
+		return typed[*admissionregistrationv1.MutatingWebhookConfiguration]{k, registrations.MutatingWebhookConfigurations(), fromMutating, (*object).mutating}
 	}
-	c, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, Name, metav1.GetOptions{})
+	return typed[*admissionregistrationv1.ValidatingWebhookConfiguration]{k, registrations.ValidatingWebhookConfigurations(), fromValidating, (*object).validating}
+}
+
+// getAll reads both configurations, nil for one that does not exist.
+func getAll(ctx context.Context, client kubernetes.Interface) (all [kinds]*object, err error) {
+	for k := range kinds {
+		if all[k], err = k.in(client).get(ctx); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// typed is api with a client and an object of client-go.
+type typed[C any] struct {
+	kind   kind
+	client interface {
+		Get(ctx context.Context, name string, o metav1.GetOptions) (C, error)
+		Create(ctx context.Context, c C, o metav1.CreateOptions) (C, error)
+		Update(ctx context.Context, c C, o metav1.UpdateOptions) (C, error)
+		Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
+	}
+	from func(C) *object
+	to   func(*object) C
+}
+
+func (t typed[C]) get(ctx context.Context) (*object, error) {
+	c, err := t.client.Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return orError(fromValidating, c, err)
-}
-
-func orError[C any](from func(*C) *object, c *C, err error) (*object, error) {
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the %s %s: %w", t.kind, Name, err)
 	}
-	return from(c), nil
+	return t.from(c), nil
 }
 
-// put creates o if it does not exist and replaces it otherwise, if it still has the
-// same resourceVersion.
-func (o *object) put(ctx context.Context, client kubernetes.Interface, k kind) error {
-	var err error
-	mutatings := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	validatings := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	switch create := !o.exists; {
-	case k == mutating && create:
-		_, err = mutatings.Create(ctx, o.mutating(), metav1.CreateOptions{FieldManager: meta.FieldManager})
-	case k == mutating:
-		_, err = mutatings.Update(ctx, o.mutating(), metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	case create:
-		_, err = validatings.Create(ctx, o.validating(), metav1.CreateOptions{FieldManager: meta.FieldManager})
-	default:
-		_, err = validatings.Update(ctx, o.validating(), metav1.UpdateOptions{FieldManager: meta.FieldManager})
+func (t typed[C]) put(ctx context.Context, o *object) (err error) {
+	if o.exists {
+		_, err = t.client.Update(ctx, t.to(o), metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	} else {
+		_, err = t.client.Create(ctx, t.to(o), metav1.CreateOptions{FieldManager: meta.FieldManager})
 	}
 	return err
+}
+
+func (t typed[C]) remove(ctx context.Context, o *object) error {
+	return t.client.Delete(ctx, Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(&o.meta)})
 }

@@ -35,26 +35,10 @@ func (k kind) String() string {
 	return "ValidatingWebhookConfiguration"
 }
 
-// found is one configuration as the watch has it.
-type found struct {
-	exists  bool
-	off     bool // the annotation says so
-	entries []entry
-}
-
-// memory is what an object that is gone cannot tell.
-type memory struct {
-	seen      bool // it existed, so that it was deleted if it does not now
-	deleted   time.Time
-	off       bool // it was switched off when last seen
-	recreated time.Time
-}
-
 // observation is all that plan decides on.
 type observation struct {
-	found  [kinds]found
-	memory [kinds]memory
-	spec   Spec
+	last [kinds]last
+	spec Spec
 	// caBundle is what to register, empty while it is not known.
 	caBundle []byte
 	proven   bool
@@ -84,14 +68,14 @@ type write struct {
 
 // plan decides, first rule first: see the package comment.
 func plan(o observation) decision {
-	for k := range kinds {
-		if o.found[k].off {
-			return decision{status: switchedOff(k)}
+	for k, one := range o.last {
+		if one.object.isOff() {
+			return decision{status: switchedOff(kind(k))}
 		}
 	}
-	for k := range kinds {
-		if !o.found[k].exists && o.memory[k].off {
-			return o.remember(k)
+	for k, one := range o.last {
+		if one.object == nil && one.off {
+			return o.remember(kind(k))
 		}
 	}
 	if len(o.caBundle) == 0 {
@@ -115,13 +99,11 @@ func plan(o observation) decision {
 // active reports whether kube-apiserver calls the webhook already, however wrong what it was
 // told may be. Then no host is waited for: it is repaired and never taken back, because
 // Pods that are refused on one host are a lesser harm than Pods without a token on all.
-func (o observation) active() bool {
-	return slices.ContainsFunc(o.entries(), func(e entry) bool { return e.Name != probeName })
-}
+func (o observation) active() bool { return binds(o.entries()) }
 
 // entries are those of both configurations.
 func (o observation) entries() []entry {
-	return slices.Concat(o.found[mutating].entries, o.found[validating].entries)
+	return slices.Concat(o.last[mutating].object.webhooks(), o.last[validating].object.webhooks())
 }
 
 // caBundles are those that kube-apiserver has now.
@@ -151,7 +133,8 @@ func (o observation) wanted() (wanted [kinds][]entry) {
 }
 
 func (o observation) right(k kind, wanted [kinds][]entry) bool {
-	return o.found[k].exists && equality.Semantic.DeepEqual(o.found[k].entries, wanted[k])
+	found := o.last[k].object
+	return found != nil && equality.Semantic.DeepEqual(found.entries, wanted[k])
 }
 
 func switchedOff(k kind) Status {
@@ -187,11 +170,12 @@ func (o observation) bind(wanted [kinds][]entry) decision {
 func (o observation) prove() decision {
 	d := decision{status: Status{Proving, "asking kube-apiserver to call " + o.spec.Endpoint(mutatePath)}}
 	for k := range kinds {
-		stage := staged(o.found[k].entries, o.probeID)
+		found := o.last[k].object.webhooks()
+		stage := staged(found, o.probeID)
 		if k == mutating {
 			stage = append(stage, o.spec.probeEntry(o.probeID, o.caBundle))
 		}
-		if !equality.Semantic.DeepEqual(o.found[k].entries, stage) {
+		if !equality.Semantic.DeepEqual(found, stage) {
 			d.add(o, k, stage)
 		}
 	}
@@ -202,15 +186,16 @@ func (o observation) prove() decision {
 // add writes entries into a configuration, unless it was deleted and has been created
 // again not long ago.
 func (d *decision) add(o observation, k kind, entries []entry) {
-	again := !o.found[k].exists && o.memory[k].seen
-	if left := o.memory[k].recreated.Add(recreateInterval).Sub(o.now); again && left > 0 {
+	last := o.last[k]
+	again := last.object == nil && last.existed
+	if left := last.recreated.Add(recreateInterval).Sub(o.now); again && left > 0 {
 		d.after = max(d.after, left)
 		d.status = Status{Deleted, fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second))}
 		return
 	}
-	if left := o.memory[k].deleted.Add(settleDelay).Sub(o.now); again && left > 0 {
+	if left := last.deleted.Add(settleDelay).Sub(o.now); again && left > 0 {
 		d.after = max(d.after, left)
 		return
 	}
-	d.writes = append(d.writes, write{kind: k, create: !o.found[k].exists, again: again, entries: entries})
+	d.writes = append(d.writes, write{kind: k, create: last.object == nil, again: again, entries: entries})
 }

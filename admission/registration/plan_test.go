@@ -56,7 +56,7 @@ func TestPlan(t *testing.T) {
 	type world struct {
 		mutating, validating string // "" for: does not exist
 		off                  string // "mutating", "validating"
-		deleted              [kinds]memory
+		deleted              [kinds]last
 		unready, proven      bool
 	}
 	type outcome struct {
@@ -65,8 +65,8 @@ func TestPlan(t *testing.T) {
 		Probe  bool
 		After  time.Duration
 	}
-	gone := [kinds]memory{{seen: true}, {seen: true}}
-	goneAgain := [kinds]memory{{seen: true, recreated: now.Add(-time.Minute)}, {}}
+	gone := [kinds]last{{existed: true}, {existed: true}}
+	goneAgain := [kinds]last{{existed: true, recreated: now.Add(-time.Minute)}, {}}
 	for name, tc := range map[string]struct {
 		reason string
 		world  world
@@ -153,37 +153,37 @@ func TestPlan(t *testing.T) {
 		},
 		"off, then deleted": {
 			reason: "the annotation went with the object and still counts",
-			world:  world{validating: right, deleted: [kinds]memory{{seen: true, off: true}, {}}, proven: true},
+			world:  world{validating: right, deleted: [kinds]last{{existed: true, off: true}, {}}, proven: true},
 			want:   outcome{State: Off, Writes: map[string]string{"again mutating, off": none}},
 		},
 		"off, then both deleted": {
 			reason: "a new leader would know of neither",
-			world:  world{deleted: [kinds]memory{{seen: true}, {seen: true, off: true}}, proven: true},
+			world:  world{deleted: [kinds]last{{existed: true}, {existed: true, off: true}}, proven: true},
 			want:   outcome{State: Off, Writes: map[string]string{"again validating, off": none}},
 		},
 		"both off, then both deleted": {
 			reason: "one is enough",
-			world:  world{deleted: [kinds]memory{{seen: true, off: true}, {seen: true, off: true}}, unready: true},
+			world:  world{deleted: [kinds]last{{existed: true, off: true}, {existed: true, off: true}}, unready: true},
 			want:   outcome{State: Off, Writes: map[string]string{"again mutating, off": none}},
 		},
 		"off, then one of two deleted": {
 			reason: "the other one tells the next leader",
-			world:  world{validating: none, off: "validating", deleted: [kinds]memory{{seen: true, off: true}, {}}, proven: true},
+			world:  world{validating: none, off: "validating", deleted: [kinds]last{{existed: true, off: true}, {}}, proven: true},
 			want:   outcome{State: Off},
 		},
 		"off, deleted just now": {
 			reason: "whoever deletes it may be about to delete the other one, or to write it himself",
-			world:  world{deleted: [kinds]memory{{seen: true, off: true, deleted: now.Add(-settleDelay / 4)}, {}}},
+			world:  world{deleted: [kinds]last{{existed: true, off: true, deleted: now.Add(-settleDelay / 4)}, {}}},
 			want:   outcome{State: Off, After: settleDelay * 3 / 4},
 		},
 		"off, deleted again": {
 			reason: "somebody wants it away, and this process knows why",
-			world:  world{deleted: [kinds]memory{{seen: true, off: true, recreated: now.Add(-time.Minute)}, {}}},
+			world:  world{deleted: [kinds]last{{existed: true, off: true, recreated: now.Add(-time.Minute)}, {}}},
 			want:   outcome{State: Off, After: 4 * time.Minute},
 		},
 		"off, made again, not yet told": {
 			reason: "the watch is about to tell; nothing binds until then, and the live look before the write finds it",
-			world:  world{validating: right, deleted: [kinds]memory{{off: true, recreated: now}, {}}, proven: true},
+			world:  world{validating: right, deleted: [kinds]last{{off: true, recreated: now}, {}}, proven: true},
 			want:   outcome{State: Off, Writes: map[string]string{"create mutating, off": none}},
 		},
 		"off without a caBundle": {
@@ -203,7 +203,7 @@ func TestPlan(t *testing.T) {
 		},
 		"deleted just now": {
 			reason: "it may have been switched off before that",
-			world:  world{validating: right, deleted: [kinds]memory{{seen: true, deleted: now.Add(-settleDelay / 4)}, {}}, proven: true},
+			world:  world{validating: right, deleted: [kinds]last{{existed: true, deleted: now.Add(-settleDelay / 4)}, {}}, proven: true},
 			want:   outcome{State: Repairing, After: settleDelay * 3 / 4},
 		},
 		"deleted again": {
@@ -218,14 +218,14 @@ func TestPlan(t *testing.T) {
 		},
 		"deleted again long ago": {
 			reason: "after five minutes",
-			world:  world{validating: right, deleted: [kinds]memory{{seen: true, recreated: now.Add(-recreateInterval)}, {}}, proven: true},
+			world:  world{validating: right, deleted: [kinds]last{{existed: true, recreated: now.Add(-recreateInterval)}, {}}, proven: true},
 			want:   outcome{State: Repairing, Writes: map[string]string{"again mutating": right}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := observation{
-				memory: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"),
+				last: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"),
 				proven: tc.world.proven, probeID: "id", now: now,
 			}
 			if tc.world.unready {
@@ -233,7 +233,13 @@ func TestPlan(t *testing.T) {
 			}
 			for k, what := range []string{tc.world.mutating, tc.world.validating} {
 				short := []string{"mutating", "validating"}[k]
-				o.found[k] = found{exists: what != "", off: tc.world.off == short, entries: contents(o, kind(k), what)}
+				if what == "" {
+					continue
+				}
+				o.last[k].object = (*object)(nil).with(contents(o, kind(k), what))
+				if tc.world.off == short {
+					o.last[k].object = o.last[k].object.annotated(AnnotationOff)
+				}
 			}
 			decided := plan(o)
 			got := outcome{State: decided.status.State, Probe: decided.probe, After: decided.after}

@@ -76,11 +76,10 @@ type Registrar struct {
 	status  atomic.Pointer[Status]
 
 	// Only the goroutine of Run uses what follows.
-	recreated [kinds]time.Time
-	proven    proof  // nil before
-	failed    int    // looks in a row
-	reported  string // the last failure that was reported
-	hosts     hostChecker
+	proven   proof  // nil before
+	failed   int    // looks in a row
+	reported string // the last failure that was reported
+	hosts    hostChecker
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -147,12 +146,8 @@ func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
 	last := r.watched.get()
 	now, caBundle := r.config.Clock.Now(), r.config.ServingCA.CABundle()
 	o := observation{
-		spec: r.config.Spec, caBundle: caBundle,
+		last: last, spec: r.config.Spec, caBundle: caBundle,
 		proven: r.proven.covers(caBundle), hosts: r.checkHosts(now), probeID: r.probeID, now: now,
-	}
-	for k, one := range last {
-		o.found[k] = one.object.found()
-		o.memory[k] = memory{seen: one.existed, deleted: one.deleted, off: one.off, recreated: r.recreated[k]}
 	}
 	r.config.ServingCA.Registered(o.caBundles())
 	decided := plan(o)

@@ -123,7 +123,7 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "https://127.0.0.1:10262/mutate") || !strings.Contains(err.Error(), tc.wantErr) {
 					t.Errorf("Check = %v, want the URL and %q", err, tc.wantErr)
 				}
-				o, err := get(t.Context(), a, mutating)
+				o, err := mutating.in(a).get(t.Context())
 				if err != nil || len(o.entries) != 1 || o.entries[0].Name != probeName {
 					t.Errorf("more than the probe is bound: %v, %v", o, err)
 				}
@@ -212,7 +212,7 @@ func TestRepairs(t *testing.T) {
 				a.expect(t, "repaired by its first owner", "mutate", "validate")
 				wantState(t, r, Registered)
 				for k := range kinds {
-					o, err := get(t.Context(), a, k)
+					o, err := k.in(a).get(t.Context())
 					if err != nil || *o.entries[0].FailurePolicy != admissionregistrationv1.Fail {
 						t.Errorf("%s: the policy is not repaired, %v", k, err)
 					}
@@ -224,7 +224,7 @@ func TestRepairs(t *testing.T) {
 				m, v := urlSpec().entries(a.accepted)
 				for k, entries := range [][]entry{m, v} {
 					o := (*object)(nil).with(entries)
-					if err := harm(o).put(t.Context(), a, kind(k)); err != nil {
+					if err := kind(k).in(a).put(t.Context(), harm(o)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -242,7 +242,7 @@ func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
 	for name, harm := range map[string]func(*testing.T, *apiserver){
 		"deleted": func(*testing.T, *apiserver) {},
 		"emptied": func(t *testing.T, a *apiserver) {
-			if err := (*object)(nil).with(nil).put(t.Context(), a, mutating); err != nil {
+			if err := mutating.in(a).put(t.Context(), (*object)(nil).with(nil)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -252,7 +252,7 @@ func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
 				a := newAPIServer(t)
 				a.invalid = apierrors.NewForbidden(corev1.Resource("pods"), "probe", errors.New("pod.Spec.SecurityContext.RunAsUser is forbidden"))
 				_, entries := urlSpec().entries(a.accepted)
-				if err := (*object)(nil).with(entries).put(t.Context(), a, validating); err != nil {
+				if err := validating.in(a).put(t.Context(), (*object)(nil).with(entries)); err != nil {
 					t.Fatal(err)
 				}
 				harm(t, a)
@@ -260,7 +260,7 @@ func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
 				pause(2 * time.Second)
 				a.expect(t, "repaired", "mutate", "validate")
 				wantState(t, r, Registered)
-				o, err := get(t.Context(), a, validating)
+				o, err := validating.in(a).get(t.Context())
 				if err != nil || slices.ContainsFunc(o.entries, exempt) {
 					t.Errorf("the way past the validating one has stayed: %v, %v", o, err)
 				}
@@ -425,7 +425,7 @@ func TestWatchedRemembersOff(t *testing.T) {
 	gone := (*object)(nil).with(nil).annotated(AnnotationOff)
 	for name, want := range map[string]bool{"made again with it": true, "made again without it": false} {
 		w.remove(mutating, gone, time.Now())
-		w.forget(mutating, want)
+		w.recreate(mutating, want, time.Now())
 		if got := w.get()[mutating]; got.off != want || got.existed {
 			t.Errorf("%s: off is %t and existed is %t, want %t and false", name, got.off, got.existed, want)
 		}

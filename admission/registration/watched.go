@@ -20,12 +20,13 @@ type watched struct {
 	last [kinds]last
 }
 
-// last is what was last told of one configuration.
+// last is what was last told of one configuration, and what it cannot tell once it is gone.
 type last struct {
-	object  *object // nil while there is none
-	existed bool    // it was there, so that it was deleted if it is not now
-	off     bool    // its last state was switched off
-	deleted time.Time
+	object    *object // nil while there is none
+	existed   bool    // it was there, so that it was deleted if it is not now
+	off       bool    // its last state was switched off
+	deleted   time.Time
+	recreated time.Time // by us, because it was deleted
 }
 
 func (w *watched) reset() {
@@ -40,27 +41,28 @@ func (w *watched) get() [kinds]last {
 	return w.last
 }
 
-// forget is for a configuration that we have just created again: it was not deleted
+// recreate is for a configuration that we have just created again: it was not deleted
 // another time until the watch has told that it was there. What it says now counts
 // until then.
-func (w *watched) forget(k kind, off bool) {
+func (w *watched) recreate(k kind, off bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last[k].object == nil {
 		w.last[k] = last{off: off}
 	}
+	w.last[k].recreated = now
 }
 
 func (w *watched) set(k kind, object *object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last[k] = last{object: object, existed: true, off: object.found().off}
+	w.last[k] = last{object: object, existed: true, off: object.isOff(), recreated: w.last[k].recreated}
 }
 
 func (w *watched) remove(k kind, object *object, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last[k] = last{existed: true, off: object.found().off, deleted: now}
+	w.last[k] = last{existed: true, off: object.isOff(), deleted: now, recreated: w.last[k].recreated}
 }
 
 // watch takes what an informer of a configuration observes.

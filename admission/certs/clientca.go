@@ -73,3 +73,15 @@ func (c *ClientCA) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo) 
 		return config, nil
 	}
 }
+
+// notifier is a dynamiccertificates.Listener that remembers one change until it is
+// looked at.
+type notifier chan struct{}
+
+// Enqueue is called by the library when it has read another content.
+func (n notifier) Enqueue() {
+	select {
+	case n <- struct{}{}:
+	default: // a look is due anyway
+	}
+}

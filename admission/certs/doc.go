@@ -5,7 +5,8 @@
 // kube-apiserver verifies it with.
 //
 // There are two ways to get one. Files follows certificate files that somebody else
-// keeps. Managed keeps a serving CA in one Secret that all replicas share; every
+// keeps; they change on one replica after the other, so that a changed leaf waits until all
+// caBundles have its CA, and the CA before stays there for the overlap. Managed keeps a serving CA in one Secret that all replicas share; every
 // replica issues a leaf for itself and holds it in memory only. Both offer a Source,
 // which the TLS server reads for each handshake and the registration for each look.
 //

@@ -12,12 +12,15 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/reconcile"
 )
 
 // FilesConfig says which files to follow. CertFile and KeyFile are required.
@@ -30,21 +33,45 @@ type FilesConfig struct {
 	NeedsCA bool
 	// Hosts are the DNS names and IP addresses that callers will use. The certificate
 	// must be valid for all of them.
-	Hosts   []string
+	Hosts []string
+	// Overlap is how long the caBundle keeps a CA that the files no longer need: those of all
+	// replicas have to be replaced meanwhile. Only with NeedsCA.
+	Overlap time.Duration
 	Metrics *Metrics
-	Clock   clock.PassiveClock // nil means the real one
+	Loops   *reconcile.Metrics
+	Clock   clock.WithTicker // nil means the real one
 }
+
+// propagation is how long every apiserver may take to learn of a registered caBundle. Their
+// watches take less than a second.
+func (c *FilesConfig) propagation() time.Duration { return c.Overlap / 20 }
 
 // Files follows certificate files. A changed pair that callers could not use is refused
 // and the one before it stays, so that replacing the two files one after the other is
 // harmless. Reading files and comparing the key is the library's part
 // (k8s.io/apiserver/pkg/server/dynamiccertificates); it logs what it refuses.
+//
+// With NeedsCA a changed pair is served once callers have its CA, because all replicas share
+// the caBundle and their files do not change at the same time. The CAs of the files before
+// stay in it for the overlap.
 type Files struct {
 	*Source
 
-	config  FilesConfig
-	pair    *dynamiccertificates.DynamicCertKeyPairContent
-	changed notifier
+	config FilesConfig
+	pair   *dynamiccertificates.DynamicCertKeyPairContent
+	loop   *reconcile.Runner[string]
+	unread atomic.Bool // the library has read another content
+
+	// Only load and step use what follows.
+	newest, serving *servingPair
+	replaced        []*servingPair
+}
+
+// servingPair is the content of the files at one time. It is compared by address.
+type servingPair struct {
+	*tls.Certificate
+	cas   []*x509.Certificate // what the caBundle has to have
+	until time.Time           // its CAs stay in the caBundle, once it is replaced
 }
 
 // NewFiles reads the files once. Whatever is wrong with them is an error, except that
@@ -57,9 +84,23 @@ func NewFiles(config FilesConfig) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the serving certificate %q and its key %q: %w", config.CertFile, config.KeyFile, err)
 	}
-	f := &Files{Source: newSource(config.Clock, config.Metrics), config: config, pair: pair, changed: make(notifier, 1)}
-	pair.AddListener(f.changed)
-	return f, f.load()
+	f := &Files{Source: newSource(config.Clock, config.Metrics), config: config, pair: pair}
+	f.loop = reconcile.New(reconcile.Config[string]{
+		Name: "webhook_certificate_files", Workers: 1, Sync: f.sync, Metrics: config.Loops, Clock: config.Clock,
+	})
+	f.observed = func() { f.loop.AddIfRunning(config.CertFile) }
+	pair.AddListener(f)
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	f.step()
+	return f, nil
+}
+
+// Enqueue is called by the library when it has read another content.
+func (f *Files) Enqueue() {
+	f.unread.Store(true)
+	f.loop.AddIfRunning(f.config.CertFile)
 }
 
 // Run follows the files until ctx ends.
@@ -67,19 +108,29 @@ func (f *Files) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { f.pair.Run(ctx, 1) })
-	logger := klog.FromContext(ctx).WithValues("certFile", f.config.CertFile)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-f.changed:
-		}
+	f.loop.Add(f.config.CertFile)
+	f.loop.Run(ctx)
+	return nil
+}
+
+func (f *Files) sync(ctx context.Context, key string) error {
+	logger := klog.FromContext(ctx)
+	if f.unread.Swap(false) {
 		if err := f.load(); err != nil {
 			logger.Error(err, "Refused the changed serving certificate, the former one stays in use")
-			continue
+		} else {
+			logger.Info("Loaded the changed serving certificate", "notAfter", f.newest.Leaf.NotAfter)
 		}
-		logger.Info("Loaded the changed serving certificate", "notAfter", f.NotAfter()[nameServing])
 	}
+	before := f.serving
+	after := f.step()
+	if f.serving != before {
+		logger.Info("Serves the changed serving certificate", "notAfter", f.serving.Leaf.NotAfter)
+	}
+	if after > 0 {
+		f.loop.AddAfter(key, after)
+	}
+	return nil
 }
 
 // load takes what the library has read, if callers can use it.
@@ -92,12 +143,80 @@ func (f *Files) load() error {
 	if err := f.check(pair.Leaf); err != nil {
 		return fmt.Errorf("use %q: %w", f.config.CertFile, err)
 	}
-	bundle, err := f.bundle(certPEM)
+	cas, err := f.authorities(certPEM)
 	if err != nil {
 		return fmt.Errorf("find the CA of %q: %w", f.config.CertFile, err)
 	}
-	f.set(&snapshot{serving: &pair, bundle: bundle, notAfter: map[string]time.Time{nameServing: pair.Leaf.NotAfter}})
+	if f.newest != f.serving {
+		f.replace(f.newest) // another replica may serve with its like
+	}
+	f.newest = &servingPair{Certificate: &pair, cas: cas}
 	return nil
+}
+
+func (f *Files) replace(pair *servingPair) {
+	pair.until = f.config.Clock.Now().Add(f.config.Overlap)
+	f.replaced = append(f.replaced, pair)
+}
+
+// step decides what is served and what the caBundle has, and says after what time that may
+// change if nothing happens, zero for never.
+func (f *Files) step() time.Duration {
+	now := f.config.Clock.Now()
+	if f.serving != f.newest && f.mayServe(now) {
+		if f.serving != nil {
+			f.replace(f.serving)
+		}
+		f.serving = f.newest
+	}
+	f.replaced = slices.DeleteFunc(f.replaced, func(p *servingPair) bool { return !now.Before(p.until) })
+	all, changes := append(slices.Clone(f.newest.cas), f.serving.cas...), f.changes(now)
+	if f.config.NeedsCA {
+		for _, pair := range f.replaced {
+			all = append(all, pair.cas...)
+		}
+		inherited, until := f.registered.lasting(now, f.config.Overlap)
+		if all = append(all, inherited...); len(inherited) > 0 {
+			changes = append(changes, until)
+		}
+	}
+	f.set(&snapshot{
+		serving: f.serving.Certificate, bundle: bundleOf(all),
+		notAfter: map[string]time.Time{nameServing: f.serving.Leaf.NotAfter},
+	})
+	if len(changes) == 0 {
+		return 0
+	}
+	return slices.MinFunc(changes, time.Time.Compare).Sub(now)
+}
+
+// changes are the times at which there may be something to do.
+func (f *Files) changes(now time.Time) []time.Time {
+	var changes []time.Time
+	if f.serving != f.newest {
+		changes = append(changes, now.Add(max(f.config.propagation()/6, time.Second)))
+	}
+	for _, pair := range f.replaced {
+		changes = append(changes, pair.until)
+	}
+	return changes
+}
+
+// mayServe reports whether the changed pair can take the place of the one that is served.
+func (f *Files) mayServe(now time.Time) bool {
+	return f.serving == nil || !f.config.NeedsCA || now.After(f.serving.Leaf.NotAfter) ||
+		f.registered.covers(f.newest.Certificate, now, f.config.propagation())
+}
+
+// bundleOf has each certificate once.
+func bundleOf(certificates []*x509.Certificate) []byte {
+	var bundle bytes.Buffer
+	for i, one := range certificates {
+		if !slices.ContainsFunc(certificates[:i], one.Equal) {
+			bundle.Write(certPEM(one))
+		}
+	}
+	return bundle.Bytes()
 }
 
 // check finds what would make the apiserver refuse the certificate, and what the
@@ -123,33 +242,21 @@ func (f *Files) check(leaf *x509.Certificate) error {
 	return nil
 }
 
-// bundle is the caBundle for a certificate file with the given content.
-func (f *Files) bundle(chain []byte) ([]byte, error) {
+// authorities are what the caBundle needs for a certificate file with the given content.
+func (f *Files) authorities(chain []byte) ([]*x509.Certificate, error) {
 	certificates, err := cert.ParseCertsPEM(chain)
 	if err != nil {
 		return nil, err
 	}
-	var bundle bytes.Buffer
+	var cas []*x509.Certificate
 	for i, certificate := range certificates {
 		selfSigned := bytes.Equal(certificate.RawIssuer, certificate.RawSubject)
 		if i == 0 && selfSigned || i > 0 && certificate.IsCA {
-			bundle.Write(certPEM(certificate))
+			cas = append(cas, certificate)
 		}
 	}
-	if bundle.Len() == 0 && f.config.NeedsCA {
+	if len(cas) == 0 && f.config.NeedsCA {
 		return nil, errors.New("there is none to register with kube-apiserver: the file must end with the CA's certificate")
 	}
-	return bundle.Bytes(), nil
-}
-
-// notifier is a dynamiccertificates.Listener that remembers one change until it is
-// looked at.
-type notifier chan struct{}
-
-// Enqueue is called by the library when it has read another content.
-func (n notifier) Enqueue() {
-	select {
-	case n <- struct{}{}:
-	default: // a look is due anyway
-	}
+	return cas, nil
 }

@@ -65,7 +65,7 @@ func TestKnownAcrossAJump(t *testing.T) {
 	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
 		clock := testclock.New()
 		m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock})
-		m.Registered(nil)
+		m.Registered(nil, false)
 		clock.Jump(jump)
 		pause(propagation - time.Nanosecond)
 		if m.known(nil) {

@@ -41,7 +41,7 @@ func (c *configurations) write(leader *Managed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bundle = bytes.Clone(leader.CABundle())
-	leader.Registered([][]byte{c.bundle, c.bundle})
+	leader.Registered([][]byte{c.bundle, c.bundle}, false)
 }
 
 // follow has what is registered follow the leader, two seconds late.

@@ -4,8 +4,9 @@
 package certs
 
 import (
+	"crypto/tls"
 	"crypto/x509"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,39 +18,56 @@ type registered struct {
 	mu    sync.Mutex
 	since map[string]time.Time // by DER: in every caBundle
 	empty time.Time            // nothing is registered, so that nobody can be refused
+
+	// inherited are those that another replica has written, or an earlier leader, as they were
+	// at a time.
+	inherited []*x509.Certificate
+	at        time.Time
 }
 
 // observe takes the caBundles that are registered at a time.
-func (r *registered) observe(caBundles [][]byte, now time.Time) {
+func (r *registered) observe(caBundles [][]byte, inherited bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.since
+	r.since = nil
+	var common []*x509.Certificate
 	if len(caBundles) == 0 {
-		r.since = nil
 		if r.empty.IsZero() {
 			r.empty = now
 		}
-		return
+	} else {
+		r.empty = time.Time{}
+		common = inAll(caBundles)
+		r.since = map[string]time.Time{}
 	}
-	r.empty = time.Time{}
-	since := map[string]time.Time{}
-	for der := range certificates(caBundles[0]) {
-		since[der] = now
-		if before, ok := r.since[der]; ok {
-			since[der] = before
+	for _, one := range common {
+		der := string(one.Raw)
+		r.since[der] = now
+		if since, ok := before[der]; ok {
+			r.since[der] = since
 		}
 	}
-	for _, caBundle := range caBundles[1:] {
-		has := certificates(caBundle)
-		maps.DeleteFunc(since, func(der string, _ time.Time) bool { return !has[der] })
+	if inherited {
+		r.inherited, r.at = common, now
 	}
-	r.since = since
 }
 
-// forget makes nothing known.
-func (r *registered) forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.since, r.empty = nil, time.Time{}
+// inAll are the certificates that all caBundles have. A damaged one has none.
+func inAll(caBundles [][]byte) []*x509.Certificate {
+	var common []*x509.Certificate
+	for i, caBundle := range caBundles {
+		has, err := cert.ParseCertsPEM(caBundle)
+		if err != nil {
+			return nil
+		}
+		if i == 0 {
+			common = has
+			continue
+		}
+		common = slices.DeleteFunc(common, func(one *x509.Certificate) bool { return !slices.ContainsFunc(has, one.Equal) })
+	}
+	return common
 }
 
 // of is since when callers have had a certificate, false if that is not known.
@@ -63,15 +81,41 @@ func (r *registered) of(certificate *x509.Certificate) (time.Time, bool) {
 	return since, ok
 }
 
-// certificates are those of a caBundle by their DER; none if it is damaged.
-func certificates(caBundle []byte) map[string]bool {
-	parsed, err := cert.ParseCertsPEM(caBundle)
-	if err != nil {
-		return nil
+// covers reports whether callers have had for some time what they verify a certificate with.
+func (r *registered) covers(serving *tls.Certificate, now time.Time, propagation time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.empty.IsZero() {
+		return now.Sub(r.empty) >= propagation
 	}
-	all := map[string]bool{}
-	for _, one := range parsed {
-		all[string(one.Raw)] = true
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}
-	return all
+	for der, since := range r.since {
+		if now.Sub(since) >= propagation {
+			addDER(options.Roots, []byte(der))
+		}
+	}
+	for _, der := range serving.Certificate[1:] {
+		addDER(options.Intermediates, der)
+	}
+	_, err := serving.Leaf.Verify(options)
+	return err == nil
+}
+
+func addDER(pool *x509.CertPool, der []byte) {
+	if certificate, err := x509.ParseCertificate(der); err == nil {
+		pool.AddCert(certificate)
+	}
+}
+
+// lasting are the inherited certificates, for as long as overlap.
+func (r *registered) lasting(now time.Time, overlap time.Duration) (certificates []*x509.Certificate, until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if until = r.at.Add(overlap); !now.Before(until) {
+		return nil, until
+	}
+	return r.inherited, until
 }

@@ -33,6 +33,7 @@ type Source struct {
 	current atomic.Pointer[snapshot]
 
 	registered registered
+	observed   func() // is called after each change of it; may be nil
 
 	mu      sync.Mutex
 	changed []func()
@@ -90,12 +91,14 @@ func (s *Source) OnChange(notify func()) {
 }
 
 // Registered takes the caBundles that kube-apiserver has now, one of each webhook: a CA that
-// has been in all of them for a while is safe to serve with. Whoever registers says so after
-// each change, and ForgetRegistered when it no longer knows.
-func (s *Source) Registered(caBundles [][]byte) { s.registered.observe(caBundles, s.clock.Now()) }
-
-// ForgetRegistered makes it unknown what callers have.
-func (s *Source) ForgetRegistered() { s.registered.forget() }
+// has been in all of them for a while is safe to serve with. It is called after each change.
+// Inherited says that another replica has written them, or an earlier leader.
+func (s *Source) Registered(caBundles [][]byte, inherited bool) {
+	s.registered.observe(caBundles, inherited, s.clock.Now())
+	if s.observed != nil {
+		s.observed()
+	}
+}
 
 // set makes next what is served. Only one goroutine of its owner calls it.
 func (s *Source) set(next *snapshot) {

@@ -119,7 +119,7 @@ func (r *Registrar) fail(ctx context.Context, err error) error {
 		return err
 	}
 	r.failed++
-	r.status.Store(&Status{r.Status().State, err.Error()})
+	r.setStatus(Status{r.Status().State, err.Error()})
 	if r.failed >= quietFailures && err.Error() != r.reported {
 		r.reported = err.Error()
 		klog.FromContext(ctx).Error(err, "The webhook is not registered as it should be, trying again")
@@ -134,7 +134,7 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 	if last.State == status.State && r.failed > 0 {
 		return
 	}
-	r.status.Store(&status)
+	r.setStatus(status)
 	if last.State == status.State {
 		return
 	}

@@ -54,6 +54,7 @@ type servingCA struct {
 	bundle     []byte
 	notify     func()
 	registered [][]byte
+	inherited  bool
 }
 
 func (s *servingCA) CABundle() []byte {
@@ -73,13 +74,11 @@ func (s *servingCA) set(bundle []byte) {
 
 func (s *servingCA) OnChange(notify func()) { s.notify = notify }
 
-func (s *servingCA) Registered(caBundles [][]byte) {
+func (s *servingCA) Registered(caBundles [][]byte, inherited bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.registered = caBundles
+	s.registered, s.inherited = caBundles, inherited
 }
-
-func (s *servingCA) ForgetRegistered() { s.Registered(nil) }
 
 // has is what is registered, each caBundle once.
 func (s *servingCA) has() []string {

@@ -30,8 +30,8 @@
 // A client that undoes each write does not get a race: after a few repairs at once, there is
 // one per second.
 //
-// A HostReporter runs on every replica, a Registrar on the leader. The Registrar watches the
-// two objects by name, decides in plan without a client and writes with the resourceVersion
-// that it has decided on. It takes the caBundle from the serving CA and tells it what is
-// registered (ServingCA). Status and Check may be called from any goroutine.
+// A HostReporter and a Registrar run on every replica. The Registrar watches the two objects by
+// name and tells the serving CA of its replica what is registered (ServingCA). While it leads
+// it takes the caBundle from there, decides in plan without a client and writes with the
+// resourceVersion that it has decided on. Status and Check may be called from any goroutine.
 package registration

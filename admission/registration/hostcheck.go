@@ -13,7 +13,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/meta"
@@ -209,25 +208,4 @@ func (r *Registrar) prune(ctx context.Context, stale []string) error {
 func (r *Registrar) forgetHosts() {
 	r.hosts = hostChecker{}
 	r.config.Metrics.missing(0)
-}
-
-// Metrics says how many hosts lack a replica.
-type Metrics struct{ hosts *metrics.Gauge }
-
-// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
-func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{hosts: metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "sacm_webhook_hosts_without_replica",
-		Help: "Hosts on which a kube-apiserver runs and no replica that it could call, with --webhook-registration=url, " +
-			"as the leader knows it; 0 on other replicas.",
-	})}
-	mustRegister(m.hosts)
-	return m
-}
-
-// missing sets the number. A nil Metrics shows nothing.
-func (m *Metrics) missing(hosts int) {
-	if m != nil {
-		m.hosts.Set(float64(hosts))
-	}
 }

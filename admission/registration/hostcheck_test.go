@@ -54,6 +54,7 @@ func leader(t *testing.T, a *apiserver) *Registrar {
 	t.Helper()
 	own := replica(a, "cp-1")
 	report(t, own)
+	synctest.Wait() // until the Leases are listed
 	r := run(t, a, func(c *Config) { c.Hosts = own })
 	synctest.Wait()
 	return r

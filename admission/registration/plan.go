@@ -127,6 +127,19 @@ func (o observation) registered() decision {
 	return d
 }
 
+// followed is what a replica that does not lead can say.
+func (o observation) followed() Status {
+	for k, one := range o.last {
+		if one.object.isOff() {
+			return Status{Idle, "another replica leads; " + switchedOff(kind(k)).String()}
+		}
+	}
+	if !o.active() {
+		return Status{Idle, "another replica leads; kube-apiserver does not call the webhook"}
+	}
+	return Status{Idle, "another replica leads; kube-apiserver calls the webhook"}
+}
+
 func (o observation) wanted() (wanted [kinds][]entry) {
 	wanted[mutating], wanted[validating] = o.spec.entries(o.caBundle)
 	return wanted

@@ -6,6 +6,7 @@ package registration
 import (
 	"context"
 	"crypto/rand"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,10 +38,9 @@ type ServingCA interface {
 	CABundle() []byte
 	// OnChange has notify called whenever CABundle is another.
 	OnChange(notify func())
-	// Registered is told which caBundles the apiserver has, and ForgetRegistered that nobody
-	// watches that any more.
-	Registered(caBundles [][]byte)
-	ForgetRegistered()
+	// Registered is told which caBundles the apiserver has, and whether another replica has
+	// written them, or an earlier leader.
+	Registered(caBundles [][]byte, inherited bool)
 }
 
 // Config says what a Registrar needs. Client and ServingCA are required.
@@ -66,7 +66,7 @@ type Config struct {
 	Clock   clock.WithTicker // nil means the real one
 }
 
-// Registrar keeps both configurations right.
+// Registrar follows both configurations, and keeps them right while it leads.
 type Registrar struct {
 	config  Config
 	probeID string
@@ -75,7 +75,11 @@ type Registrar struct {
 	watched watched
 	status  atomic.Pointer[Status]
 
-	// Only the goroutine of Run uses what follows.
+	// mu is held while a step is taken, so that none is under way once Lead has returned.
+	mu      sync.Mutex
+	leading context.Context //nolint:containedctx // the term, in which the loop of Run takes steps; nil without one
+	first   bool            // the next step is the first one of this term
+
 	proven   proof  // nil before
 	failed   int    // looks in a row
 	reported string // the last failure that was reported
@@ -97,39 +101,74 @@ func New(config Config) *Registrar {
 		Name: queueName, Workers: 1, Sync: r.sync,
 		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
-	r.status.Store(&Status{State: Idle})
+	r.setStatus(Status{State: Idle})
 	config.ServingCA.OnChange(func() { r.loop.AddIfRunning(Name) })
 	return r
 }
 
-// Status is how far the registration is. While Run does not run, it is Idle.
+// Status is how far the registration is. While another replica leads, it is Idle.
 func (r *Registrar) Status() Status { return *r.status.Load() }
+
+func (r *Registrar) setStatus(status Status) {
+	r.status.Store(&status)
+	r.config.Metrics.state(status.State)
+}
 
 // Check is nil unless the registration is not what it should be by now; it is what
 // readiness shows.
 func (r *Registrar) Check() error { return r.Status().Check() }
 
-// Run works until ctx ends. In mode none it does nothing. It may be called again once
-// it has returned, and then takes nothing for granted that the watches told before.
+// Run follows both configurations until ctx ends, on every replica: each has to know which
+// caBundles kube-apiserver has. It is called once, and in mode none does nothing.
 func (r *Registrar) Run(ctx context.Context) error {
 	if r.config.Mode == None {
-		<-ctx.Done()
 		return nil
 	}
-	r.status.Store(&Status{Starting, "reading " + Name})
-	defer r.status.Store(&Status{State: Idle})
-	defer r.config.ServingCA.ForgetRegistered()
-	defer r.forgetHosts()
-	r.watched.reset()
 	client, ours := r.config.Client, reconcile.OnlyNamed(Name)
 	mutatings := informers.NewFilteredMutatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, ours)
 	validatings := informers.NewFilteredValidatingWebhookConfigurationInformer(client, 0, cache.Indexers{}, ours)
 	return r.loop.RunWatching(ctx, Name, r.watch(mutating, mutatings), r.watch(validating, validatings))
 }
 
+// Lead keeps both configurations right until ctx ends, while Run runs. It may be called again
+// once it has returned, and then takes for granted what there is, not what was before.
+func (r *Registrar) Lead(ctx context.Context) error {
+	if r.config.Mode != None {
+		r.term(ctx, Status{Starting, "reading " + Name})
+		defer r.term(nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// term begins or ends a term, between two steps.
+func (r *Registrar) term(ctx context.Context, status Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched.forget()
+	r.forgetHosts()
+	r.leading, r.first = ctx, true
+	r.setStatus(status)
+	r.loop.AddIfRunning(Name)
+}
+
 // sync takes one step, and says what keeps it from the next one.
 func (r *Registrar) sync(ctx context.Context, key string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leading == nil {
+		o := observation{last: r.watched.get()}
+		r.config.ServingCA.Registered(o.caBundles(), true)
+		r.setStatus(o.followed())
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(r.leading, stop)()
 	after, err := r.step(ctx)
+	if r.leading.Err() != nil {
+		return nil // it was cut off
+	}
 	if err != nil {
 		return r.fail(ctx, err)
 	}
@@ -149,7 +188,8 @@ func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
 		last: last, spec: r.config.Spec, caBundle: caBundle,
 		proven: r.proven.covers(caBundle), hosts: r.checkHosts(now), probeID: r.probeID, now: now,
 	}
-	r.config.ServingCA.Registered(o.caBundles())
+	r.config.ServingCA.Registered(o.caBundles(), r.first)
+	r.first = false
 	decided := plan(o)
 	r.show(ctx, decided.status)
 	if decided.status.State == Off || decided.status.State == Deleted {

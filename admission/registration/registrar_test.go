@@ -32,7 +32,7 @@ func (a *apiserver) config() Config {
 	return Config{Spec: urlSpec(), Client: a, ServingCA: a.ca, Responder: &a.responds, Recorder: events.NewRecorderTo(a, clock.RealClock{})}
 }
 
-// run starts a Registrar in the bubble. It ends before the test does.
+// run starts a Registrar in the bubble, which leads. It ends before the test does.
 func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 	t.Helper()
 	config := a.config()
@@ -40,20 +40,32 @@ func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 		change(&config)
 	}
 	r := New(config)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
+	stop := start(t, r.Run)
+	end := start(t, r.Lead)
 	t.Cleanup(func() {
+		end()
+		if r.Status().State != Idle {
+			t.Errorf("after the end: %s", r.Status())
+		}
+		stop()
+	})
+	synctest.Wait()
+	return r
+}
+
+// start runs something until the function that it returns is called.
+func start(t *testing.T, run func(context.Context) error) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return func() {
+		t.Helper()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if r.Status().State != Idle {
-			t.Errorf("after the end: %s", r.Status())
-		}
-	})
-	synctest.Wait()
-	return r
+	}
 }
 
 func pause(d time.Duration) {
@@ -394,10 +406,8 @@ func TestBreakGlassOutlivesTheLeader(t *testing.T) {
 func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
-		ctx, cancel := context.WithCancel(t.Context())
 		first := New(a.config())
-		ended := make(chan error, 1)
-		go func() { ended <- first.Run(ctx) }()
+		stop, end := start(t, first.Run), start(t, first.Lead)
 		pause(time.Second)
 		wantState(t, first, Registered)
 		a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })
@@ -407,10 +417,8 @@ func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "without webhooks so that this lasts") {
 			t.Errorf("Events: %q, want one that says why it is there again", a.recorded())
 		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		end()
+		stop()
 		second := run(t, a)
 		pause(time.Hour)
 		wantState(t, second, Off)

@@ -29,10 +29,13 @@ type last struct {
 	recreated time.Time // by us, because it was deleted
 }
 
-func (w *watched) reset() {
+// forget keeps of all that was told only what there is.
+func (w *watched) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = [kinds]last{}
+	for k, one := range w.last {
+		w.last[k] = last{object: one.object, existed: one.object != nil, off: one.object.isOff()}
+	}
 }
 
 func (w *watched) get() [kinds]last {

@@ -185,7 +185,12 @@ func (m *manager) metric(ctx context.Context, name string) (float64, error) {
 // limited bounds a wait.
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("patience is at its end"))
+	return limitedTo(t, patience)
+}
+
+func limitedTo(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("patience is at its end"))
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -193,7 +198,13 @@ func limited(t *testing.T) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	ctx := limited(t)
+	within(t, patience, what, ok)
+}
+
+// within is poll with a limit of its own.
+func within(t *testing.T, limit time.Duration, what string, ok func(context.Context) error) {
+	t.Helper()
+	ctx := limitedTo(t, limit)
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	var last error // the one of the end says nothing

@@ -62,7 +62,7 @@ func (m *manager) buildRegistration(r *runnable) error {
 	if m.webhook == nil {
 		return nil
 	}
-	r.run = m.webhook.registrar.Run
+	r.run = m.webhook.registrar.Lead
 	r.check = func() (string, error) { return registrationProbe(m.webhook.registrar.Status()) }
 	return nil
 }
@@ -133,6 +133,9 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 	if !anyReplicaProves(o) {
 		config.Responder = responder
 	}
+	if o.Registration != options.RegistrationNone {
+		config.Metrics = registration.NewMetrics(legacyregistry.MustRegister)
+	}
 	if w.scanner = m.newPodScanner(); w.scanner != nil {
 		config.Changed = w.scanner.Registration
 	}
@@ -141,13 +144,13 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 		if err != nil {
 			return fmt.Errorf("find the name of this host: %w", err)
 		}
-		config.Metrics = registration.NewMetrics(legacyregistry.MustRegister)
 		config.Hosts = registration.NewHostReporter(registration.HostReporterConfig{
 			Client: m.clients.main, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.loops,
 		})
 		w.followers = append(w.followers, config.Hosts.Run)
 	}
 	w.registrar = registration.New(config)
+	w.followers = append(w.followers, w.registrar.Run)
 	return nil
 }
 
@@ -226,7 +229,8 @@ func (w *webhook) certify(m *manager, o *options.Webhook) error {
 	metrics := certs.NewMetrics(legacyregistry.MustRegister)
 	if o.CertFile != "" {
 		files, err := certs.NewFiles(certs.FilesConfig{
-			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != options.RegistrationNone, Hosts: callersHosts(o), Metrics: metrics,
+			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != options.RegistrationNone, Hosts: callersHosts(o),
+			Overlap: o.CAOverlap, Metrics: metrics, Loops: m.loops,
 		})
 		if err != nil {
 			return fmt.Errorf("--webhook-tls-cert-file: %w", err)

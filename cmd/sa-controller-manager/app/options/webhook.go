@@ -44,7 +44,9 @@ type Webhook struct {
 	BindAddress net.IP
 	// CertFile and KeyFile are a PEM pair; without them the process makes its own.
 	CertFile, KeyFile string
-	TLSMinVersion     string
+	// CAOverlap is how long the caBundle keeps a CA that these files no longer need.
+	CAOverlap     time.Duration
+	TLSMinVersion string
 	// ClientCAFile lets in only callers with a certificate of one of its CAs.
 	ClientCAFile string
 	HTTP2        bool
@@ -71,6 +73,7 @@ func newWebhook() Webhook {
 	return Webhook{
 		Port:             10262,
 		TLSMinVersion:    "VersionTLS12",
+		CAOverlap:        10 * time.Minute,
 		Registration:     RegistrationNone,
 		URLHost:          "127.0.0.1",
 		ServiceName:      ProgramName,
@@ -106,6 +109,7 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress, "`IP` address on which the webhook is served. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
 	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, read again when it changes. Without it, certificates come from a serving CA that all replicas share in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
+	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url or service: how long the caBundle keeps a CA that the file no longer has. The files of all replicas have to be replaced meanwhile. A changed certificate is served once the caBundle has had its CA for a twentieth of that.")
 	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Least TLS version that the webhook speaks: VersionTLS12 or VersionTLS13.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, nobody else may ask for admission.")
 	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it for loopback URLs only.")
@@ -139,6 +143,7 @@ func (o *Webhook) Validate() []error {
 		p.Add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
 	}
 	p.NotNegative("webhook-drain-delay", o.DrainDelay)
+	p.NotNegative("webhook-tls-ca-overlap", o.CAOverlap)
 	for _, namespace := range o.ExcludedNamespaces {
 		p.Namespace("webhook-excluded-namespaces", namespace)
 	}

@@ -1,0 +1,190 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicas
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/test/await"
+)
+
+// TestCertificateFilesOfAnotherCA replaces the certificate files of two replicas behind a
+// Service, one after the other, by those of a CA that shares nothing with the one before.
+// Callers need a new caBundle, one that fits both replicas at any time. No Pod is refused.
+func TestCertificateFilesOfAnotherCA(t *testing.T) {
+	for name, tc := range map[string]struct {
+		overlap, apart time.Duration
+		orders         [][]int // of the replicas, the first of which leads
+		long           bool
+	}{
+		"InSeconds": {overlap: 20 * time.Second, apart: 3 * time.Second, orders: [][]int{{0, 1}, {1, 0}}},
+		"InFull":    {overlap: 10 * time.Minute, apart: 90 * time.Second, orders: [][]int{{0, 1}}, long: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.long {
+				await.Long(t)
+			}
+			c := start(t, plugin)
+			s := newService(t, c)
+			before := newServingCA(t)
+			var files [2]string
+			for i := range files {
+				files[i] = t.TempDir()
+				before.issue(t, files[i])
+				s.flags[i] = []string{
+					"--webhook-tls-cert-file=" + filepath.Join(files[i], "tls.crt"), "--webhook-tls-private-key-file=" + filepath.Join(files[i], "tls.key"),
+					"--webhook-tls-ca-overlap=" + tc.overlap.String(),
+				}
+				s.replace(t, i, currentBinary(t))
+			}
+			c.awaitBound(t)
+			traffic := startTraffic(t, "the Service", c.client)
+			for _, order := range tc.orders {
+				next := newServingCA(t)
+				for _, i := range order {
+					next.issue(t, files[i])
+					lasts(t, tc.apart)
+				}
+				within(t, tc.overlap+time.Minute, "await the new caBundle", func(ctx context.Context) error {
+					return c.registered(ctx, next.pem)
+				})
+				for i := range files {
+					if err := s.serves(i, next); err != nil {
+						t.Errorf("replica %d, whose files change in the order %v: %v", i, order, err)
+					}
+				}
+			}
+			traffic.unharmed(t, false)
+			for _, m := range slices.Backward(s.replicas[:]) {
+				m.stop(t)
+			}
+		})
+	}
+}
+
+// servingCA issues certificates for the Service.
+type servingCA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newServingCA(t *testing.T) *servingCA {
+	t.Helper()
+	ca := &servingCA{cert: &x509.Certificate{
+		Subject: pkix.Name{CommonName: rand.Text()}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}}
+	ca.cert, ca.key, ca.pem = ca.certify(t, ca.cert)
+	return ca
+}
+
+// certify has the CA sign, or the new key where there is none yet.
+func (ca *servingCA) certify(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := ca.key
+	if signer == nil {
+		signer = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// issue writes a serving certificate and its key into a directory as the kubelet does: both
+// change at once, because what changes is the link to the directory that they are in.
+func (ca *servingCA) issue(t *testing.T, dir string) {
+	t.Helper()
+	_, key, certificate := ca.certify(t, &x509.Certificate{
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{
+			serviceName + ".default.svc", serviceName + ".default.svc.cluster.local", serviceName + ".default",
+		},
+	})
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, next := filepath.Join(dir, "..data"), filepath.Join(dir, ".."+rand.Text())
+	former, _ := os.Readlink(current)
+	if err := os.Mkdir(next, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"tls.crt": append(certificate, ca.pem...), "tls.key": encoded} {
+		if err := os.WriteFile(filepath.Join(next, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(current, name), filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink(next, current+".new"), os.Rename(current+".new", current)); err != nil {
+		t.Fatal(err)
+	}
+	if former != "" {
+		if err := os.RemoveAll(former); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serves looks whether a replica serves with a certificate of the CA.
+func (s *service) serves(i int, ca *servingCA) error {
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	address := net.JoinHostPort(s.address, strconv.Itoa(s.ports[i]))
+	connection, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: serviceName + ".default.svc"})
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
+
+// registered looks whether all webhooks have that caBundle and nothing else.
+func (c *cluster) registered(ctx context.Context, caBundle []byte) error {
+	configurations := c.client.AdmissionregistrationV1()
+	mutating, err := configurations.MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	validating, err := configurations.ValidatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, got := range [][]byte{mutating.Webhooks[0].ClientConfig.CABundle, validating.Webhooks[0].ClientConfig.CABundle} {
+		if !bytes.Equal(got, caBundle) {
+			return fmt.Errorf("the caBundle has %d certificates, want the new one alone", bytes.Count(got, []byte("BEGIN")))
+		}
+	}
+	return nil
+}

@@ -64,7 +64,7 @@ func ExemptMirrorPods(ctx context.Context, client kubernetes.Interface) error {
 			return c.Name == harmlessMirrorName
 		})
 	}
-	found, err := get(ctx, client, validating)
+	found, err := validating.in(client).get(ctx)
 	if err == nil && (found == nil || !slices.ContainsFunc(found.entries, lacks)) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func ExemptMirrorPods(ctx context.Context, client kubernetes.Interface) error {
 				found.entries[i].MatchConditions = slices.Insert(one.MatchConditions, 0, notAHarmlessMirror())
 			}
 		}
-		err = found.put(ctx, client, validating)
+		err = validating.in(client).put(ctx, found)
 	}
 	if err != nil {
 		return fmt.Errorf("exempt mirror pods from the %s %s: %w", validating, Name, err)

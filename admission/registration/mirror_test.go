@@ -194,7 +194,7 @@ func TestExemptMirrorPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := get(t.Context(), client, validating)
+	got, err := validating.in(client).get(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@
 // loop of the program: workers, retries and draining are decided here once.
 //
 // A key is never given up. A sync that returns an error is requeued with a back-off that
-// doubles up to a cap; a key that has failed often is counted as stuck in a metric until it
-// succeeds. Keys are compared by value, and one key is never in two workers at a time.
+// doubles up to a cap. Keys that go on failing share a limit, so that a cause which all keys
+// of a large cluster have in common does not load kube-apiserver, and are counted as stuck in
+// a metric until they succeed. Keys are compared by value, and one key is never in two workers
+// at a time.
 package reconcile
 
 import (
@@ -15,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -27,9 +30,16 @@ const (
 	firstBackoff = 20 * time.Millisecond
 	maxBackoff   = time.Minute
 
-	// stuckAfter failures in a row take about ten seconds to collect: longer
-	// than a conflict or a leader change of the apiserver, shorter than an outage.
-	stuckAfter = 10
+	// Keys that have failed more than sharedAfter times in a row are retried sharedRate times
+	// a second, all together: of N such keys each has its turn within N/sharedRate seconds,
+	// or its own back-off if that is longer.
+	sharedAfter = 5
+	sharedRate  = 50
+
+	// stuckDelay is a back-off that shows a cause which stays: longer than a conflict or a
+	// leader change of the apiserver, shorter than an outage. A key that fails alone has it
+	// after ten failures.
+	stuckDelay = 10 * time.Second
 )
 
 // ErrStaleCache is what a sync returns, wrapped, if its cache does not show yet what has
@@ -56,7 +66,8 @@ type Runner[K comparable] struct {
 	stuck stuckKeys[K]
 
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[K] // nil until somebody needs it
+	queue   workqueue.TypedDelayingInterface[K] // nil until somebody needs it
+	backoff *backoff[K]                         // of what is in queue
 	running bool
 }
 
@@ -75,20 +86,18 @@ func New[K comparable](config Config[K]) *Runner[K] {
 }
 
 // current is the queue to add to now.
-func (r *Runner[K]) current() workqueue.TypedRateLimitingInterface[K] {
+func (r *Runner[K]) current() workqueue.TypedDelayingInterface[K] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queue == nil {
-		r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, r.MaxBackoff),
-			workqueue.TypedRateLimitingQueueConfig[K]{Name: r.Name, Clock: r.Clock},
-		)
+		r.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: r.Name, Clock: r.Clock})
+		r.backoff = newBackoff[K](r.MaxBackoff, r.Clock)
 	}
 	return r.queue
 }
 
 // begin is current, for Run.
-func (r *Runner[K]) begin() workqueue.TypedRateLimitingInterface[K] {
+func (r *Runner[K]) begin() workqueue.TypedDelayingInterface[K] {
 	queue := r.current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +109,7 @@ func (r *Runner[K]) begin() workqueue.TypedRateLimitingInterface[K] {
 func (r *Runner[K]) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue, r.running = nil, false
+	r.queue, r.backoff, r.running = nil, nil, false
 	r.stuck.clear()
 }
 
@@ -150,7 +159,7 @@ func (r *Runner[K]) Run(ctx context.Context) {
 }
 
 // discard takes what nobody will work on out of the queue, whose depth is a metric.
-func discard[K comparable](queue workqueue.TypedRateLimitingInterface[K]) {
+func discard[K comparable](queue workqueue.TypedDelayingInterface[K]) {
 	for {
 		key, shutdown := queue.Get()
 		if shutdown {
@@ -161,7 +170,7 @@ func discard[K comparable](queue workqueue.TypedRateLimitingInterface[K]) {
 }
 
 // next works on one key and reports whether to go on.
-func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDelayingInterface[K]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -174,7 +183,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRate
 	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", r.Name, "key", key)
 	err := r.sync(klog.NewContext(syncCtx, logger), key)
 	if err == nil {
-		queue.Forget(key)
+		r.backoff.Forget(key)
 		r.stuck.remove(key)
 		return true
 	}
@@ -185,32 +194,61 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedRate
 	return true
 }
 
-func (r *Runner[K]) retry(logger klog.Logger, queue workqueue.TypedRateLimitingInterface[K], key K, err error) {
-	failures := queue.NumRequeues(key) + 1
+func (r *Runner[K]) retry(logger klog.Logger, queue workqueue.TypedDelayingInterface[K], key K, err error) {
+	delay := r.backoff.When(key)
+	failures := r.backoff.NumRequeues(key)
 	switch {
-	case failures == stuckAfter:
-		r.stuck.add(key)
+	case delay >= stuckDelay && r.stuck.add(key):
 		logger.Error(err, "Key is stuck, retries go on", "failures", failures)
 	case apierrors.IsConflict(err) || errors.Is(err, ErrStaleCache) || failures > 1:
 		logger.V(4).Info("Sync will be retried", "failures", failures, "err", err)
 	default:
 		logger.Error(err, "Sync will be retried")
 	}
-	queue.AddRateLimited(key)
+	queue.AddAfter(key, delay)
 }
 
-// stuckKeys is the set of keys that have failed stuckAfter times in a row.
+// backoff is how long keys wait that have failed.
+type backoff[K comparable] struct {
+	workqueue.TypedRateLimiter[K] // of each key
+	shared                        *rate.Limiter
+	clock                         clock.PassiveClock
+}
+
+func newBackoff[K comparable](most time.Duration, clock clock.PassiveClock) *backoff[K] {
+	return &backoff[K]{
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, most), rate.NewLimiter(sharedRate, 1), clock,
+	}
+}
+
+// When counts one more failure of key. A key waits for one turn at a time, so no more turns are
+// ever reserved than there are keys that fail.
+func (b *backoff[K]) When(key K) time.Duration {
+	own := b.TypedRateLimiter.When(key)
+	if b.NumRequeues(key) <= sharedAfter {
+		return own
+	}
+	now := b.clock.Now()
+	return max(own, b.shared.ReserveN(now, 1).DelayFrom(now))
+}
+
+// stuckKeys is the set of keys that have had to wait for stuckDelay and have not succeeded since.
 type stuckKeys[K comparable] struct {
 	report func(int)
 	mu     sync.Mutex
 	keys   map[K]struct{}
 }
 
-func (s *stuckKeys[K]) add(key K) {
+// add reports whether key is new.
+func (s *stuckKeys[K]) add(key K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, ok := s.keys[key]; ok {
+		return false
+	}
 	s.keys[key] = struct{}{}
 	s.report(len(s.keys))
+	return true
 }
 
 func (s *stuckKeys[K]) remove(key K) {

@@ -1,0 +1,116 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+)
+
+// refused is a queue of very many keys, each of whose syncs takes a request that is refused
+// until allowed is set.
+type refused struct {
+	*Runner[int]
+	allowed  atomic.Bool
+	requests atomic.Int64
+	mu       sync.Mutex
+	good     map[int]bool
+}
+
+func newRefused(keys int) *refused {
+	r := &refused{good: map[int]bool{}}
+	r.Runner = New(Config[int]{Name: "refused", Workers: 5, Sync: func(_ context.Context, key int) error {
+		r.requests.Add(1)
+		if !r.allowed.Load() {
+			return errBoom
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.good[key] = true
+		return nil
+	}})
+	for key := range keys {
+		r.Add(key)
+	}
+	return r
+}
+
+// run starts it, without a log, which would have a line for each key.
+func (r *refused) run(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
+	ended := make(chan struct{})
+	go func() { defer close(ended); r.Run(ctx) }()
+	return func() { cancel(); <-ended }
+}
+
+func (r *refused) done() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.good)
+}
+
+// in returns how many requests there are within d from now.
+func (r *refused) in(d time.Duration) int {
+	before := r.requests.Load()
+	time.Sleep(d)
+	synctest.Wait()
+	return int(r.requests.Load() - before)
+}
+
+// TestAllRetriesTogetherAreBounded: what a missing permission refuses for every key of a large
+// cluster costs kube-apiserver 50 requests a second, and no key waits longer for its turn.
+func TestAllRetriesTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 20000
+		r := newRefused(keys)
+		defer r.run(t.Context())()
+
+		if first := r.in(time.Second); first < keys {
+			t.Errorf("%d requests at once, want a first one for each of %d keys", first, keys)
+		}
+		time.Sleep(time.Minute)
+		for minute := range 10 {
+			if n := r.in(time.Minute); n > 60*sharedRate {
+				t.Fatalf("%d requests in minute %d, want %d at most", n, minute, 60*sharedRate)
+			}
+		}
+
+		r.Add(keys) // comes late
+		synctest.Wait()
+		if n := r.in(time.Second); n < sharedRate {
+			t.Errorf("%d requests in the second of a new key, want its first attempts beside the others", n)
+		}
+		r.allowed.Store(true)
+		time.Sleep((keys + 1) * time.Second / sharedRate)
+		synctest.Wait()
+		if got := r.done(); got != keys+1 {
+			t.Errorf("%d of %d keys succeed within N/50 s", got, keys+1)
+		}
+	})
+}
+
+// TestManyKeysAreStuckSoon: the alert does not wait until each of them has had its turn ten times.
+func TestManyKeysAreStuckSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 20000
+		r := newRefused(keys)
+		var stuck atomic.Int64
+		r.stuck.report = func(n int) { stuck.Store(int64(n)) }
+		defer r.run(t.Context())()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := stuck.Load(); got < keys/2 {
+			t.Errorf("%d of %d keys count as stuck after ten seconds", got, keys)
+		}
+	})
+}

@@ -13,7 +13,7 @@
 //   - legacytokencleaner owns the label kubernetes.io/legacy-token-invalid-since of token
 //     Secrets that an account references or that were replaced, and deletes those that have
 //     had it for long.
-//   - rootca has two: the BundleController owns ConfigMap
+//   - rootca has two: the BundleController owns the data of Secret
 //     kube-system/sa-controller-manager-root-ca, the Publisher owns data, binaryData and the
 //     annotation kubernetes.io/description of ConfigMap kube-root-ca.crt in every namespace.
 //   - tokenreissue owns the Secrets that it makes to replace others until they are

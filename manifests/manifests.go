@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +27,7 @@ import (
 // User is whom the permissions are for: the common name of the client certificate.
 const User = "system:sa-controller-manager"
 
-//go:embed permissions/*.yaml
+//go:embed permissions/*.yaml permissions/state/*.yaml
 var permissions embed.FS
 
 // Object is one object of the Kubernetes API, as YAML with comments.
@@ -41,7 +42,11 @@ type Object struct {
 // Path is where the API server has the object: what rest.Request.AbsPath takes.
 func (o Object) Path() string {
 	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
-	parts := []string{"/apis", o.APIVersion}
+	root := "/apis"
+	if !strings.Contains(o.APIVersion, "/") {
+		root = "/api" // of the group without a name
+	}
+	parts := []string{root, o.APIVersion}
 	if o.Namespace != "" {
 		parts = append(parts, "namespaces", o.Namespace)
 	}
@@ -53,10 +58,15 @@ func (o Object) String() string {
 	return o.Kind + " " + path.Join(o.Namespace, o.Name)
 }
 
-// Permissions returns what grants User all that the process may need: roles, bindings
-// and FlowSchemas. The order does not matter.
+// Permissions returns what grants User all that the process may need: roles, bindings and
+// FlowSchemas, and the Secret that it may write but not create. The order does not matter.
 func Permissions() ([]Object, error) {
-	return objects(permissions, "permissions")
+	roles, err := objects(permissions, "permissions")
+	if err != nil {
+		return nil, err
+	}
+	state, err := objects(permissions, "permissions/state")
+	return append(roles, state...), err
 }
 
 // objects reads the YAML files of one directory.
@@ -67,7 +77,7 @@ func objects(files fs.FS, directory string) ([]Object, error) {
 	}
 	var found []Object
 	for _, entry := range entries {
-		if entry.Name() == "kustomization.yaml" {
+		if entry.IsDir() || entry.Name() == "kustomization.yaml" {
 			continue
 		}
 		name := path.Join(directory, entry.Name())

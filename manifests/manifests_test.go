@@ -30,6 +30,7 @@ func TestPermissions(t *testing.T) {
 		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:sa-controller-manager:token",
 		"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/system:sa-controller-manager:leader-election",
 		"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/system:sa-controller-manager:leader-election",
+		"/api/v1/namespaces/kube-system/secrets/sa-controller-manager-root-ca",
 		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/sa-controller-manager",
 	} {
 		if !paths[want] {

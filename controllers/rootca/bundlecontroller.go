@@ -6,7 +6,6 @@ package rootca
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +35,10 @@ const (
 
 	// conflictRequeue is when to sync again after another process was faster to write.
 	conflictRequeue = time.Second
+
+	// lookInterval is how long it may take until a state that somebody has edited, or deleted
+	// and created again, is written again.
+	lookInterval = 10 * time.Minute
 )
 
 // BundleControllerConfig is what a BundleController needs. Clock may be nil.
@@ -67,7 +70,7 @@ type BundleController struct {
 	// Only the one worker of the queue uses what follows.
 	state     state     // that the last sync decided, or zero
 	stateRead bool      // once, or found to be missing
-	stored    bool      // there was a ConfigMap when it was last read or written
+	stored    bool      // there was something in the Secret when it was last read or written
 	startedAt time.Time // the first sync, or zero
 	startFile *Bundle   // the file then
 }
@@ -112,20 +115,13 @@ func (c *BundleController) Set(bundle *Bundle) {
 // again, because another process may have written it meanwhile.
 func (c *BundleController) Run(ctx context.Context) error {
 	c.state, c.stateRead, c.stored, c.startedAt, c.startFile = state{}, false, false, time.Time{}, nil
-	informer, err := c.newInformer()
-	if err != nil {
-		return fmt.Errorf("watch configmap %s/%s: %w", StateNamespace, StateName, err)
-	}
 	c.leads.Store(true)
 	defer func() {
 		c.leads.Store(false)
 		c.setProvisional()
 	}()
 	c.queue.Add(StateName)
-	var watching sync.WaitGroup
-	watching.Go(func() { informer.RunWithContext(ctx) })
 	c.queue.Run(ctx)
-	reconcile.AwaitWatches(watching.Wait)
 	return nil
 }
 
@@ -139,8 +135,11 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 		c.startedAt, c.startFile = c.Clock.Now(), file
 	}
 	object, err := c.get(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		err = c.readState(ctx, object)
+	case apierrors.IsNotFound(err):
+		c.stateRead = true // nobody knows more than this process
 	}
 	now := c.Clock.Now()
 	decided := plan(file, c.state, now, c.Overlap)
@@ -151,40 +150,43 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 	if err != nil {
 		c.warn(err)
 	}
+	look := lookInterval
 	if !decided.next.IsZero() {
-		c.queue.AddAfter(StateName, decided.next.Sub(now))
+		look = min(look, decided.next.Sub(now))
 	}
+	c.queue.AddAfter(StateName, look)
 	return err
 }
 
-// get is the state's ConfigMap as the API has it now, nil if there is none.
-func (c *BundleController) get(ctx context.Context) (*corev1.ConfigMap, error) {
-	object, err := c.Client.CoreV1().ConfigMaps(StateNamespace).Get(ctx, StateName, metav1.GetOptions{})
+// get is the state's Secret as the API has it now.
+func (c *BundleController) get(ctx context.Context) (*corev1.Secret, error) {
+	object, err := c.Client.CoreV1().Secrets(StateNamespace).Get(ctx, StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, fmt.Errorf("%w, and this process may not create it: apply manifests/permissions, or \"kubectl -n %s create secret generic %s\"",
+			err, StateNamespace, StateName)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read configmap %s/%s: %w", StateNamespace, StateName, err)
+		return nil, fmt.Errorf("read secret %s/%s: %w", StateNamespace, StateName, err)
 	}
 	return object, nil
 }
 
 // readState takes what the state says the first time it can be read. After that this
 // process is the only one that writes it and knows better.
-func (c *BundleController) readState(ctx context.Context, object *corev1.ConfigMap) error {
+func (c *BundleController) readState(ctx context.Context, object *corev1.Secret) error {
 	var found state
 	var damage string
-	if object != nil {
+	if len(object.Data) > 0 { // it comes with nothing in it
 		var err error
 		if found, damage, err = decode(object, c.Clock.Now(), c.Overlap); err != nil {
 			return err
 		}
 	} else if c.stored {
-		damage = "it was deleted"
+		damage = "it was emptied"
 	}
-	c.stored = object != nil
+	c.stored = len(object.Data) > 0
 	if damage != "" {
-		klog.FromContext(ctx).Info("The state of the root CA is damaged and is written again", "configMap", stateRef(), "damage", damage)
+		klog.FromContext(ctx).Info("The state of the root CA is damaged and is written again", "secret", stateRef(), "damage", damage)
 		c.Recorder.Warn(stateObject(), "RootCAStateRepaired", "Repair", "wrote it again: "+damage)
 	}
 	if !c.stateRead {
@@ -212,33 +214,27 @@ func (c *BundleController) isProvisional(now time.Time) bool {
 	return !c.stateRead && c.file.Load() == c.startFile && now.Before(c.startedAt.Add(min(c.Overlap, maxProvisional)))
 }
 
-// write makes the ConfigMap hold the wanted state.
-func (c *BundleController) write(ctx context.Context, object *corev1.ConfigMap, wanted state) error {
+// write makes the Secret hold the wanted state.
+func (c *BundleController) write(ctx context.Context, object *corev1.Secret, wanted state) error {
 	next := wanted.encodeInto(object)
 	if next == nil {
 		return nil
 	}
-	configMaps := c.Client.CoreV1().ConfigMaps(StateNamespace)
-	var err error
-	if object == nil {
-		_, err = configMaps.Create(ctx, next, metav1.CreateOptions{FieldManager: meta.FieldManager})
-	} else {
-		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	}
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+	_, err := c.Client.CoreV1().Secrets(StateNamespace).Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	if apierrors.IsConflict(err) {
 		c.queue.AddAfter(StateName, conflictRequeue)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("write configmap %s/%s: %w", StateNamespace, StateName, err)
+		return fmt.Errorf("write secret %s/%s: %w", StateNamespace, StateName, err)
 	}
 	c.stored = true
-	klog.FromContext(ctx).V(2).Info("Wrote the state of the root CA", "configMap", stateRef(), "inOverlap", len(wanted.previous))
+	klog.FromContext(ctx).V(2).Info("Wrote the state of the root CA", "secret", stateRef(), "inOverlap", len(wanted.previous))
 	return nil
 }
 
 func stateRef() klog.ObjectRef { return klog.KRef(StateNamespace, StateName) }
 
 func stateObject() *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: StateNamespace, Name: StateName}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: StateNamespace, Name: StateName}
 }

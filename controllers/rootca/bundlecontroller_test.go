@@ -28,10 +28,13 @@ import (
 
 // The tests run in synctest bubbles: the clock stands still while anything moves.
 
-var configMaps = schema.GroupResource{Resource: "configmaps"}
+var (
+	secrets    = schema.GroupResource{Resource: "secrets"}
+	configMaps = schema.GroupResource{Resource: "configmaps"}
+)
 
 var (
-	errForbidden = apierrors.NewForbidden(configMaps, StateName, errors.New("no"))
+	errForbidden = apierrors.NewForbidden(secrets, StateName, errors.New("no"))
 	errDown      = apierrors.NewInternalError(errors.New("down"))
 )
 
@@ -61,8 +64,8 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T, names string) *cluster {
-	c := &cluster{t: t, authorities: newAuthorities(t, names), sink: &sink{}, client: fake.NewClientset(), failures: map[string]error{}, began: time.Now()}
-	c.client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	c := &cluster{t: t, authorities: newAuthorities(t, names), sink: &sink{}, client: fake.NewClientset(emptyState()), failures: map[string]error{}, began: time.Now()}
+	c.client.PrependReactor("*", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		err := c.failures[action.GetVerb()]
@@ -83,11 +86,14 @@ func (c *cluster) fail(err error, verbs ...string) {
 func (c *cluster) stored() string {
 	c.t.Helper()
 	synctest.Wait()
-	object, err := c.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("configmaps"), StateNamespace, StateName)
+	object, err := c.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), StateNamespace, StateName)
 	if err != nil {
 		return "none"
 	}
-	got, damage, err := decode(object.(*corev1.ConfigMap), time.Now(), 0)
+	if len(object.(*corev1.Secret).Data) == 0 {
+		return "empty"
+	}
+	got, damage, err := decode(object.(*corev1.Secret), time.Now(), 0)
 	if err != nil || damage != "" {
 		return "damaged"
 	}
@@ -95,15 +101,20 @@ func (c *cluster) stored() string {
 	return c.describe(got, c.began)
 }
 
+// emptyState is as it comes with the permissions.
+func emptyState() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: StateNamespace, Name: StateName}, Type: corev1.SecretTypeOpaque}
+}
+
 // edit changes the stored state by hand.
-func (c *cluster) edit(change func(*corev1.ConfigMap)) {
+func (c *cluster) edit(change func(*corev1.Secret)) {
 	c.t.Helper()
-	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	gvr := corev1.SchemeGroupVersion.WithResource("secrets")
 	object, err := c.client.Tracker().Get(gvr, StateNamespace, StateName)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	edited := object.(*corev1.ConfigMap).DeepCopy()
+	edited := object.(*corev1.Secret).DeepCopy()
 	change(edited)
 	if err := c.client.Tracker().Update(gvr, edited, StateNamespace); err != nil {
 		c.t.Fatal(err)
@@ -112,7 +123,15 @@ func (c *cluster) edit(change func(*corev1.ConfigMap)) {
 
 func (c *cluster) remove() {
 	c.t.Helper()
-	if err := c.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), StateNamespace, StateName); err != nil {
+	if err := c.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), StateNamespace, StateName); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// restore applies the permissions again.
+func (c *cluster) restore() {
+	c.t.Helper()
+	if err := c.client.Tracker().Add(emptyState()); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -130,14 +149,12 @@ func (c *cluster) told() []string {
 	return lines
 }
 
-// requests counts what was sent but for the watch, and forgets it.
+// requests counts what was sent, and forgets it.
 func (c *cluster) requests() map[string]int {
 	synctest.Wait()
 	counts := map[string]int{}
 	for _, action := range c.client.Actions() {
-		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
-			counts[verb]++
-		}
+		counts[action.GetVerb()]++
 	}
 	c.client.ClearActions()
 	return counts
@@ -195,7 +212,7 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 		defer p.stop()
 		check(t, "published at the start", "A", p.published())
 		check(t, "state at the start", "A", c.stored())
-		check(t, "requests", map[string]int{"get": 1, "create": 1}, c.requests())
+		check(t, "requests", map[string]int{"get": 1, "update": 1}, c.requests())
 
 		p.offer("B")
 		check(t, "published after the change", "BA", p.published())
@@ -211,12 +228,11 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 			"process: Normal RootCAOverlapBegan Publish: the root CA has changed; the previous one (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
 			"process: Normal RootCAOverlapEnded Publish: a previous root CA (A) is not published any more",
 		}, c.told())
-		time.Sleep(changeDelay)
 		c.requests()
 
 		sets := p.sets
 		time.Sleep(24 * time.Hour)
-		check(t, "requests in a day", map[string]int{}, c.requests())
+		check(t, "requests in a day", map[string]int{"get": int(24 * time.Hour / lookInterval)}, c.requests())
 		check(t, "consumers told in a day", 0, p.sets-sets)
 	})
 }
@@ -258,12 +274,15 @@ func TestARestart(t *testing.T) {
 		"Zero":       {reason: "the previous one is compromised", file: "B", published: "B", stored: "B"},
 		"Shorter":    {file: "B", overlap: 5 * time.Minute, published: "BA", stored: "B A@15m0s"},
 		"Longer":     {reason: "what is promised already stays", file: "B", overlap: 9 * time.Hour, published: "BA", stored: "B A@1h0m0s"},
-		"NoState":    {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "B"},
+		"NoState":    {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "none"},
+		"Emptied": {reason: "likewise", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
+			c.edit(func(o *corev1.Secret) { o.Data = nil })
+		}},
 		"Garbage": {reason: "is healed", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
-			c.edit(func(o *corev1.ConfigMap) { o.Data = map[string]string{"hello": "world"} })
+			c.edit(func(o *corev1.Secret) { o.Data = map[string][]byte{"hello": []byte("world")} })
 		}},
 		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", edit: func(c *cluster) {
-			c.edit(func(o *corev1.ConfigMap) { o.Data["current.crt"] = "-----BEGIN" })
+			c.edit(func(o *corev1.Secret) { o.Data["current.crt"] = []byte("-----BEGIN") })
 		}},
 	}
 	for name, tc := range cases {
@@ -296,13 +315,13 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 		do   func(*cluster)
 		told string
 	}{
-		"Deleted": {(*cluster).remove, "wrote it again: it was deleted"},
-		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.ConfigMap) { o.Data = nil }) }, "wrote it again: schema-version is missing; current.crt: is empty, want PEM with at least one certificate"},
+		"Applied": {func(c *cluster) { c.remove(); c.restore() }, "wrote it again: it was emptied"},
+		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.Secret) { delete(o.Data, keyCurrent) }) }, "wrote it again: current.crt: is empty, want PEM with at least one certificate"},
 		"Shrunk": {func(c *cluster) {
-			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B", time.Time{}).encode() })
+			c.edit(func(o *corev1.Secret) { o.Data = c.state(c.t, "B", time.Time{}).encode() })
 		}, ""},
 		"Poisoned": {func(c *cluster) {
-			c.edit(func(o *corev1.ConfigMap) { o.Data = c.state(c.t, "B C@500h", time.Now()).encode() })
+			c.edit(func(o *corev1.Secret) { o.Data = c.state(c.t, "B C@500h", time.Now()).encode() })
 		}, ""},
 	}
 	for name, tc := range cases {
@@ -314,9 +333,9 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 				defer p.stop()
 				synctest.Wait()
 				p.offer("B")
-				time.Sleep(changeDelay) // the look that our own write causes is over
+				synctest.Wait()
 				tc.do(c)
-				time.Sleep(changeDelay)
+				time.Sleep(lookInterval)
 				check(t, "published", "BA", p.published())
 				check(t, "state", "B A@1h0m0s", c.stored())
 				var told string
@@ -329,24 +348,45 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 	}
 }
 
-// Two that undo each other's work are held apart.
-func TestTheStateIsContested(t *testing.T) {
+// The process may not create it, says so, and publishes all the same.
+func TestTheStateIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "A")
+		c := newCluster(t, "AB")
+		c.remove()
 		p := c.start("A", time.Hour)
 		defer p.stop()
-		time.Sleep(changeDelay)
-		c.requests()
-		for range 60 {
-			c.edit(func(o *corev1.ConfigMap) { o.Data = nil })
-			time.Sleep(time.Second)
+		check(t, "published at the start", "A", p.published())
+		p.offer("B")
+		check(t, "published after the change", "BA", p.published())
+		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: secrets "sa-controller-manager-root-ca" not found, `+
+			`and this process may not create it: apply manifests/permissions, or "kubectl -n kube-system create secret generic sa-controller-manager-root-ca"; `+
+			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.told()[0])
+		time.Sleep(time.Minute)
+		if n := c.requests()["get"]; n > 20 {
+			t.Errorf("%d requests in a minute", n)
 		}
-		time.Sleep(changeDelay)
-		check(t, "state in the end", "A", c.stored())
-		if n := c.requests()["update"]; n < 5 || n > 13 {
-			t.Errorf("%d repairs in a minute", n)
+		c.restore()
+		time.Sleep(time.Minute)
+		check(t, "state once it is there", "B A@1h0m0s", c.stored())
+	})
+}
+
+// Who may write ConfigMaps of kube-system, but no Secrets, must not have a CA of his own published.
+func TestAConfigMapPlantsNoRootCA(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AX")
+		planted := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: StateNamespace, Name: StateName},
+			Data:       map[string]string{"schema-version": "1", "current.crt": c.pem("AX")},
 		}
+		if err := c.client.Tracker().Add(planted); err != nil {
+			t.Fatal(err)
+		}
+		p := c.start("A", time.Hour)
+		defer p.stop()
+		check(t, "published", "A", p.published())
 	})
 }
 
@@ -357,7 +397,7 @@ func TestANewerState(t *testing.T) {
 		first := c.start("A", time.Hour)
 		synctest.Wait()
 		first.stop()
-		c.edit(func(o *corev1.ConfigMap) { o.Data["schema-version"] = "2" })
+		c.edit(func(o *corev1.Secret) { o.Data["schema-version"] = []byte("2") })
 		c.requests()
 
 		second := c.start("B", time.Hour)
@@ -370,12 +410,12 @@ func TestANewerState(t *testing.T) {
 		if writes := c.requests(); writes["update"]+writes["create"] > 0 {
 			t.Errorf("somebody else's state is written: %v", writes)
 		}
-		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: use configmap kube-system/sa-controller-manager-root-ca: its schema-version is "2", `+
-			`this program knows "1" only: run the newer version, or delete the ConfigMap to give up what is in overlap; `+
+		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: use secret kube-system/sa-controller-manager-root-ca: its schema-version is "2", `+
+			`this program knows "1" only: run the newer version, or empty the Secret to give up what is in overlap; `+
 			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.told()[0])
-		c.remove()
+		c.edit(func(o *corev1.Secret) { o.Data = nil })
 		time.Sleep(time.Minute)
-		check(t, "state after the deletion", "A B", strings.Split(c.stored(), "@")[0])
+		check(t, "state after that", "A B", strings.Split(c.stored(), "@")[0])
 	})
 }
 
@@ -479,35 +519,19 @@ func TestTheStateCannotBeWritten(t *testing.T) {
 
 func TestARaceForTheState(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		verb string
-		err  error
-	}{
-		"Create": {"create", apierrors.NewAlreadyExists(configMaps, StateName)},
-		"Update": {"update", apierrors.NewConflict(configMaps, StateName, errors.New("changed"))},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, "AB")
-				if tc.verb == "update" {
-					if err := c.client.Tracker().Add(c.state(t, "A", c.began).encodeInto(nil)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				c.fail(tc.err, tc.verb)
-				p := c.start("B", time.Hour)
-				defer p.stop()
-				synctest.Wait()
-				c.fail(nil, tc.verb)
-				c.requests()
-				time.Sleep(conflictRequeue)
-				check(t, "requests of the next try", map[string]int{"get": 1, tc.verb: 1}, c.requests())
-				check(t, "Events of it", 0, strings.Count(strings.Join(c.told(), ""), "RootCAState"))
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		c.edit(func(o *corev1.Secret) { o.Data = c.state(t, "A", c.began).encode() })
+		c.fail(apierrors.NewConflict(secrets, StateName, errors.New("changed")), "update")
+		p := c.start("B", time.Hour)
+		defer p.stop()
+		synctest.Wait()
+		c.fail(nil, "update")
+		c.requests()
+		time.Sleep(conflictRequeue)
+		check(t, "requests of the next try", map[string]int{"get": 1, "update": 1}, c.requests())
+		check(t, "Events of it", 0, strings.Count(strings.Join(c.told(), ""), "RootCAState"))
+	})
 }
 
 func TestAnAPIThatHangsDoesNotHoldUpTheUnion(t *testing.T) {
@@ -518,7 +542,7 @@ func TestAnAPIThatHangsDoesNotHoldUpTheUnion(t *testing.T) {
 		defer p.stop()
 		synctest.Wait()
 		// The fake client knows no context, so that the time-out itself is imitated.
-		c.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			time.Sleep(requestTimeout)
 			return true, nil, context.DeadlineExceeded
 		})
@@ -535,9 +559,7 @@ func TestOfferOnAReplicaThatDoesNotLead(t *testing.T) {
 		k := NewBundleController(BundleControllerConfig{Client: c.client, Source: NewSource(nil), File: c.bundle(t, "A"), Overlap: time.Hour})
 		k.Set(c.bundle(t, "B"))
 		check(t, "requests", map[string]int{}, c.requests())
-		if _, err := c.client.CoreV1().ConfigMaps(StateNamespace).Create(t.Context(), c.state(t, "A", c.began).encodeInto(nil), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.edit(func(o *corev1.Secret) { o.Data = c.state(t, "A", c.began).encode() })
 		for range 2 { // terms
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			time.AfterFunc(time.Second/2, func() {

@@ -10,7 +10,7 @@
 // A Publisher writes it into ConfigMap kube-root-ca.crt of every Active namespace.
 // BundleController and Publisher run on the leader only.
 //
-// What is in overlap, and until when, is kept in a ConfigMap in kube-system, the state. It
+// What is in overlap, and until when, is kept in a Secret in kube-system, the state. It
 // is never read back from kube-root-ca.crt, which everybody who may edit a namespace can
 // write. No bundle is ever empty or invalid, and while the state is unknown none that is
 // published is replaced by a smaller one, for a bounded time.

@@ -47,7 +47,7 @@ func (c *BundleController) report(ctx context.Context, decided decision) {
 
 // warn records what does not go away by itself; the queue logs every error.
 func (c *BundleController) warn(err error) {
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !errors.As(err, new(*stateobject.UnknownVersionError)) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) && !errors.As(err, new(*stateobject.UnknownVersionError)) {
 		return
 	}
 	c.Recorder.Warn(c.Process, "RootCAStateUnavailable", "Publish",

@@ -4,6 +4,7 @@
 package rootca
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,10 +17,13 @@ import (
 	"sa-controller-manager/internal/stateobject"
 )
 
-// Where the state is kept.
+// Where the state is kept. It is a Secret, because who may write those of kube-system can be
+// anybody in the cluster already: a certificate that is written into the state while nobody
+// leads is published everywhere as a previous root CA. The Secret comes with the permissions:
+// RBAC cannot restrict create to a name.
 const (
 	StateNamespace = metav1.NamespaceSystem
-	StateName      = "sa-controller-manager-root-ca"
+	StateName      = "sa-controller-manager-root-ca" // in manifests/permissions, too
 )
 
 // The keys of the state. Each previous certificate has two, which share what is between
@@ -31,28 +35,28 @@ const (
 	suffixUntil    = ".until"
 )
 
-// decode takes everything that is whole from the state's ConfigMap, and says what is
+// decode takes everything that is whole from the state's Secret, and says what is
 // damaged. A previous certificate whose end cannot be read is kept as long as one whose
 // overlap begins now.
-func decode(object *corev1.ConfigMap, now time.Time, overlap time.Duration) (s state, damage string, err error) {
+func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s state, damage string, err error) {
 	fields, err := stateobject.Read(object.Data)
 	if err != nil {
-		return state{}, "", fmt.Errorf("use configmap %s/%s: %w: run the newer version, or delete the ConfigMap to give up what is in overlap",
+		return state{}, "", fmt.Errorf("use secret %s/%s: %w: run the newer version, or empty the Secret to give up what is in overlap",
 			StateNamespace, StateName, err)
 	}
-	if current, err := ParseBundle([]byte(fields.Get(keyCurrent))); err != nil {
+	if current, err := ParseBundle(fields.Get(keyCurrent)); err != nil {
 		fields.Damaged(keyCurrent, err)
 	} else {
 		s.current = current.certificates
 	}
 	for _, name := range fields.Between(previousPrefix, suffixCert) {
 		keyCert, keyUntil := previousPrefix+name+suffixCert, previousPrefix+name+suffixUntil
-		certificates, err := cert.ParseCertsPEM([]byte(fields.Get(keyCert)))
+		certificates, err := cert.ParseCertsPEM(fields.Get(keyCert))
 		if err != nil {
 			fields.Damaged(keyCert, errors.New("holds no certificate"))
 			continue
 		}
-		until, err := time.Parse(time.RFC3339, fields.Get(keyUntil))
+		until, err := time.Parse(time.RFC3339, string(fields.Get(keyUntil)))
 		if err != nil {
 			fields.Damaged(keyUntil, errors.New("is no time"))
 			until = now.Add(overlap)
@@ -65,27 +69,24 @@ func decode(object *corev1.ConfigMap, now time.Time, overlap time.Duration) (s s
 }
 
 // encode is what decode reads.
-func (s state) encode() map[string]string {
-	data := map[string]string{keyCurrent: string(encodePEM(s.current...))}
+func (s state) encode() map[string][]byte {
+	data := map[string][]byte{keyCurrent: encodePEM(s.current...)}
 	for _, p := range s.previous {
 		name := previousPrefix + fingerprint(p.certificate)
-		data[name+suffixCert] = string(encodePEM(p.certificate))
-		data[name+suffixUntil] = p.until.Format(time.RFC3339)
+		data[name+suffixCert] = encodePEM(p.certificate)
+		data[name+suffixUntil] = []byte(p.until.Format(time.RFC3339))
 	}
 	return stateobject.Stamp(data)
 }
 
-// encodeInto is a copy of the ConfigMap that holds the state and nothing else, and nil if
-// the ConfigMap does so already. Without one it is a new one.
-func (s state) encodeInto(object *corev1.ConfigMap) *corev1.ConfigMap {
+// encodeInto is a copy of the Secret that holds the state and nothing else, and nil if the
+// Secret does so already.
+func (s state) encodeInto(object *corev1.Secret) *corev1.Secret {
 	data := s.encode()
-	if object == nil {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: StateNamespace, Name: StateName}, Data: data}
-	}
-	if maps.Equal(object.Data, data) && len(object.BinaryData) == 0 {
+	if maps.EqualFunc(object.Data, data, bytes.Equal) {
 		return nil
 	}
 	object = object.DeepCopy()
-	object.Data, object.BinaryData = data, nil
+	object.Data = data
 	return object
 }

@@ -4,7 +4,6 @@
 package rootca
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ func TestTheStateIsReadAsItWasWritten(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABCD")
 	for _, text := range []string{"A", "AB", "B A@1h0m0s", "CD B@1h0m0s A@20m0s"} {
-		written := a.state(t, text, now).encodeInto(nil)
+		written := a.state(t, text, now).encodeInto(emptyState())
 		check(t, "name", "kube-system/sa-controller-manager-root-ca", written.Namespace+"/"+written.Name)
 		got, damage, err := decode(written, now, time.Minute)
 		if err != nil || damage != "" {
@@ -34,6 +33,15 @@ func TestTheStateIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// texts shows data as a person writes it.
+func texts(data map[string][]byte) map[string]string {
+	shown := map[string]string{}
+	for key, value := range data {
+		shown[key] = string(value)
+	}
+	return shown
+}
+
 func TestTheStateForPeople(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -41,7 +49,7 @@ func TestTheStateForPeople(t *testing.T) {
 	name := "previous-" + fingerprint(a['A'])
 	check(t, "data", map[string]string{
 		"schema-version": "1", "current.crt": a.pem("B"), name + ".crt": a.pem("A"), name + ".until": "2026-11-21T09:00:00Z",
-	}, a.state(t, "B A@1h", now).encode())
+	}, texts(a.state(t, "B A@1h", now).encode()))
 }
 
 func TestReadingADamagedState(t *testing.T) {
@@ -51,34 +59,34 @@ func TestReadingADamagedState(t *testing.T) {
 	nameOfA := "previous-" + fingerprint(a['A'])
 	cases := map[string]struct {
 		reason  string
-		change  func(map[string]string)
+		change  func(map[string][]byte)
 		want    string
 		damage  string // what one line of it must say, "" if there is none
 		unknown string // what the error must say
 	}{
-		"Whole":     {change: func(map[string]string) {}, want: "B A@20m0s"},
-		"NoSchema":  {change: func(d map[string]string) { delete(d, "schema-version") }, want: "B A@20m0s", damage: "schema-version is missing"},
-		"Newer":     {reason: "nothing of it is understood", change: func(d map[string]string) { d["schema-version"] = "2" }, want: "-", unknown: `its schema-version is "2", this program knows "1" only: run the newer version`},
-		"NoCurrent": {change: func(d map[string]string) { delete(d, "current.crt") }, want: "- A@20m0s", damage: "current.crt: is empty"},
+		"Whole":     {change: func(map[string][]byte) {}, want: "B A@20m0s"},
+		"NoSchema":  {change: func(d map[string][]byte) { delete(d, "schema-version") }, want: "B A@20m0s", damage: "schema-version is missing"},
+		"Newer":     {reason: "nothing of it is understood", change: func(d map[string][]byte) { d["schema-version"] = []byte("2") }, want: "-", unknown: `its schema-version is "2", this program knows "1" only: run the newer version`},
+		"NoCurrent": {change: func(d map[string][]byte) { delete(d, "current.crt") }, want: "- A@20m0s", damage: "current.crt: is empty"},
 		"CutCurrent": {
-			change: func(d map[string]string) { d["current.crt"] = a.pem("BC")[:700] }, want: "- A@20m0s", damage: "current.crt: holds 2 PEM blocks",
+			change: func(d map[string][]byte) { d["current.crt"] = []byte(a.pem("BC")[:700]) }, want: "- A@20m0s", damage: "current.crt: holds 2 PEM blocks",
 		},
-		"NoCertificate": {change: func(d map[string]string) { d[nameOfA+".crt"] = "hello" }, want: "B", damage: nameOfA + ".crt: holds no certificate"},
-		"NoEnd":         {reason: "it ends like one that begins now", change: func(d map[string]string) { delete(d, nameOfA+".until") }, want: "B A@1m0s", damage: nameOfA + ".until: is no time"},
-		"NoTime":        {change: func(d map[string]string) { d[nameOfA+".until"] = "soon" }, want: "B A@1m0s", damage: "is no time"},
-		"EndAlone":      {reason: "of nothing", change: func(d map[string]string) { delete(d, nameOfA+".crt") }, want: "B"},
-		"Empty":         {change: func(d map[string]string) { clear(d) }, want: "-", damage: "current.crt: is empty"},
-		"Renamed": {reason: "by hand", change: func(d map[string]string) {
-			d["previous-x.crt"], d["previous-x.until"] = a.pem("C"), "2026-11-21T08:05:00Z"
+		"NoCertificate": {change: func(d map[string][]byte) { d[nameOfA+".crt"] = []byte("hello") }, want: "B", damage: nameOfA + ".crt: holds no certificate"},
+		"NoEnd":         {reason: "it ends like one that begins now", change: func(d map[string][]byte) { delete(d, nameOfA+".until") }, want: "B A@1m0s", damage: nameOfA + ".until: is no time"},
+		"NoTime":        {change: func(d map[string][]byte) { d[nameOfA+".until"] = []byte("soon") }, want: "B A@1m0s", damage: "is no time"},
+		"EndAlone":      {reason: "of nothing", change: func(d map[string][]byte) { delete(d, nameOfA+".crt") }, want: "B"},
+		"Empty":         {change: func(d map[string][]byte) { clear(d) }, want: "-", damage: "current.crt: is empty"},
+		"Renamed": {reason: "by hand", change: func(d map[string][]byte) {
+			d["previous-x.crt"], d["previous-x.until"] = []byte(a.pem("C")), []byte("2026-11-21T08:05:00Z")
 		}, want: "B A@20m0s C@5m0s"},
-		"Fractions": {reason: "by hand", change: func(d map[string]string) { d[nameOfA+".until"] = "2026-11-21T10:05:00.5+02:00" }, want: "B A@5m1s"},
+		"Fractions": {reason: "by hand", change: func(d map[string][]byte) { d[nameOfA+".until"] = []byte("2026-11-21T10:05:00.5+02:00") }, want: "B A@5m1s"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := a.state(t, "B A@20m", now).encode()
 			tc.change(data)
-			object := &corev1.ConfigMap{Data: data}
+			object := &corev1.Secret{Data: data}
 			got, damage, err := decode(object, now, time.Minute)
 			if (err == nil) != (tc.unknown == "") || err != nil && !strings.Contains(err.Error(), tc.unknown) {
 				t.Errorf("error is %v, want %q", err, tc.unknown)
@@ -99,14 +107,12 @@ func TestWhatElseIsInTheState(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "A")
 	s := a.state(t, "A", time.Time{})
-	object := s.encodeInto(nil)
+	object := s.encodeInto(emptyState())
 	object.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7", Labels: map[string]string{"kept": "yes"}}
-	object.Data["stranger"] = "yes"
-	object.BinaryData = map[string][]byte{"other": nil}
+	object.Data["stranger"] = []byte("yes")
 	before := object.DeepCopy()
 	got := s.encodeInto(object)
 	check(t, "data", s.encode(), got.Data)
-	check(t, "binary data", 0, len(got.BinaryData))
 	check(t, "metadata", before.ObjectMeta, got.ObjectMeta)
 	check(t, "what was given", before, object)
 }
@@ -117,15 +123,15 @@ func FuzzReadState(f *testing.F) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(f, "AB")
 	whole := a.state(f, "B A@20m", now).encode()
-	f.Add(whole[stateobject.VersionKey], whole[keyCurrent], "previous-x.crt", a.pem("A"), "2026-11-21T08:05:00Z")
+	f.Add(string(whole[stateobject.VersionKey]), string(whole[keyCurrent]), "previous-x.crt", a.pem("A"), "2026-11-21T08:05:00Z")
 	f.Add("2", "", "previous-.crt", "", "")
 	f.Add("", a.pem("A")[:100], "previous-x", a.pem("AB"), "9999-12-31T23:59:59Z")
 	f.Fuzz(func(t *testing.T, schema, current, key, previous, until string) {
-		data := map[string]string{stateobject.VersionKey: schema, keyCurrent: current, key: previous}
-		data[strings.TrimSuffix(key, suffixCert)+suffixUntil] = until
-		given := maps.Clone(data)
-		got, _, _ := decode(&corev1.ConfigMap{Data: data}, now, time.Hour)
-		check(t, "what was given", given, data)
+		data := map[string][]byte{stateobject.VersionKey: []byte(schema), keyCurrent: []byte(current), key: []byte(previous)}
+		data[strings.TrimSuffix(key, suffixCert)+suffixUntil] = []byte(until)
+		given := texts(data)
+		got, _, _ := decode(&corev1.Secret{Data: data}, now, time.Hour)
+		check(t, "what was given", given, texts(data))
 		decided := plan(a.bundle(t, "B"), got, now, time.Hour)
 		if _, err := ParseBundle(decided.published.PEM()); err != nil {
 			t.Errorf("what is published: %v", err)
@@ -133,7 +139,7 @@ func FuzzReadState(f *testing.F) {
 		if decided.next.After(now.Add(time.Hour)) {
 			t.Errorf("an overlap ends at %v", decided.next)
 		}
-		if _, damage, err := decode(decided.state.encodeInto(nil), now, time.Hour); damage != "" || err != nil {
+		if _, damage, err := decode(decided.state.encodeInto(emptyState()), now, time.Hour); damage != "" || err != nil {
 			t.Errorf("what is written is damaged: %s, %v", damage, err)
 		}
 	})

@@ -12,9 +12,11 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/manifests"
 	"sa-controller-manager/test/await"
 )
 
@@ -37,8 +39,8 @@ type Cluster struct {
 	managers []*Manager
 }
 
-// Start starts etcd and kube-apiserver and returns when the API is ready and
-// the namespaces that it makes for itself exist. If it returns an error or ctx
+// Start starts etcd and kube-apiserver and returns when the API is ready, the namespaces that it
+// makes for itself exist, and so does the state that comes with manifests/permissions. If it returns an error or ctx
 // ends first, nothing is left.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	c := &Cluster{options: options.withDefaults()}
@@ -73,7 +75,10 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.StartAPIServer(ctx)
+	if err := c.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.applyState(ctx)
 }
 
 // Stop ends every manager and the control plane and removes their files. What
@@ -209,4 +214,28 @@ func (c *Cluster) awaitOwnObjects(ctx context.Context) error {
 	// Managers look up there by which CAs to know clients.
 	_, err = await.ConfigMaps(ctx, client, "kube-system", await.Named[*corev1.ConfigMap]("extension-apiserver-authentication"))
 	return err
+}
+
+// applyState creates what comes with manifests/permissions and no manager may create. Most
+// managers here need no permissions, because they are the administrator.
+func (c *Cluster) applyState(ctx context.Context) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	objects, err := manifests.Permissions()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.Kind != "Secret" {
+			continue
+		}
+		err := client.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
+			Param("fieldManager", "devcluster").Do(ctx).Error()
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", object, err)
+		}
+	}
+	return nil
 }

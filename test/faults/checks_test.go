@@ -53,7 +53,7 @@ func TestJudgeWrites(t *testing.T) {
 		"Validating":       {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
 		"LookAtMutating":   {reason: "who waits watches too", journal: []faultproxy.Request{at(0, leaders("list", "mutatingwebhookconfigurations", "", ""))}},
 		"RootCA":           {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", rootCAConfigMap))}, want: 1},
-		"StateOfRootCA":    {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", "sa-controller-manager-root-ca"))}, want: 1},
+		"StateOfRootCA":    {journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1},
 		"PublishedRing":    {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
 		"Heartbeat":        {reason: "every replica has one", journal: []faultproxy.Request{at(0, leaders("patch", "configmaps", "kube-system", hostsConfigMap))}},
 		"ServingCA":        {reason: "every replica keeps it", journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", caSecretName)), at(1, leaders("create", "secrets", "kube-system", ""))}},

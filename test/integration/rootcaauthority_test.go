@@ -27,7 +27,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -135,9 +134,10 @@ func withOwnRootCAs(t *testing.T) *controlPlane {
 
 func (c *controlPlane) forgetRootCAs(t *testing.T) {
 	t.Helper()
-	err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(cleanupContext(t), rootCAState, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("delete the state of the root CA: %v", err)
+	_, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(cleanupContext(t), rootCAState,
+		types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Errorf("empty the state of the root CA: %v", err)
 	}
 }
 
@@ -176,11 +176,15 @@ func (c *controlPlane) awaitSecretCA(t *testing.T, namespace, name, bundle strin
 // stateOfRootCA is the data of the state.
 func (c *controlPlane) stateOfRootCA(t *testing.T) map[string]string {
 	t.Helper()
-	state, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), rootCAState, metav1.GetOptions{})
+	state, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), rootCAState, metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("read the state of the root CA: %v", err)
 	}
-	return state.Data
+	data := map[string]string{}
+	for key, value := range state.Data {
+		data[key] = string(value)
+	}
+	return data
 }
 
 // patchRootCA applies a JSON merge patch by somebody else's hand.

@@ -208,33 +208,44 @@ func TestRootCAIsNeverReadBack(t *testing.T) {
 	}
 }
 
-// TestRootCAStateIsMendedByTheWatch covers a state that somebody deletes, or edits, while
-// the file does not change and nothing is in overlap.
-func TestRootCAStateIsMendedByTheWatch(t *testing.T) {
+// TestRootCAStateIsMissing covers permissions that were deleted, with the state, and are applied
+// again: what is published goes on, and the state is written once it is there.
+func TestRootCAStateIsMissing(t *testing.T) {
 	await.Long(t)
 	c := withOwnRootCAs(t)
-	m := c.manage(t, publisherAlone)
-	m.awaitIdle(t)
-	right := c.stateOfRootCA(t)
-	states := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	mended := func() error {
-		state, err := states.Get(t.Context(), rootCAState, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if diff := cmp.Diff(right, state.Data); diff != "" {
-			return fmt.Errorf("state (-before +after):\n%s", diff)
-		}
-		return nil
+	old, next := newRootAuthority(t, "old"), newRootAuthority(t, "next")
+	ca := caFile(t, old)
+	m := c.manage(t, publisherAlone, "--root-ca-file="+ca.path)
+	m.faulty = true
+	namespace := c.namespace(t)
+	c.awaitRootCA(t, namespace, rootCAs(old))
+	states := c.client.CoreV1().Secrets(metav1.NamespaceSystem)
+	state, err := states.Get(t.Context(), rootCAState, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := states.Delete(t.Context(), rootCAState, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "after it was deleted", mended)
-	if _, err := states.Patch(t.Context(), rootCAState, types.MergePatchType, []byte(`{"data":{"current.crt":"nonsense"}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
+	restored := false
+	restore := func() {
+		empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: state.Name, Namespace: state.Namespace, Labels: state.Labels}, Type: state.Type}
+		if _, err := states.Create(cleanupContext(t), empty, metav1.CreateOptions{}); err != nil && !restored {
+			t.Fatal(err)
+		}
+		restored = true
 	}
-	poll(t, "after it was edited", mended)
+	t.Cleanup(restore)
+	ca.replace(t, []byte(rootCAs(next)))
+	c.awaitRootCA(t, namespace, rootCAs(next, old))
+	c.awaitWarning(t, aboutProcess("RootCAStateUnavailable"), "apply manifests/permissions")
+	restore()
+	poll(t, "after it was applied again", func() error {
+		if diff := cmp.Diff(next.pem, c.stateOfRootCA(t)["current.crt"]); diff != "" {
+			return fmt.Errorf("state (-want +got):\n%s", diff)
+		}
+		return nil
+	})
 }
 
 // TestRootCAStateIsForbidden covers an identity that may not read the state: what is
@@ -254,7 +265,7 @@ func TestRootCAStateIsForbidden(t *testing.T) {
 
 	proxy := c.proxy(t)
 	proxy.Use(&faultproxy.Rule{
-		Match: faultproxy.On("get", "configmaps").In(metav1.NamespaceSystem),
+		Match: faultproxy.On("get", "secrets").In(metav1.NamespaceSystem),
 		Fault: faultproxy.Answer(http.StatusForbidden, metav1.StatusReasonForbidden),
 	})
 	m = c.manageThrough(t, proxy, flags...)
@@ -279,11 +290,9 @@ func TestRootCAStateIsForbidden(t *testing.T) {
 // alone.
 func TestRootCAStateOfANewerVersion(t *testing.T) {
 	c := withOwnRootCAs(t)
-	state := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: rootCAState},
-		Data:       map[string]string{"schema-version": "2", "something": "else"},
-	}
-	if _, err := c.client.CoreV1().ConfigMaps(state.Namespace).Create(t.Context(), state, metav1.CreateOptions{}); err != nil {
+	_, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(t.Context(), rootCAState,
+		types.MergePatchType, []byte(`{"stringData":{"schema-version":"2","something":"else"}}`), metav1.PatchOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	m := c.manage(t, publisherAlone)
@@ -291,7 +300,7 @@ func TestRootCAStateOfANewerVersion(t *testing.T) {
 	c.awaitRootCA(t, c.namespace(t), c.certificateAuthority(t))
 	c.awaitWarning(t, aboutProcess("RootCAStateUnavailable"), fmt.Sprintf("its schema-version is %q", "2"))
 	m.awaitIdle(t)
-	if diff := cmp.Diff(state.Data, c.stateOfRootCA(t)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"schema-version": "2", "something": "else"}, c.stateOfRootCA(t)); diff != "" {
 		t.Errorf("state (-before +after):\n%s", diff)
 	}
 }

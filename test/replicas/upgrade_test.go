@@ -91,7 +91,7 @@ func (s *service) kept(t *testing.T) map[string]string {
 	note("validating", validating.ResourceVersion, validating.Webhooks, err)
 	ca, err := c.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, caSecretName, metav1.GetOptions{})
 	note("serving CA", ca.ResourceVersion, ca.Data, err)
-	state, err := c.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, rootCAStateName, metav1.GetOptions{})
+	state, err := c.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, rootCAStateName, metav1.GetOptions{})
 	note("root CA state", state.ResourceVersion, state.Data, err)
 	published, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 	note("root CA", published.ResourceVersion, published.Data, err)

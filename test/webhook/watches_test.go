@@ -32,7 +32,7 @@ func TestWhatIsWatched(t *testing.T) {
 		c.watched(t, proxy, watches{
 			"namespaces":                      {""},
 			"serviceaccounts":                 {""},
-			"configmaps":                      {"metadata.name=kube-root-ca.crt", "metadata.name=sa-controller-manager-hosts", "metadata.name=sa-controller-manager-root-ca"},
+			"configmaps":                      {"metadata.name=kube-root-ca.crt", "metadata.name=sa-controller-manager-hosts"},
 			"leases":                          {""}, // those of kube-apiservers, by their label
 			"secrets":                         {onlyCA, onlyTokens},
 			"mutatingwebhookconfigurations":   {onlyOurs},

@@ -108,8 +108,7 @@ func unusualRules(f *flags) []Rule {
 	if fills && !f.controllers.Enabled(options.RootCACertificatePublisher) {
 		// Token Secrets get the root CA that was agreed on.
 		rules = append(rules,
-			Rule{Part: rootCA, Verbs: verbs("create"), Resource: configMaps, Namespace: system},
-			Rule{Part: rootCA, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: rootCAState})
+			Rule{Part: rootCA, Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState})
 	}
 	return rules
 }
@@ -212,9 +211,8 @@ func rootCARules() []Rule {
 			Why: "A bundle that has changed or was edited.",
 		},
 		{
-			Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: rootCAState,
-			Why: "During a change of the root CA, the bundle that is published and until when. It is read before each decision, and " +
-				"watched for what others do to it. The ClusterRole permits to create it.",
+			Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState,
+			Why: "During a change of the root CA, which ones are published and until when. The Secret comes with the roles.",
 		},
 	}
 }

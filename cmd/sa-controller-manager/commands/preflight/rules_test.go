@@ -135,7 +135,7 @@ func TestUnusualRules(t *testing.T) {
 		o := nothing()
 		o.Generic.Controllers, o.Keys.PrivateKeyFile = []string{"serviceaccount-token"}, "sa.key"
 		got := byPart(rulesOf(t, o))
-		for _, want := range []string{"root-ca: create configmaps in kube-system", "root-ca: update configmaps/sa-controller-manager-root-ca in kube-system"} {
+		for _, want := range []string{"root-ca: get secrets/sa-controller-manager-root-ca in kube-system", "root-ca: update secrets/sa-controller-manager-root-ca in kube-system"} {
 			if !slices.Contains(got, want) {
 				t.Errorf("%q is not asked for, but the ca.crt of token Secrets is agreed on there", want)
 			}

@@ -414,7 +414,7 @@ func TestApplyPermissions(t *testing.T) {
 		t.Errorf("%d applied of %d, %d tries failed: %q", len(a.applied), len(objects), len(progress), a.applied)
 	}
 	for _, request := range a.applied {
-		if !strings.HasPrefix(request, "PATCH application/apply-patch+yaml /apis/") || !strings.Contains(request, "?fieldManager=sa-controller-manager&force=true") {
+		if !strings.HasPrefix(request, "PATCH application/apply-patch+yaml /api") || !strings.Contains(request, "?fieldManager=sa-controller-manager&force=true") {
 			t.Errorf("request %q", request)
 		}
 	}

@@ -6,6 +6,7 @@ package manifests
 import (
 	_ "embed"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,9 +39,19 @@ type StaticPodOptions struct {
 	// Signer shares SignerDirectory with kube-apiserver, which waits for this Pod then: its
 	// init container does not wait for kube-apiserver. Flags are for Args.
 	Signer bool
-	// Args are further flags.
+	// Carried are flags in the place of the file's own; those that it does not have are added.
+	Carried []string
+	// Args are further flags, after all others.
 	Args []string
+	// Files are on the node, with absolute paths. The containers see the directory of each under
+	// the same path, so that a file which is replaced by another one is seen too.
+	Files []string
+	// CertDir is the directory on the node with ca.crt, the cluster's CA; empty is pkiDirectory.
+	CertDir string
 }
+
+// pkiDirectory is mounted in any case.
+const pkiDirectory = "/etc/kubernetes/pki"
 
 const (
 	// SignerDirectory is on the node and, shared, in the static pods of kube-apiserver and
@@ -75,8 +86,25 @@ func (o StaticPodOptions) validate() error {
 	if o.HostBinary != "" && !strings.HasPrefix(o.HostBinary, "/") {
 		return fmt.Errorf("binary %q: want a path that begins with /", o.HostBinary)
 	}
+	for _, file := range o.Files {
+		if err := Mountable(file); err != nil {
+			return err
+		}
+	}
 	if !slices.Contains([]string{"", "manual", "auto"}, o.TokenSecrets) {
 		return fmt.Errorf("token secrets %q: want manual or auto", o.TokenSecrets)
+	}
+	return nil
+}
+
+// Mountable refuses a file whose directory would hide what the Pod has mounted itself.
+func Mountable(file string) error {
+	directory := path.Dir(file)
+	for _, own := range []string{pkiDirectory, "/usr/local/bin/sa-controller-manager", SignerDirectory} {
+		if own != directory && (directory == "/" || strings.HasPrefix(own, directory+"/")) {
+			return fmt.Errorf("%s: our static pod cannot mount %s, where it has files of its own; put the file into %s",
+				file, directory, pkiDirectory)
+		}
 	}
 	return nil
 }
@@ -102,13 +130,48 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 	if o.Signer {
 		shareSignerDirectory(pod)
 	}
+	if o.CertDir != "" && o.CertDir != pkiDirectory {
+		o.Files = append(o.Files, path.Join(o.CertDir, "ca.crt"))
+		for i := range pod.Spec.InitContainers {
+			pod.Spec.InitContainers[i].Args = append(pod.Spec.InitContainers[i].Args, "--cert-dir="+o.CertDir)
+		}
+	}
+	for _, file := range o.Files {
+		mountDirectory(pod, path.Dir(file))
+	}
 	main := &pod.Spec.Containers[0]
-	for i, arg := range main.Args {
-		if strings.HasPrefix(arg, tokenSecretsFlag) && o.TokenSecrets != "" {
-			main.Args[i] = tokenSecretsFlag + o.TokenSecrets
+	if o.TokenSecrets != "" {
+		o.Carried = append(o.Carried, tokenSecretsFlag+o.TokenSecrets)
+	}
+	for _, arg := range o.Carried {
+		name, _, _ := strings.Cut(arg, "=")
+		if i := slices.IndexFunc(main.Args, func(own string) bool { return strings.HasPrefix(own, name+"=") }); i >= 0 {
+			main.Args[i] = arg
+		} else {
+			main.Args = append(main.Args, arg)
 		}
 	}
 	main.Args = append(main.Args, o.Args...)
+}
+
+// mountDirectory mounts a directory of the node, read only, unless all of its files are there.
+func mountDirectory(pod *corev1.Pod, directory string) {
+	covers := func(m corev1.VolumeMount) bool {
+		return directory == m.MountPath || strings.HasPrefix(directory, m.MountPath+"/")
+	}
+	if slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, covers) {
+		return
+	}
+	kind := corev1.HostPathDirectory
+	name := fmt.Sprintf("files-%d", len(pod.Spec.Volumes))
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind},
+	}})
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
+		}
+	}
 }
 
 // shareSignerDirectory is what overlays/external-signer does.

@@ -4,6 +4,7 @@
 package manifests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -64,6 +65,36 @@ func TestStaticPodOptions(t *testing.T) {
 	}
 }
 
+// TestStaticPodSeesFiles: each where it is on the node, and its directory once.
+func TestStaticPodSeesFiles(t *testing.T) {
+	t.Parallel()
+	before := made(t, StaticPodOptions{})
+	after := made(t, StaticPodOptions{
+		Carried: []string{"--root-ca-file=/etc/ssl/certs/corp.crt", "--legacy-service-account-token-clean-up-period=87600h"},
+		Files:   []string{"/etc/ssl/certs/corp.crt", "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/ssl/sa.key"},
+		CertDir: "/etc/kubernetes/ssl",
+	})
+	want := before.DeepCopy()
+	main, init := &want.Spec.Containers[0], &want.Spec.InitContainers[0]
+	for i, arg := range main.Args {
+		if strings.HasPrefix(arg, "--root-ca-file=") {
+			main.Args[i] = "--root-ca-file=/etc/ssl/certs/corp.crt"
+		}
+	}
+	main.Args = append(main.Args, "--legacy-service-account-token-clean-up-period=87600h")
+	init.Args = append(init.Args, "--cert-dir=/etc/kubernetes/ssl")
+	kind := corev1.HostPathDirectory
+	for i, directory := range []string{"/etc/ssl/certs", "/etc/kubernetes/ssl"} {
+		name := fmt.Sprintf("files-%d", len(before.Spec.Volumes)+i)
+		want.Spec.Volumes = append(want.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind}}})
+		mount := corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true}
+		main.VolumeMounts, init.VolumeMounts = append(main.VolumeMounts, mount), append(init.VolumeMounts, mount)
+	}
+	if diff := cmp.Diff(want, after); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestStaticPodRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -73,6 +104,8 @@ func TestStaticPodRefuses(t *testing.T) {
 		"NoTag":        {StaticPodOptions{Image: "sa-controller-manager"}, `image "sa-controller-manager"`},
 		"TwoLines":     {StaticPodOptions{Image: "a:b\nx: y"}, "image"},
 		"RelativePath": {StaticPodOptions{HostBinary: "bin/x"}, `binary "bin/x"`},
+		"HidesOurs":    {StaticPodOptions{Files: []string{"/etc/kubernetes/corp.crt"}}, "our static pod cannot mount /etc/kubernetes"},
+		"Root":         {StaticPodOptions{Files: []string{"/corp.crt"}}, "our static pod cannot mount /, where"},
 		"Mode":         {StaticPodOptions{TokenSecrets: "off"}, `token secrets "off"`},
 	}
 	for name, tc := range cases {

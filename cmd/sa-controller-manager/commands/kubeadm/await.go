@@ -114,11 +114,13 @@ func (c *Config) bound(ctx context.Context) error {
 
 // ownManifest is the one that our process runs with after the first step.
 func (c *Config) ownManifest(o *observed) []byte {
-	if o.manager == nil || c.Rewrite {
+	if c.writesOwn(o) {
 		return o.rendered
 	}
 	return o.manager
 }
+
+func (c *Config) writesOwn(o *observed) bool { return o.manager == nil || c.Rewrite }
 
 func registers(manifest []byte) bool {
 	mode := ownFlag(manifest, "webhook-registration")

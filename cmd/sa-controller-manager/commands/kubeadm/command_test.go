@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/manifests"
 )
 
 func TestKubeadmCommandLine(t *testing.T) {
@@ -76,7 +77,7 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	t.Parallel()
 	p := newPodFlags()
 	p.binary, p.extraArgs = "/opt/b", []string{"--v=4"}
-	data, err := p.render("registry.k8s.io/kube-controller-manager:v1.36.3", nil)
+	data, err := p.render(manifests.StaticPodOptions{Image: "registry.k8s.io/kube-controller-manager:v1.36.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,9 @@ func assign(flag, value string) string { return "--" + flag + "=" + value }
 
 // pluginOut disables the ServiceAccount plugin of kube-apiserver.
 func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
+	if err := supported(m.Image()); err != nil {
+		return staticpod.Edit{}, err
+	}
 	flags, err := m.Flags(admissionControlFlag, enableFlag, disableFlag)
 	if err != nil {
 		return staticpod.Edit{}, err

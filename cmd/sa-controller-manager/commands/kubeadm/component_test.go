@@ -192,13 +192,13 @@ func TestNoKeyToGiveBack(t *testing.T) {
 func TestOldImage(t *testing.T) {
 	t.Parallel()
 	for image, ok := range map[string]bool{
-		"registry.k8s.io/kube-controller-manager:v1.27.16":          false,
-		"registry.k8s.io/kube-controller-manager:v1.28.0":           true,
+		"registry.k8s.io/kube-controller-manager:v1.29.16":          false,
+		"registry.k8s.io/kube-controller-manager:v1.30.0":           true,
 		"localhost:5000/kube-controller-manager:v1.36.3@sha256:abc": true,
 		"example.org:5000/kcm":                                      true,
 		"kcm:v2.0.0":                                                true,
 	} {
-		if err := knowsNames(image); (err == nil) != ok {
+		if err := supported(image); (err == nil) != ok {
 			t.Errorf("%s: %v", image, err)
 		}
 	}
@@ -253,7 +253,22 @@ func pod(command []string) []byte {
 	for _, one := range command {
 		text += "    - " + one + "\n"
 	}
-	return []byte(text + "    name: x\n")
+	return []byte(text + `    name: x
+    volumeMounts:
+    - {mountPath: /etc/kubernetes/pki, name: pki, readOnly: true}
+    - {mountPath: /certs, name: elsewhere}
+    - {mountPath: /certs/inner, name: pki, subPath: etcd}
+    - {mountPath: /kubernetes, name: kubernetes}
+    - {mountPath: /one.crt, name: file}
+    - {mountPath: /memory, name: memory}
+    - {mountPath: /named, name: pki, subPathExpr: $(NODE)}
+  volumes:
+  - {name: pki, hostPath: {path: /etc/kubernetes/pki}}
+  - {name: elsewhere, hostPath: {path: /etc/kubernetes/ssl}}
+  - {name: kubernetes, hostPath: {path: /etc/kubernetes}}
+  - {name: file, hostPath: {path: /etc/ssl/certs/corp.crt, type: File}}
+  - {name: memory, emptyDir: {}}
+`)
 }
 
 func read(t *testing.T, path string) []byte {

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/manifests"
 )
 
 // manager is our own static pod: the name of the Pod and of its file.
@@ -53,10 +55,9 @@ type Config struct {
 	// signed there already goes on to.
 	ExternalSigner bool
 
-	// Render makes our manifest, given the image of kube-controller-manager, and what
-	// signing for kube-apiserver takes, nil without that. Rewrite replaces one that is
-	// there.
-	Render  func(image string, signer *Signer) ([]byte, error)
+	// Render makes our manifest, given what follows from the two others. Rewrite replaces one
+	// that is there.
+	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
 	// Client may do anything. It must time out by itself.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
@@ -32,9 +33,14 @@ func replacedControllers() []replacedController {
 	}
 }
 
+// ourControllers are those, and the one that runs there as long as there is a key.
+func ourControllers() []replacedController {
+	return append(replacedControllers(), replacedController{options.ServiceAccountTokenController, "serviceaccount-token"})
+}
+
 // controllersOut turns off the controllers that we replace.
 func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
-	if err := knowsNames(m.Image()); err != nil {
+	if err := supported(m.Image()); err != nil {
 		return staticpod.Edit{}, err
 	}
 	flags, err := m.Flags(controllersFlag, keyFlag)
@@ -136,11 +142,13 @@ func restoreKey(edit staticpod.Edit, key []staticpod.Value, keyFile string) (sta
 	return edit, nil
 }
 
-// knowsNames refuses a kube-controller-manager that ends at the names of controllersOff.
-// An image without a version in its tag is believed to be new.
-func knowsNames(image string) error {
-	if major, minor, ok := version(image); ok && major == 1 && minor < 28 {
-		return fmt.Errorf("its image is %s, and v1.28 is the oldest that is supported", image)
+// oldestMinor is that of the oldest Kubernetes 1.x that a takeover knows.
+const oldestMinor = 30
+
+// supported refuses what is older. An image without a version in its tag is believed to be new.
+func supported(image string) error {
+	if major, minor, ok := version(image); ok && major == 1 && minor < oldestMinor {
+		return fmt.Errorf("its image is %s, and v1.%d is the oldest that is supported", image, oldestMinor)
 	}
 	return nil
 }

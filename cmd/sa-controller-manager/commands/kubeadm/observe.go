@@ -27,7 +27,8 @@ type observed struct {
 	edited   map[string][]byte // manifests, by component
 	backups  map[string][]byte
 	patches  map[string][]byte
-	rendered []byte // our manifest as it should be, in a takeover
+	kcm      *kcm   // in a takeover
+	rendered []byte // our manifest as it should be, in a takeover that writes it
 }
 
 func (c *Config) observe() (*observed, error) {

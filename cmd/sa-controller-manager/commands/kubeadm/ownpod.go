@@ -64,12 +64,9 @@ func (p *podFlags) validate() []error {
 	return found
 }
 
-// render makes our manifest. image is the one that kube-controller-manager runs in.
-func (p *podFlags) render(image string, signer *Signer) ([]byte, error) {
-	o := manifests.StaticPodOptions{Image: image, HostBinary: p.binary, TokenSecrets: p.tokenSecrets}
-	if signer != nil {
-		o.Signer, o.Args = true, signer.Args()
-	}
+// render makes our manifest of what follows from the others and of the flags of this call.
+func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
+	o.HostBinary, o.TokenSecrets = p.binary, p.tokenSecrets
 	o.Args = append(o.Args, p.extraArgs...)
 	if p.image != "" {
 		o.Image, o.HostBinary = p.image, ""

@@ -71,7 +71,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.manager == nil || c.Rewrite {
+	if c.writesOwn(o) {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
 	}
 	if signs && len(own.writes) > 0 {
@@ -79,6 +79,9 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	}
 	all, err := c.components(o)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.runHere(o); err != nil {
 		return nil, err
 	}
 	for i, s := range []*step{&kcm, &api} {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
 )
 
 // controlPlane is a node's files without a node.
@@ -32,8 +33,8 @@ func newControlPlane(t *testing.T, sample string) *controlPlane {
 	p.config = Config{
 		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
 		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
-		Render: func(image string, _ *Signer) ([]byte, error) {
-			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
+		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
+			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
 		},
 	}
 	for _, one := range components() {
@@ -158,13 +159,13 @@ func TestPlan(t *testing.T) {
 		"OurManifestIsAnother": {
 			reason: "somebody has written it, or an older version of this",
 			prepare: func(t *testing.T, p *controlPlane) {
-				p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: Pod\n"))
+				p.write(t, "manifests/sa-controller-manager.yaml", ownWith([]string{"--service-account-private-key-file=k"}))
 			},
 			want: []string{"manager:", kcmAway, apiServerAway},
 		},
 		"OurManifestIsToBeAnother": {
 			prepare: func(t *testing.T, p *controlPlane) {
-				p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: Pod\n"))
+				p.write(t, "manifests/sa-controller-manager.yaml", ownWith([]string{"--service-account-private-key-file=k"}))
 				p.config.Rewrite = true
 			},
 			want: []string{"manager: ~manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},

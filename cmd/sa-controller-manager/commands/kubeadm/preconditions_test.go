@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/manifests"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -89,7 +90,7 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 			if tc.now != nil {
 				p.write(t, "manifests/sa-controller-manager.yaml", ownWith(tc.now))
 			}
-			p.config.Render = func(string, *Signer) ([]byte, error) { return ownWith(tc.anew), nil }
+			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return ownWith(tc.anew), nil }
 			p.config.Rewrite, p.config.Steps = !tc.leave, tc.steps
 			err := Takeover(t.Context(), p.config) // a dry run
 			if !tc.refused {

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/manifests"
 )
 
 // Takeover puts sa-controller-manager in the place of what it replaces. What is done
@@ -40,17 +40,27 @@ func Handback(ctx context.Context, c Config) error {
 	return c.run(ctx, o, c.planHandback)
 }
 
-// render makes our manifest, for which kube-controller-manager's says the image.
-func (c *Config) render(o *observed) (err error) {
-	m, err := staticpod.Parse(o.edited[controllerManager], controllerManager)
-	if err != nil {
-		return fmt.Errorf("the manifest of %s: %w", controllerManager, err)
-	}
-	signer, err := c.signer(o)
+// render makes our manifest of what the two others say, unless the one that is there stays.
+func (c *Config) render(o *observed) error {
+	m, err := o.operators(controllerManagerComponent())
 	if err != nil {
 		return err
 	}
-	o.rendered, err = c.Render(m.Image(), signer)
+	o.kcm = readKCM(m, o.manager)
+	if !c.writesOwn(o) {
+		return nil
+	}
+	if err := o.kcm.refusal(); err != nil {
+		if c.DryRun {
+			o.kcm.print(c.Out, nil)
+		}
+		return err
+	}
+	pod := manifests.StaticPodOptions{Image: m.Image(), Carried: o.kcm.args, Files: o.kcm.files}
+	if err := c.ofAPIServer(o, &pod); err != nil {
+		return err
+	}
+	o.rendered, err = c.Render(pod)
 	return err
 }
 
@@ -62,6 +72,9 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	steps, err := plan(o)
 	if err != nil {
 		return err
+	}
+	if c.DryRun && o.kcm != nil {
+		o.kcm.print(c.Out, c.ownManifest(o))
 	}
 	c.print(steps)
 	if c.DryRun {

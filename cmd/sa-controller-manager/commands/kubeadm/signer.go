@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -27,8 +26,7 @@ const (
 	ownSocketFlag        = "external-signer-socket"
 	ownMaxExpirationFlag = "external-signer-max-token-expiration"
 
-	// pki is what our static pod sees of the node's keys.
-	pki = "/etc/kubernetes/pki/"
+	clientCAFlag = "client-ca-file"
 
 	// signerMinor is the first Kubernetes 1.x in which the external signer is on by
 	// default (k8s.io/kubernetes pkg/features, ExternalServiceAccountTokenSigner).
@@ -173,13 +171,43 @@ func (o *observed) ownKeys() signingKeys {
 	return signingKeys{private: ownFlag(o.manager, keyFlag), verify: ownFlags(o.manager, verifyKeyFlag)}
 }
 
-// signer is what our process has to know of kube-apiserver, nil if it does not sign. What
-// kube-apiserver's manifest does not say any more, ours does.
-func (c *Config) signer(o *observed) (*Signer, error) {
+// ofAPIServer puts into our manifest what kube-apiserver's says: where the CA is whose client
+// certificates it accepts, and if it has its tokens signed by us, what that takes.
+func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error {
 	signs, err := c.signs(o)
-	if err != nil || !signs {
-		return nil, err
+	if err != nil {
+		return err
 	}
+	m, err := o.operators(apiServerComponent())
+	if err != nil {
+		return nil //nolint:nilerr // planTakeover says what is wrong with it
+	}
+	ca, err := m.Flag(clientCAFlag)
+	if err != nil {
+		return fmt.Errorf("the manifest of %s: %w", apiServer, err)
+	}
+	if file := staticpod.Last(ca); path.Base(file) == "ca.crt" {
+		host, err := m.HostPath(file)
+		if err != nil {
+			return fmt.Errorf("--%s of %s: %w", clientCAFlag, apiServer, err)
+		}
+		pod.CertDir = path.Dir(host)
+	}
+	if !signs {
+		return nil
+	}
+	s, err := c.signer(o)
+	if err != nil {
+		return err
+	}
+	pod.Signer, pod.Args = true, s.Args()
+	pod.Files = append(pod.Files, s.VerifyKeyFiles...)
+	return nil
+}
+
+// signer is what our process has to know of kube-apiserver. What kube-apiserver's manifest does not
+// say any more, ours does.
+func (c *Config) signer(o *observed) (*Signer, error) {
 	m, err := o.parsed(apiServerComponent())
 	if err != nil {
 		return nil, err
@@ -206,9 +234,9 @@ func signerOf(m *staticpod.Manifest) (*Signer, error) {
 	if len(s.Issuers) == 0 {
 		return nil, fmt.Errorf("it has no --%s, and so issues no tokens that could be signed", issuerFlag)
 	}
-	for _, file := range s.VerifyKeyFiles {
-		if !strings.HasPrefix(path.Clean(file), pki) {
-			return nil, fmt.Errorf("--%s=%s is not below %s, which is all that our static pod sees; copy it there first", verifyKeyFlag, file, pki)
+	for i, file := range s.VerifyKeyFiles {
+		if s.VerifyKeyFiles[i], err = m.HostPath(file); err != nil {
+			return nil, fmt.Errorf("--%s: %w", verifyKeyFlag, err)
 		}
 	}
 	if text := staticpod.Last(flags[maxExpirationFlag]); text != "" {

@@ -16,15 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
 )
 
 // renderSigner is our manifest as far as this package reads it.
-func renderSigner(image string, s *Signer) ([]byte, error) {
-	text := "kind: Pod\nspec:\n  containers:\n  - image: " + image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/sa.key\n"
-	if s != nil {
-		for _, arg := range s.Args() {
-			text += "    - " + arg + "\n"
-		}
+func renderSigner(o manifests.StaticPodOptions) ([]byte, error) {
+	text := "kind: Pod\nspec:\n  containers:\n  - image: " + o.Image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/sa.key\n"
+	for _, arg := range o.Args {
+		text += "    - " + arg + "\n"
 	}
 	return []byte(text), nil
 }
@@ -247,11 +246,11 @@ func TestSignerRefuses(t *testing.T) {
 		},
 		"KeyElsewhere": {
 			"our Pod does not see it", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/keys/sa.pub",
-			"not below /etc/kubernetes/pki/",
+			"/etc/keys/sa.pub is in none of its volumeMounts",
 		},
 		"KeyElsewhereInDisguise": {
 			"likewise", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/kubernetes/pki/../sa.pub",
-			"not below /etc/kubernetes/pki/",
+			"/etc/kubernetes/sa.pub is in none of its volumeMounts",
 		},
 		"NoIssuer": {
 			"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens",

@@ -39,6 +39,9 @@ and of the ServiceAccount plugin of kube-apiserver, on this control-plane node:
 With --external-signer, kube-apiserver's two key flags go too, and it has its tokens signed
 by our process from then on. docs/takeover.md says what that means.
 
+Our process does what kube-controller-manager was told to: key, root CA, controllers that
+are off, and periods are carried over. --dry-run prints what becomes of each flag.
+
 All else in the two manifests stays as it is, byte for byte. What is not understood is
 refused before anything is changed. The manifests as they were are kept in --backup-dir,
 and --patches-dir gets the same changes for kubeadm upgrade --patches.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/manifests"
 )
 
 // deadKubeconfig leads to an address where nobody listens.
@@ -125,7 +126,7 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
-			if got.Code != 0 || !strings.HasPrefix(got.Stdout, "1. manager: ") {
+			if got.Code != 0 || !strings.Contains(got.Stdout, "\n1. manager: ") {
 				t.Errorf("%s: %+v, want the plan", tc.reason, got)
 			}
 		})
@@ -142,7 +143,7 @@ func TestTakeoverKeepsTheKeyRing(t *testing.T) {
 	for _, arg := range keep {
 		p.extraArgs = append(p.extraArgs, strings.TrimPrefix(arg, "--extra-arg="))
 	}
-	own, err := p.render("registry.k8s.io/kube-controller-manager:v1.36.3", nil)
+	own, err := p.render(manifests.StaticPodOptions{Image: "registry.k8s.io/kube-controller-manager:v1.36.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

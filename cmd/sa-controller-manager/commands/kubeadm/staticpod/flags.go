@@ -5,6 +5,7 @@ package staticpod
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,7 @@ func (m *Manifest) Flag(name string) ([]Value, error) {
 	var values []Value
 	for i, one := range m.command {
 		found, value, has := strings.Cut(one.value, "=")
-		if strings.ReplaceAll(found, "_", "-") != "--"+name {
+		if flagName(found) != name {
 			continue
 		}
 		if !has {
@@ -34,6 +35,34 @@ func (m *Manifest) Flag(name string) ([]Value, error) {
 		values = append(values, Value{Item: i, Text: value})
 	}
 	return values, nil
+}
+
+// flagName is the name that Flag takes. A shorthand is a name too.
+func flagName(text string) string {
+	return strings.ReplaceAll(strings.TrimLeft(text, "-"), "_", "-")
+}
+
+// Given are the names of all flags, each once, in the order of their first occurrence.
+func (m *Manifest) Given() []string {
+	var names []string
+	for _, one := range m.command[1:] {
+		text, _, _ := strings.Cut(one.value, "=")
+		if name := flagName(text); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Written are the values of a flag as they are written, for a reader.
+func (m *Manifest) Written(name string) string {
+	var values []string
+	for _, one := range m.command[1:] {
+		if text, value, _ := strings.Cut(one.value, "="); flagName(text) == name {
+			values = append(values, value)
+		}
+	}
+	return strings.Join(values, " ")
 }
 
 // Flags are every occurrence of several flags, by name.

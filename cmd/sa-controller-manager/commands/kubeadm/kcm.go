@@ -1,0 +1,277 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
+)
+
+const rootCAFlag = "root-ca-file"
+
+// class is what becomes of a flag of kube-controller-manager.
+type class string
+
+const (
+	carriedOver    class = "carried over"
+	withoutMeaning class = "without meaning"
+	refused        class = "refused"
+)
+
+// kcmFlags are flags of kube-controller-manager that our process has too. carry makes its value of
+// the one there; nil is for those without meaning.
+type kcmFlags struct {
+	names  string // separated by spaces
+	reason string
+	carry  func(k *kcm, name string) (string, error)
+}
+
+// kcmTable is what becomes of every flag that both have. Those that ours ignores
+// (options.IgnoredFlags) are about other controllers, and what is in neither list is refused.
+func kcmTable() []kcmFlags {
+	return []kcmFlags{
+		{keyFlag, "signs the tokens of Secrets", (*kcm).key},
+		{rootCAFlag, "is published in kube-root-ca.crt and token Secrets", (*kcm).rootCA},
+		{controllersFlag, "controllers that are off stay off", (*kcm).controllers},
+		{"legacy-service-account-token-clean-up-period", "when an unused token is marked and deleted", (*kcm).last},
+		{"concurrent-serviceaccount-token-syncs", "the workers for token Secrets", (*kcm).last},
+		{"leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period", "how soon another replica leads", (*kcm).last},
+
+		{"use-service-account-credentials", "our process is one user", nil},
+		{"kubeconfig master authentication-kubeconfig authorization-kubeconfig", "our process has a kubeconfig of its own", nil},
+		{"kube-api-qps kube-api-burst", "a limit would throttle the admission of Pods", nil},
+		{"kube-api-content-type min-resync-period", "is about its own informers", nil},
+		{"feature-gates", "our process has none", nil},
+		{"leader-elect", "our replicas always elect a leader", nil},
+		{"leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace", "that Lease is kube-controller-manager's", nil},
+		{"bind-address secure-port cert-dir disable-http2-serving http2-max-streams-per-connection permit-address-sharing " +
+			"permit-port-sharing tls-cert-file tls-cipher-suites tls-curve-preferences tls-min-version tls-private-key-file " +
+			"tls-sni-cert-key authentication-skip-lookup authentication-token-webhook-cache-ttl " +
+			"authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file " +
+			"requestheader-extra-headers-prefix requestheader-group-headers requestheader-uid-headers " +
+			"requestheader-username-headers authorization-always-allow-paths authorization-webhook-cache-authorized-ttl " +
+			"authorization-webhook-cache-unauthorized-ttl", "is about its own port", nil},
+		{"contention-profiling profiling allow-metric-labels allow-metric-labels-manifest disabled-metrics " +
+			"show-hidden-metrics-for-version", "is about its own metrics and profiles", nil},
+		{"log-flush-frequency logging-format log-text-split-stream log-text-info-buffer-size log-json-split-stream " +
+			"log-json-info-buffer-size v vmodule", "is about its own log", nil},
+	}
+}
+
+// kcm is kube-controller-manager as the operator has it, and what our process takes from it.
+type kcm struct {
+	*staticpod.Manifest
+
+	own      []byte // our manifest that is there, nil if there is none
+	verdicts []verdict
+	args     []string
+	files    []string // on the host
+}
+
+// verdict is a line of the table that a dry run prints.
+type verdict struct {
+	flag, theirs string
+	class        class
+	reason       string
+}
+
+// readKCM decides about every flag.
+func readKCM(m *staticpod.Manifest, own []byte) *kcm {
+	k := &kcm{Manifest: m, own: own}
+	// Without these two kube-controller-manager does something else than our manifest says.
+	for _, name := range slices.Concat([]string{keyFlag, rootCAFlag}, m.Given()) {
+		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
+			k.verdicts = append(k.verdicts, k.decide(name))
+		}
+	}
+	return k
+}
+
+func (k *kcm) decide(name string) verdict {
+	v := verdict{flag: name, theirs: k.Written(name), class: withoutMeaning}
+	for _, flags := range kcmTable() {
+		if !slices.Contains(strings.Fields(flags.names), name) {
+			continue
+		}
+		v.reason = flags.reason
+		if flags.carry == nil {
+			return v
+		}
+		v.class = carriedOver
+		value, err := flags.carry(k, name)
+		if err != nil {
+			v.class, v.reason = refused, err.Error()
+		} else if value != "" || name != controllersFlag {
+			k.args = append(k.args, assign(name, value))
+		}
+		return v
+	}
+	for _, ignored := range options.IgnoredFlags() {
+		if ignored.Name == name {
+			v.reason = "is about " + ignored.Of
+			return v
+		}
+	}
+	v.class, v.reason = refused, "no flag of kube-controller-manager that this version knows: what it changes is not understood"
+	return v
+}
+
+// last is the value of a flag that takes one.
+func (k *kcm) last(name string) (string, error) {
+	values, err := k.Flag(name)
+	return staticpod.Last(values), err
+}
+
+func (k *kcm) rootCA(name string) (string, error) {
+	file, err := k.last(name)
+	if err != nil || file == "" {
+		return "", err // both publish the CA of their kubeconfig then
+	}
+	return k.visible(file)
+}
+
+// key is the file that signs. Where none is named, an earlier manifest of ours may have it.
+func (k *kcm) key(name string) (string, error) {
+	file, err := k.last(name)
+	if err != nil {
+		return "", err
+	}
+	if file != "" {
+		return k.visible(file)
+	}
+	for _, file := range slices.Backward(ownFlags(k.own, name)) {
+		if file != "" {
+			k.files = append(k.files, file)
+			return file, nil
+		}
+	}
+	return "", nil
+}
+
+// visible is a file where our Pod sees it, which is where it is on the host.
+func (k *kcm) visible(file string) (string, error) {
+	host, err := k.HostPath(file)
+	if err != nil {
+		return "", err
+	}
+	if err := manifests.Mountable(host); err != nil {
+		return "", err
+	}
+	k.files = append(k.files, host)
+	return host, nil
+}
+
+// controllers turns off here what is off there, "" if nothing is.
+func (k *kcm) controllers(name string) (string, error) {
+	values, err := k.Flag(name)
+	if err != nil {
+		return "", err
+	}
+	var off []string
+	for _, one := range ourControllers() {
+		if on, _ := decided(staticpod.List(values), one); !on {
+			off = append(off, "-"+one.name)
+		}
+	}
+	if k.own != nil && strings.HasPrefix(strings.Join(off, ","), controllersOff) {
+		return strings.Join(ownFlags(k.own, name), ","), nil // they are off because of us
+	}
+	if len(off) == 0 {
+		return "", nil
+	}
+	return allControllers + "," + strings.Join(off, ","), nil
+}
+
+// refusal names every flag that keeps a takeover from going on.
+func (k *kcm) refusal() error {
+	var all []error
+	for _, v := range k.verdicts {
+		if v.class == refused {
+			all = append(all, fmt.Errorf("--%s of %s: %s", v.flag, controllerManager, v.reason))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// print writes the table. ours is our manifest.
+func (k *kcm) print(w io.Writer, ours []byte) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
+	for _, v := range k.verdicts {
+		value := "-"
+		if v.class == carriedOver {
+			value = ownFlag(ours, v.flag)
+			if v.flag == controllersFlag {
+				value = cmp.Or(strings.Join(ownFlags(ours, v.flag), ","), allControllers)
+			}
+		}
+		fmt.Fprintf(table, "--%s\t%s\t%s\t%s\t%s\n", v.flag, v.theirs, value, v.class, v.reason)
+	}
+	fmt.Fprintln(table)
+	_ = table.Flush() // as little can be done about it as about any other line that is printed
+}
+
+// operators is a component's manifest as the operator has it: the backup, or what there is now
+// without the lines of a takeover.
+func (o *observed) operators(one component) (*staticpod.Manifest, error) {
+	now, err := o.parsed(one)
+	if err != nil {
+		return nil, err
+	}
+	if first := o.original(one, now); first != now {
+		return first, nil
+	}
+	var ours []int
+	for i, text := range now.Command() {
+		if slices.Contains(append(one.lines, assign(controllersFlag, allControllers+","+controllersOff)), text) {
+			ours = append(ours, i)
+		}
+	}
+	return now.Apply(staticpod.Edit{Remove: ours})
+}
+
+// runHere refuses to turn a controller off in kube-controller-manager that our process would not
+// run.
+func (c *Config) runHere(o *observed) error {
+	now, err := o.parsed(controllerManagerComponent())
+	if err != nil || !c.does(StepControllerManager) {
+		return err
+	}
+	flags, err := now.Flags(controllersFlag, keyFlag)
+	if err != nil {
+		return fmt.Errorf("the manifest of %s: %w", controllerManager, err)
+	}
+	manifest := c.ownManifest(o)
+	key, ring := ownFlag(manifest, keyFlag), ownFlag(manifest, keyRingFlag)
+	selectors := staticpod.Split(cmp.Or(strings.Join(ownFlags(manifest, controllersFlag), ","), allControllers))
+	here, err := options.ParseControllers(selectors)
+	if err != nil {
+		return fmt.Errorf("our --%s: %w", controllersFlag, err)
+	}
+	list := staticpod.List(flags[controllersFlag])
+	if len(flags[controllersFlag]) == 0 {
+		list = []string{allControllers}
+	}
+	for _, one := range ourControllers() {
+		there, _ := decided(list, one)
+		ours := here.Enabled(one.name)
+		if one.name == options.ServiceAccountTokenController {
+			there, ours = there && staticpod.Last(flags[keyFlag]) != "", ours && key+ring != ""
+		}
+		if there && !ours {
+			return fmt.Errorf("%s runs in kube-controller-manager and would not run in our process, and so nowhere after a takeover: our manifest has --%s=%s, --%s=%s and --%s=%s; say otherwise with --extra-arg (without \"*\" only controllers that are named run)",
+				one.name, controllersFlag, strings.Join(selectors, ","), keyFlag, key, keyRingFlag, ring)
+		}
+	}
+	return nil
+}

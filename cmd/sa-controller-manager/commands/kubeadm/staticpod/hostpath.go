@@ -1,0 +1,47 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpod
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// HostPath is where a file that the command names is on the host.
+func (m *Manifest) HostPath(file string) (string, error) {
+	if !path.IsAbs(file) {
+		return "", fmt.Errorf("%s is no absolute path", file)
+	}
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(m.data, &pod); err != nil {
+		return "", fmt.Errorf("read its volumes: %w", err)
+	}
+	file = path.Clean(file)
+	var mount corev1.VolumeMount
+	for _, one := range pod.Spec.Containers[0].VolumeMounts {
+		// Of mounts below one another the innermost is seen.
+		if Below(file, one.MountPath) && len(path.Clean(one.MountPath)) > len(mount.MountPath) {
+			mount, mount.MountPath = one, path.Clean(one.MountPath)
+		}
+	}
+	if mount.Name == "" {
+		return "", fmt.Errorf("%s is in none of its volumeMounts", file)
+	}
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+	if i < 0 || pod.Spec.Volumes[i].HostPath == nil || mount.SubPathExpr != "" {
+		return "", fmt.Errorf("%s is in its volume %s, which is no plain hostPath", file, mount.Name)
+	}
+	return path.Join(pod.Spec.Volumes[i].HostPath.Path, mount.SubPath, strings.TrimPrefix(file, mount.MountPath)), nil
+}
+
+// Below reports whether a path is a directory or below it.
+func Below(file, directory string) bool {
+	file, directory = path.Clean(file), path.Clean(directory)
+	return file == directory || directory == "/" || strings.HasPrefix(file, directory+"/")
+}

@@ -43,7 +43,7 @@ func Remedies(pods []Pod, kubeconfig string) []Remedy {
 		action, note := pod.Owner.remedy(pod, names[pod.Owner.UID])
 		remedies[i].Note = note
 		if action != "" {
-			remedies[i].Command = "kubectl " + action + " -n " + pod.Namespace + kubeconfigFlag(kubeconfig)
+			remedies[i].Command = "kubectl " + action + " -n " + pod.Namespace + KubeconfigFlag(kubeconfig)
 		}
 	}
 	return remedies
@@ -83,7 +83,9 @@ func deploymentOf(pod *corev1.Pod, owner string) string {
 // plain is what no shell takes for more than it is.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 
-func kubeconfigFlag(path string) string {
+// KubeconfigFlag is the flag that leads a command to the same cluster, with a blank before it; empty
+// without a path.
+func KubeconfigFlag(path string) string {
 	switch {
 	case path == "":
 		return ""

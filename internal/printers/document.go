@@ -21,10 +21,37 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// APIVersion is that of every document. Under one version fields and codes are added, and none is
+// changed or taken away; docs/cli.md has them all.
+const APIVersion = "sa-controller-manager/v1"
+
+// Head is embedded in every document, as its first field.
+type Head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// Of is the head of a document of the kind.
+func Of(kind string) Head { return Head{APIVersion, kind} }
+
+func (h Head) kind() string { return h.Kind }
+
+// headed is what embeds a Head.
+type headed interface{ kind() string }
+
+// Finding is something that the user has to see to.
+type Finding struct {
+	// Code says which one it is. Unlike the sentences it never changes.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Objects are those that it is about, if there may be several.
+	Objects []string `json:"objects,omitempty"`
+	Remedy  string   `json:"remedy,omitempty"`
+}
+
 // Document writes document as "json" or "yaml", and in any other format what text makes of it.
-// what names it in errors, such as "the findings". Nothing is written of a document that cannot be
-// encoded.
-func Document(w io.Writer, output, what string, document any, text func() string) error {
+// Nothing is written of a document that cannot be encoded.
+func Document(w io.Writer, output string, document headed, text func() string) error {
 	var encoded []byte
 	var err error
 	switch output {
@@ -37,10 +64,10 @@ func Document(w io.Writer, output, what string, document any, text func() string
 		encoded = []byte(text())
 	}
 	if err != nil {
-		return fmt.Errorf("encode %s as %s: %w", what, output, err)
+		return fmt.Errorf("encode the %s as %s: %w", document.kind(), output, err)
 	}
 	if _, err := w.Write(encoded); err != nil {
-		return fmt.Errorf("print %s: %w", what, err)
+		return fmt.Errorf("print the %s: %w", document.kind(), err)
 	}
 	return nil
 }

@@ -19,29 +19,35 @@ import (
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		output   string
-		document any
-		want     string
-		wantErr  string
+		output  string
+		numbers any
+		want    string
+		wantErr string
 	}{
-		"JSON":     {output: "json", document: map[string]int{"a": 1}, want: "{\n  \"a\": 1\n}\n"},
-		"YAML":     {output: "yaml", document: map[string]int{"a": 1}, want: "a: 1\n"},
-		"Other":    {output: "wide", document: map[string]int{"a": 1}, want: "A\n1\n"},
-		"Function": {output: "json", document: func() {}, wantErr: "encode the numbers as json: json: unsupported type: func()"},
+		"JSON":     {output: "json", numbers: 1, want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n"},
+		"YAML":     {output: "yaml", numbers: 1, want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: 1\n"},
+		"Other":    {output: "wide", numbers: 1, want: "A\n1\n"},
+		"Function": {output: "json", numbers: func() {}, wantErr: "encode the Numbers as json: json: unsupported type: func()"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got bytes.Buffer
-			err := printers.Document(&got, tc.output, "the numbers", tc.document, func() string { return "A\n1\n" })
+			err := printers.Document(&got, tc.output, document{printers.Of("Numbers"), tc.numbers}, func() string { return "A\n1\n" })
 			if got.String() != tc.want || tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || err.Error() != tc.wantErr) {
 				t.Errorf("got %q and error %v, want %q and %q", &got, err, tc.want, tc.wantErr)
 			}
 		})
 	}
-	err := printers.Document(full{}, "yaml", "the numbers", 1, nil)
-	if !errors.Is(err, errFull) || err.Error() != "print the numbers: full" {
+	err := printers.Document(full{}, "yaml", document{Head: printers.Of("Numbers")}, nil)
+	if !errors.Is(err, errFull) || err.Error() != "print the Numbers: full" {
 		t.Errorf("a full disk: %v", err)
 	}
+}
+
+// document is one of the kind Numbers.
+type document struct {
+	printers.Head
+	Numbers any `json:"numbers"`
 }
 
 var errFull = errors.New("full")
@@ -70,23 +76,23 @@ func TestEncoders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := strings.ToValidUTF8(text, "\ufffd")
-			document := map[string]any{text: []string{text}}
+			texts := document{printers.Of("Texts"), map[string]any{text: []string{text}}}
 			for output, decode := range map[string]func([]byte, any) error{
 				"json": json.Unmarshal,
 				"yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 			} {
 				var encoded bytes.Buffer
-				if err := printers.Document(&encoded, output, "the texts", document, nil); err != nil {
+				if err := printers.Document(&encoded, output, texts, nil); err != nil {
 					t.Fatalf("%s: %v", output, err)
 				}
 				if strings.ContainsFunc(encoded.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) {
 					t.Errorf("%s steers terminals: %q", output, &encoded)
 				}
-				var got map[string][]string
+				var got struct{ Numbers map[string][]string }
 				if err := decode(encoded.Bytes(), &got); err != nil {
 					t.Fatalf("%s: %v in %q", output, err, &encoded)
 				}
-				if len(got[want]) != 1 || got[want][0] != want {
+				if len(got.Numbers[want]) != 1 || got.Numbers[want][0] != want {
 					t.Errorf("%s: got %q, want %q", output, got, want)
 				}
 			}

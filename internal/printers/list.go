@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// List writes a document of two fields, a list of rows and what ends it, while the rows come.
+// List writes a document that has a head, a list of rows and what ends it, while the rows come.
 // Without End the document is cut off, so that no reader takes a part for all.
 type List[Row, End any] struct {
 	// Output is "json" or "yaml".
 	W      io.Writer
 	Output string
-	// RowsField and EndField name the two fields, and the first of them names the document
-	// in errors.
+	Head   Head
+	// RowsField and EndField name the two fields after the head.
 	RowsField, EndField string
 
 	begun bool
@@ -33,13 +33,21 @@ func (l *List[Row, End]) Rows(rows []Row) error {
 		}
 		before := ",\n    "
 		if !l.begun {
-			l.begun, before = true, "{\n  \""+l.RowsField+"\": [\n    "
+			l.begun, before = true, l.jsonHead()+"[\n    "
 		}
 		if err := l.write(before, string(text)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *List[Row, End]) jsonHead() string {
+	return fmt.Sprintf("{\n  \"apiVersion\": %q,\n  \"kind\": %q,\n  %q: ", l.Head.APIVersion, l.Head.Kind, l.RowsField)
+}
+
+func (l *List[Row, End]) yamlHead() string {
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\n%s:", l.Head.APIVersion, l.Head.Kind, l.RowsField)
 }
 
 func (l *List[Row, End]) yamlRows(rows []Row) error {
@@ -49,7 +57,7 @@ func (l *List[Row, End]) yamlRows(rows []Row) error {
 	}
 	if !l.begun {
 		l.begun = true
-		return l.write(l.RowsField+":\n", string(text))
+		return l.write(l.yamlHead(), "\n", string(text))
 	}
 	return l.write(string(text))
 }
@@ -66,7 +74,7 @@ func (l *List[Row, End]) End(end End) error {
 	}
 	before := "\n  ],\n  \"" + l.EndField + "\": "
 	if !l.begun {
-		before = "{\n  \"" + l.RowsField + "\": [],\n  \"" + l.EndField + "\": "
+		before = l.jsonHead() + "[],\n  \"" + l.EndField + "\": "
 	}
 	return l.write(before, string(text), "\n}\n")
 }
@@ -77,7 +85,7 @@ func (l *List[Row, End]) yamlEnd(end End) error {
 		return fmt.Errorf("encode the %s as YAML: %w", l.EndField, err)
 	}
 	if !l.begun {
-		return l.write(l.RowsField+": []\n", string(text))
+		return l.write(l.yamlHead(), " []\n", string(text))
 	}
 	return l.write(string(text))
 }

@@ -29,6 +29,8 @@ func TestList(t *testing.T) {
 		"JSON": {
 			output: "json", pages: [][]row{{{"a"}, {"b"}}, {{"c\u009b"}}},
 			want: `{
+  "apiVersion": "sa-controller-manager/v1",
+  "kind": "Numbers",
   "numbers": [
     {
       "name": "a"
@@ -46,14 +48,14 @@ func TestList(t *testing.T) {
 }
 `,
 		},
-		"YAML":     {output: "yaml", pages: [][]row{{{"a"}}, {{"b"}}}, want: "numbers:\n- name: a\n- name: b\nsummary:\n  shown: 2\n"},
-		"NoneJSON": {output: "json", want: "{\n  \"numbers\": [],\n  \"summary\": {\n    \"shown\": 0\n  }\n}\n"},
-		"NoneYAML": {output: "yaml", want: "numbers: []\nsummary:\n  shown: 0\n"},
+		"YAML":     {output: "yaml", pages: [][]row{{{"a"}}, {{"b"}}}, want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers:\n- name: a\n- name: b\nsummary:\n  shown: 2\n"},
+		"NoneJSON": {output: "json", want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": [],\n  \"summary\": {\n    \"shown\": 0\n  }\n}\n"},
+		"NoneYAML": {output: "yaml", want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: []\nsummary:\n  shown: 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got bytes.Buffer
-			list, shown := &numbers{W: &got, Output: tc.output, RowsField: "numbers", EndField: "summary"}, 0
+			list, shown := &numbers{W: &got, Output: tc.output, Head: printers.Of("Numbers"), RowsField: "numbers", EndField: "summary"}, 0
 			for _, page := range tc.pages {
 				if err := list.Rows(page); err != nil {
 					t.Fatal(err)
@@ -73,7 +75,7 @@ func TestList(t *testing.T) {
 func TestListOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, output := range []string{"json", "yaml"} {
-		list := &numbers{W: full{}, Output: output, RowsField: "numbers", EndField: "summary"}
+		list := &numbers{W: full{}, Output: output, Head: printers.Of("Numbers"), RowsField: "numbers", EndField: "summary"}
 		for _, err := range []error{list.Rows([]row{{"a"}}), list.End(nil)} {
 			if !errors.Is(err, errFull) || err.Error() != "print the numbers: full" {
 				t.Errorf("%s: %v", output, err)

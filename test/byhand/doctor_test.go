@@ -23,14 +23,15 @@ const strays = `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-accou
 
 // doctorReport is what the command prints for programs.
 type doctorReport struct {
-	Findings []struct {
-		Check, Problem, Mend string
-		Objects              []string
+	APIVersion, Kind string
+	Findings         []struct {
+		Check, Code, Message, Remedy string
+		Objects                      []string
 	}
 	Checks []struct{ Name, Result, Note, Error string }
 }
 
-// TestDoctor plants faults while the manager is away, has each named with its mend, does
+// TestDoctor plants faults while the manager is away, has each named with its remedy, does
 // what it says, and has nothing found any more.
 func TestDoctor(t *testing.T) {
 	await.Long(t)
@@ -64,12 +65,12 @@ func TestDoctor(t *testing.T) {
 		"kubectl -n shop patch configmap kube-root-ca.crt --type=merge -p '{\"data\":{\"ca.crt\":\"x\"}}'",
 		"kubectl delete clusterrolebinding system:sa-controller-manager:root-ca")
 	// A Secret has a second to get what it needs, a namespace too.
-	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q 'an orphan'; do sleep 1; done; cat out", doctor+" -o json >/dev/null 2>&1", doctor)
+	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q secret-orphan; do sleep 1; done; cat out", doctor+" -o json >/dev/null 2>&1", doctor)
 	if got[1].code != "2" {
 		t.Errorf("exit code %s, want 2:\n%s", got[1].code, got[2].printed)
 	}
 	diagnosed(t, got[0].printed)
-	for _, want := range []string{"mend:  sa-controller-manager webhook register", "where: shop/stray\n", "update configmaps/kube-root-ca.crt (root-ca)"} {
+	for _, want := range []string{"remedy: sa-controller-manager webhook register", "where:  shop/stray\n", "update configmaps/kube-root-ca.crt (root-ca)"} {
 		if !strings.Contains(got[2].printed, want) {
 			t.Errorf("%q is not in\n%s", want, got[2].printed)
 		}
@@ -90,6 +91,9 @@ func healthy(t *testing.T, shell *shell, doctor string) {
 		t.Fatalf("exit code %s, want 0:\n%s", got[0].code, got[0].printed)
 	}
 	report := parseDoctor(t, got[1].printed)
+	if report.APIVersion != "sa-controller-manager/v1" || report.Kind != "DoctorReport" {
+		t.Errorf("the document is %s %s", report.APIVersion, report.Kind)
+	}
 	for _, check := range report.Checks {
 		if check.Result != "ok" {
 			t.Errorf("check %s is %q: %s", check.Name, check.Result, check.Error)
@@ -106,27 +110,30 @@ func healthy(t *testing.T, shell *shell, doctor string) {
 func diagnosed(t *testing.T, text string) {
 	t.Helper()
 	type one struct {
-		Check, Problem string
-		Objects        []string
+		Check, Code string
+		Objects     []string
 	}
 	var got []one
 	for _, f := range parseDoctor(t, text).Findings {
-		if f.Mend == "" {
-			t.Errorf("%s says %q and no mend", f.Check, f.Problem)
+		if f.Message == "" || f.Remedy == "" {
+			t.Errorf("%s says %q and the remedy %q", f.Code, f.Message, f.Remedy)
 		}
-		got = append(got, one{f.Check, f.Problem, f.Objects})
+		got = append(got, one{f.Check, f.Code, f.Objects})
 	}
 	want := []one{
-		{Check: "leader", Problem: "nobody holds the Lease kube-system/sa-controller-manager: the controllers do not run"},
-		{Check: "permissions", Problem: "4 permissions of system:sa-controller-manager missing"},
-		{Check: "webhook", Problem: "the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"},
-		{Check: "webhook", Problem: "the ValidatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"},
-		{Check: "webhook", Problem: "a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"},
-		{Check: "namespaces", Problem: "the ConfigMap kube-root-ca.crt differs from --root-ca-file in 1 namespace", Objects: []string{"shop"}},
-		{Check: "secrets", Problem: "1 token Secret is an orphan: the account does not exist, or is another one now", Objects: []string{"shop/stray"}},
+		{Check: "leader", Code: "no-leader"},
+		{Check: "permissions", Code: "permissions-missing"},
+		{Check: "webhook", Code: "registration-off"},
+		{Check: "webhook", Code: "registration-off"},
+		{Check: "webhook", Code: "pod-without-account"},
+		{Check: "namespaces", Code: "root-ca-differs", Objects: []string{"shop"}},
+		{Check: "secrets", Code: "secret-orphan", Objects: []string{"shop/stray"}},
 	}
 	for i := range got {
 		if got[i].Check == "permissions" {
+			if len(got[i].Objects) != 4 {
+				t.Errorf("missing permissions %q, want 4", got[i].Objects)
+			}
 			got[i].Objects = nil // the table has them
 		}
 	}

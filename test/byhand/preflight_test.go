@@ -27,7 +27,7 @@ func TestPreflight(t *testing.T) {
 	}{
 		{"nothing is granted", preflight, "2", []string{
 			"missing   create   pods", "token,legacy-token-cleaner,webhook", "are missing: ",
-			"To mend it: apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant",
+			"Remedy: apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant",
 		}},
 		{"for programs", preflight + "-o json 2>/dev/null", "2", []string{`"user": "someone"`, `"answer": "missing"`}},
 		{"the same", preflight + "-o yaml 2>/dev/null", "2", []string{"user: someone\n", "answer: missing\n"}},

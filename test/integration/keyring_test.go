@@ -45,7 +45,7 @@ func (d ringFile) flag() string { return "--service-account-key-ring=" + d.path 
 type keyRing struct {
 	Generation      int64
 	Phase, NextStep string
-	Findings        []string
+	Findings        []struct{ Code string }
 	Keys            []struct {
 		ID, Algorithm, Role, Accepted string
 		Secrets                       *int
@@ -202,7 +202,7 @@ func TestRotateARing(t *testing.T) {
 	m.awaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": ecdsa, "state": "next"}, 1)
 	held = append(held, c.signed(t, account, rsa))
 	d.refuses(t, "cannot sign yet: the apiserver refuses its tokens", "rotate", "activate")
-	if status, printed, code := d.run(t, "rotate", "status"); code != 2 || len(status.Findings) != 1 || status.Phase != "published" {
+	if status, printed, code := d.run(t, "rotate", "status"); code != 2 || len(status.Findings) != 1 || status.Findings[0].Code != "key-not-accepted" || status.Phase != "published" {
 		t.Errorf("status of a key that is not accepted: exit code %d:\n%s", code, printed)
 	}
 

@@ -219,7 +219,7 @@ func (p *keyNodes) hold(t *testing.T) {
 // keyRing is what the commands print.
 type keyRing struct {
 	Generation int64
-	Findings   []string
+	Findings   []struct{ Code string }
 	Keys       []struct{ ID, Role, Accepted string }
 }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -260,21 +259,8 @@ func TestCommandPrints(t *testing.T) {
 // The golden file has no flags: docs/flags.md has them, and another test.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	const golden = "testdata/help.txt"
 	flagLines := regexp.MustCompile(`(?m)^(      --|  -[a-z],).*\n`)
-	got := flagLines.ReplaceAllString(command(t, "--help").stdout, "")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("help; 'go test ./cmd/sa-controller-manager/commands -update' accepts it (-want +got):\n%s", diff)
-	}
+	clitest.Golden(t, "help.txt", flagLines.ReplaceAllString(command(t, "--help").stdout, ""))
 }
 
 func TestHelpFitsTheTerminal(t *testing.T) {

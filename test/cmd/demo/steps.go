@@ -114,7 +114,7 @@ func doctorSteps() []step {
 			run:    doctorNamesFaults,
 		},
 		{
-			title:  "They are mended, and doctor finds nothing",
+			title:  "They are repaired, and doctor finds nothing",
 			expect: "exit code 0 and no finding",
 			run:    doctorFindsNothing,
 		},

@@ -28,8 +28,8 @@ const (
 
 // finding is one that doctor prints for programs.
 type finding struct {
-	Check, Problem, Mend string
-	Objects              []string
+	Check, Code, Message, Remedy string
+	Objects                      []string
 }
 
 // doctorNamesFaults finds one planted already: the Pod that was created while the
@@ -56,24 +56,24 @@ func doctorNamesFaults(ctx context.Context, s *story) error {
 		return err
 	}
 	for i, want := range []finding{
-		{Check: "permissions", Problem: "missing"},
-		{Check: "secrets", Problem: "immutable token Secret", Objects: []string{namespace + "/" + frozen}},
-		{Check: "missed", Objects: []string{namespace + "/" + s.untouched}},
+		{Code: "permissions-missing"},
+		{Code: "secret-immutable", Objects: []string{namespace + "/" + frozen}},
+		{Code: "pods-missed", Objects: []string{namespace + "/" + s.untouched}},
 	} {
 		if err := findings[i].is(want); err != nil {
 			return err
 		}
-		s.Notef("found", "%s: %s", findings[i].Check, findings[i].Problem)
-		s.Notef("mend", "%s", findings[i].Mend)
+		s.Notef("found", "%s: %s", findings[i].Check, findings[i].Message)
+		s.Notef("remedy", "%s", findings[i].Remedy)
 	}
 	return nil
 }
 
-// is wants a finding of that check with these words and objects, and a mend.
+// is wants a finding of that code with these objects, and a remedy.
 func (f finding) is(want finding) error {
 	named := strings.Join(f.Objects, " ")
 	missing := slices.ContainsFunc(want.Objects, func(object string) bool { return !strings.Contains(named, object) })
-	if f.Check != want.Check || !strings.Contains(f.Problem, want.Problem) || missing || f.Mend == "" {
+	if f.Code != want.Code || missing || f.Remedy == "" {
 		return fmt.Errorf("%+v instead of %+v", f, want)
 	}
 	return nil
@@ -84,7 +84,7 @@ func doctorFindsNothing(ctx context.Context, s *story) error {
 	if err := s.applyPermissions(ctx); err != nil {
 		return err
 	}
-	s.Notef("mended", "manifests/permissions are applied again")
+	s.Notef("repaired", "manifests/permissions are applied again")
 	if err := s.client.CoreV1().Secrets(namespace).Delete(ctx, frozen, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete the secret: %w", err)
 	}
@@ -92,7 +92,7 @@ func doctorFindsNothing(ctx context.Context, s *story) error {
 	if err := s.client.CoreV1().Pods(namespace).Delete(ctx, s.untouched, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		return fmt.Errorf("delete the pod: %w", err)
 	}
-	s.Notef("mended", "secret %s and pod %s are deleted", frozen, s.untouched)
+	s.Notef("repaired", "secret %s and pod %s are deleted", frozen, s.untouched)
 	if _, err := s.awaitFindings(ctx, 0); err != nil {
 		return err
 	}

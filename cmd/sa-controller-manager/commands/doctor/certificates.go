@@ -26,36 +26,36 @@ const lastPart = 12
 const (
 	servingCA = certs.DefaultSecretNamespace + "/" + certs.DefaultSecretName
 
-	mendServingCA = "look into the log of the manager for what keeps it from writing the Secret " + servingCA + "; a replica has to run"
-	mendCABundle  = "the leader repairs it within seconds, if it runs with --webhook-registration=url or service and nobody undoes it: look into its log. " +
+	fixServingCA = "look into the log of the manager for what keeps it from writing the Secret " + servingCA + "; a replica has to run"
+	fixCABundle  = "the leader repairs it within seconds, if it runs with --webhook-registration=url or service and nobody undoes it: look into its log. " +
 		"If the webhook serves from --webhook-tls-cert-file, the Secret " + servingCA + " is a leftover: delete it"
 )
 
 // checkCertificates looks at the serving CA and at what kube-apiserver trusts. The leaves
 // are in the memory of replicas; that kube-apiserver accepts one is for checkWebhook.
-func checkCertificates(ctx context.Context, c *Cluster) (Answer, error) {
+func checkCertificates(ctx context.Context, c *cluster) (answer, error) {
 	registered, err := registration.Inspect(ctx, c.Client)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	now := c.Clock.Now()
 	secret, err := c.Client.CoreV1().Secrets(certs.DefaultSecretNamespace).Get(ctx, certs.DefaultSecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return Answer{Findings: badBundles(registered, nil, now), Note: "no serving CA in " + servingCA + ": the webhook is off, or serves from files"}, nil
+		return answer{Findings: badBundles(registered, nil, now), Note: "no serving CA in " + servingCA + ": the webhook is off, or serves from files"}, nil
 	}
 	if err != nil {
-		return Answer{}, fmt.Errorf("read the Secret %s: %w", servingCA, err)
+		return answer{}, fmt.Errorf("read the Secret %s: %w", servingCA, err)
 	}
 	active, err := certs.Active(secret)
 	if err != nil {
-		return Answer{Findings: []Finding{found("the serving CA in the Secret "+servingCA+" cannot be read", mendServingCA)}}, nil //nolint:nilerr // the finding says it
+		return answer{Findings: []finding{found("serving-ca-unreadable", "the serving CA in the Secret "+servingCA+" cannot be read", fixServingCA)}}, nil //nolint:nilerr // the finding says it
 	}
-	var findings []Finding
+	var findings []finding
 	if problem := ending(active, now); problem != "" {
-		findings = append(findings, found("the serving CA in the Secret "+servingCA+" "+problem, mendServingCA))
+		findings = append(findings, found("serving-ca-ends", "the serving CA in the Secret "+servingCA+" "+problem, fixServingCA))
 	}
 	note := "the serving CA ends " + active.NotAfter.UTC().Format(time.RFC3339)
-	return Answer{Findings: append(findings, badBundles(registered, active, now)...), Note: note}, nil
+	return answer{Findings: append(findings, badBundles(registered, active, now)...), Note: note}, nil
 }
 
 // ending says that a certificate has ended or is about to, "" if neither.
@@ -73,12 +73,12 @@ func ending(certificate *x509.Certificate, now time.Time) string {
 
 // badBundles wants the active CA in each caBundle. Without one of ours, a certificate in
 // it has to be good for a while.
-func badBundles(registered []registration.Inspected, active *x509.Certificate, now time.Time) []Finding {
-	var findings []Finding
+func badBundles(registered []registration.Inspected, active *x509.Certificate, now time.Time) []finding {
+	var findings []finding
 	for _, one := range registered {
 		for _, bundle := range one.CABundles {
 			if problem := badBundle(bundle, active, now); problem != "" {
-				findings = append(findings, found(fmt.Sprintf("a caBundle of the %s %s %s", one.Kind, registration.Name, problem), mendCABundle))
+				findings = append(findings, found("ca-bundle-wrong", fmt.Sprintf("a caBundle of the %s %s %s", one.Kind, registration.Name, problem), fixCABundle))
 				break
 			}
 		}

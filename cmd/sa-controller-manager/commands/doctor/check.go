@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,39 +14,36 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/printers"
 )
 
-// DefaultGrace is for Cluster.Grace.
-const DefaultGrace = time.Minute
+// defaultGrace is for cluster.Grace.
+const defaultGrace = time.Minute
 
-// Check is one thing to look at.
-type Check struct {
+// check is one thing to look at.
+type check struct {
 	Name string
 	// About says in a few words what is looked at.
 	About string
 
-	run func(context.Context, *Cluster) (Answer, error)
+	run func(context.Context, *cluster) (answer, error)
 }
 
-// Answer is what a check has seen. An error instead means that it could not tell.
-type Answer struct {
-	Findings []Finding
+// answer is what a check has seen. An error instead means that it could not tell.
+type answer struct {
+	Findings []finding
 	// Note says what was seen, or that there was nothing to look at.
 	Note string
 }
 
-// Finding is something that a person has to see to. Its JSON form is that of the
-// command's output.
-type Finding struct {
-	Check   string `json:"check"`
-	Problem string `json:"problem"`
-	// Objects are those that it is about, if there are several alike.
-	Objects []string `json:"objects,omitempty"`
-	Mend    string   `json:"mend"`
+// finding is what a check has found.
+type finding struct {
+	Check string `json:"check"`
+	printers.Finding
 }
 
-// Cluster is what checks look at, and what a person knows about it. It is for one Run.
-type Cluster struct {
+// cluster is what checks look at, and what the user knows about it. It is for one run.
+type cluster struct {
 	Client kubernetes.Interface
 	// Get reads a path of the API server that is no resource.
 	Get   func(ctx context.Context, path string) ([]byte, error)
@@ -69,25 +65,21 @@ type Cluster struct {
 	// --service-account-key-ring.
 	Keys []jwks.Key
 
+	// Kubeconfig is the flag that leads commands of a remedy to the same cluster, with a blank
+	// before it, or empty.
+	Kubeconfig string
+
 	read reads
 }
 
-// count is a number of things; both forms of the words are given, as verbs differ too.
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+func found(code, message, remedy string, objects ...string) finding {
+	return finding{Finding: printers.Finding{Code: code, Message: message, Objects: objects, Remedy: remedy}}
 }
 
-func found(problem, mend string, objects ...string) Finding {
-	return Finding{Problem: problem, Objects: objects, Mend: mend}
-}
-
-// Checks are all that there are, in the order in which they are made: what everything
+// checks are all that there are, in the order in which they are made: what everything
 // else depends on comes first.
-func Checks() []Check {
-	return []Check{
+func checks() []check {
+	return []check{
 		{Name: "token", About: "a fresh token is accepted; the keys of tokens in Secrets are known to kube-apiserver", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "leader", About: "a replica leads", run: checkLeader},
@@ -101,18 +93,18 @@ func Checks() []Check {
 	}
 }
 
-// Names are those of all checks.
-func Names() []string {
+// checkNames are those of all checks.
+func checkNames() []string {
 	var names []string
-	for _, check := range Checks() {
+	for _, check := range checks() {
 		names = append(names, check.Name)
 	}
 	return names
 }
 
-// Select returns the checks in only, or all if that is empty, without those in skip.
-func Select(only, skip []string) []Check {
-	return slices.DeleteFunc(Checks(), func(c Check) bool {
+// selected returns the checks in only, or all if that is empty, without those in skip.
+func selected(only, skip []string) []check {
+	return slices.DeleteFunc(checks(), func(c check) bool {
 		return len(only) > 0 && !slices.Contains(only, c.Name) || slices.Contains(skip, c.Name)
 	})
 }

@@ -25,8 +25,8 @@ import (
 
 var errDown = errors.New("the API is down")
 
-func failing(verb, resource string) func(*testing.T, *Cluster, *fake.Clientset) {
-	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+func failing(verb, resource string) func(*testing.T, *cluster, *fake.Clientset) {
+	return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 		client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errDown })
 	}
 }
@@ -40,21 +40,21 @@ func TestToken(t *testing.T) {
 		"Accepted": {reason: "all is well"},
 		"Refused": {
 			reason: "kube-apiserver's own keys do not fit",
-			change: func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 				reviewing(client, authenticationv1.TokenReviewStatus{Error: "invalid bearer token"})
 			},
-			want: []string{"kube-apiserver refuses a token of kube-system/default that was issued just now: invalid bearer token"},
+			want: []string{"fresh-token-refused: kube-apiserver refuses a token of kube-system/default that was issued just now: invalid bearer token"},
 		},
 		"UnknownKeys": {
 			reason:  "one finding for each key; a token without a key ID is no proof",
 			objects: []runtime.Object{withKey("a", "x"), withKey("b", "x"), withKey("c", "y"), withKey("d", "")},
 			want: []string{
-				"2 token Secrets hold tokens of key x, which kube-apiserver does not know: it refuses it: shop/a, shop/b",
-				"1 token Secret holds a token of key y, which kube-apiserver does not know: it refuses it: shop/c",
+				"secret-key-unknown: token Secrets with a token of key x, which kube-apiserver does not know: it refuses them: shop/a, shop/b",
+				"secret-key-unknown: token Secrets with a token of key y, which kube-apiserver does not know: it refuses them: shop/c",
 			},
 		},
 		"NoReview": {reason: "not asked is not refused", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
-		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *Cluster, _ *fake.Clientset) {
+		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			c.Get = func(context.Context, string) ([]byte, error) { return []byte("{}"), nil }
 		}, wantErr: "the document holds no key"},
 	})
@@ -62,8 +62,8 @@ func TestToken(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	files := func(ids ...string) func(*testing.T, *Cluster, *fake.Clientset) {
-		return func(_ *testing.T, c *Cluster, _ *fake.Clientset) {
+	files := func(ids ...string) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			for _, id := range ids {
 				c.Keys = append(c.Keys, jwks.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
 			}
@@ -73,7 +73,7 @@ func TestKeys(t *testing.T) {
 		"None":  {reason: "nothing to compare"},
 		"Known": {reason: "kube-apiserver may have more", change: files("known")},
 		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{
-			"kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are signed with it",
+			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are signed with it",
 		}},
 	})
 }
@@ -88,8 +88,8 @@ func lease(holder string, renewed time.Duration) *coordinationv1.Lease {
 }
 
 // leasing gives the cluster a lease inside the bubble, where the time is another one.
-func leasing(holder string, renewed time.Duration) func(*testing.T, *Cluster, *fake.Clientset) {
-	return func(t *testing.T, _ *Cluster, client *fake.Clientset) {
+func leasing(holder string, renewed time.Duration) func(*testing.T, *cluster, *fake.Clientset) {
+	return func(t *testing.T, _ *cluster, client *fake.Clientset) {
 		t.Helper()
 		if err := client.Tracker().Add(lease(holder, renewed)); err != nil {
 			t.Fatal(err)
@@ -101,12 +101,12 @@ func TestLeader(t *testing.T) {
 	t.Parallel()
 	try(t, "leader", map[string]checkCase{
 		"Held":     {reason: "renewed in time", change: leasing("a", 3*time.Second)},
-		"None":     {reason: "no Lease", want: []string{"there is no Lease kube-system/sa-controller-manager: no replica with leader election has ever led"}},
-		"Released": {reason: "given away", change: leasing("", 3*time.Second), want: []string{"nobody holds the Lease kube-system/sa-controller-manager: the controllers do not run"}},
+		"None":     {reason: "no Lease", want: []string{"no-leader: there is no Lease kube-system/sa-controller-manager: no replica with leader election has ever led"}},
+		"Released": {reason: "given away", change: leasing("", 3*time.Second), want: []string{"no-leader: nobody holds the Lease kube-system/sa-controller-manager: the controllers do not run"}},
 		"Expired": {reason: "the holder is gone", change: leasing("a", time.Hour), want: []string{
-			"a holds the Lease kube-system/sa-controller-manager and has not renewed it since 1999-12-31T23:00:00Z: the controllers do not run",
+			"no-leader: a holds the Lease kube-system/sa-controller-manager and has not renewed it since 1999-12-31T23:00:00Z: the controllers do not run",
 		}},
-		"OtherClock": {reason: "the holder's clock is behind, but it renews", change: func(t *testing.T, c *Cluster, client *fake.Clientset) {
+		"OtherClock": {reason: "the holder's clock is behind, but it renews", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
 			leasing("a", time.Hour)(t, c, client)
 			time.AfterFunc(2*time.Second, func() {
 				_ = client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("a", time.Hour-time.Second), "kube-system")
@@ -118,8 +118,8 @@ func TestLeader(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	granting := func(user string, denied ...string) func(*testing.T, *Cluster, *fake.Clientset) {
-		return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+	granting := func(user string, denied ...string) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 			client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				spec := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).Spec
 				allowed := spec.User == user
@@ -140,7 +140,7 @@ func TestPermissions(t *testing.T) {
 		"All":     {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
 		"Account": {reason: "whom the binding names", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager")},
 		"Missing": {reason: "each one is named, with a part that needs it", change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{
-			"2 permissions of system:sa-controller-manager missing: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
+			"permissions-missing: permissions that system:sa-controller-manager lacks: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
 		}},
 		"Down": {reason: "not asked is not denied", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked"},
 	})
@@ -156,7 +156,7 @@ func TestMissed(t *testing.T) {
 	try(t, "missed", map[string]checkCase{
 		"None": {reason: "wants no token", objects: []runtime.Object{off}},
 		"Some": {reason: "no account, no token", objects: []runtime.Object{pod("bare", ""), pod("tokenless", "default"), off},
-			want: []string{"2 Pods were admitted without the webhook and without an account or token: shop/bare, shop/tokenless"}},
+			want: []string{"pods-missed: Pods that were admitted without the webhook and without an account or token: shop/bare, shop/tokenless"}},
 		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list Pods: the API is down"},
 	})
 }
@@ -175,8 +175,8 @@ func TestSecondController(t *testing.T) {
 		}
 	}
 	const token, label = `{"f:data":{"f:ca.crt":{},"f:token":{}}}`, `{"f:metadata":{"f:labels":{}}}`
-	with := func(holder string, secrets ...func(*testing.T, *fake.Clientset)) func(*testing.T, *Cluster, *fake.Clientset) {
-		return func(t *testing.T, c *Cluster, client *fake.Clientset) {
+	with := func(holder string, secrets ...func(*testing.T, *fake.Clientset)) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
 			leasing(holder, time.Second)(t, c, client)
 			for _, add := range secrets {
@@ -186,7 +186,7 @@ func TestSecondController(t *testing.T) {
 	}
 	try(t, "second-controller", map[string]checkCase{
 		"Alone":  {reason: "ours, and what KCM did before we led, and what is no token", change: with("a", filled("a", "sa-controller-manager", token, time.Minute), filled("b", kcm, token, time.Hour), filled("c", kcm, label, time.Minute))},
-		"Second": {reason: "KCM has filled one while we lead", change: with("a", filled("a", kcm, token, time.Minute)), want: []string{"a second token controller works beside this one: kube-controller-manager has filled 1 token Secret since our leader leads: shop/a"}},
+		"Second": {reason: "KCM has filled one while we lead", change: with("a", filled("a", kcm, token, time.Minute)), want: []string{"second-token-controller: a second token controller works beside this one: kube-controller-manager has filled token Secrets since our leader leads: shop/a"}},
 		"NoLead": {reason: "nobody of us leads, so it is the first", change: with("", filled("a", kcm, token, time.Minute))},
 	})
 }

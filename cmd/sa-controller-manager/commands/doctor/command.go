@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
@@ -21,7 +22,7 @@ import (
 )
 
 const description = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
-webhook, each with what mends it. It wants the kubeconfig of an administrator.
+webhook, each with its remedy. It wants the kubeconfig of an administrator.
 
 Nothing is changed. It reads; it has kube-apiserver answer reviews; it creates a Pod with
 dryRun, and asks for one token of ten minutes, which it forgets.
@@ -61,11 +62,11 @@ type commandOptions struct {
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{
 		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
-		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: DefaultGrace,
+		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: defaultGrace,
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Say what is wrong in a cluster, and what mends it",
+		Short:   "Say what is wrong in a cluster, and how to repair it",
 		Long:    fmt.Sprintf(description, checksText()),
 		Example: examples,
 		Args:    cli.NoArguments,
@@ -78,7 +79,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for _, name := range []string{"only", "skip"} {
-		cli.AddCompletion(cmd, name, Names()...)
+		cli.AddCompletion(cmd, name, checkNames()...)
 	}
 	return cmd
 }
@@ -86,7 +87,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 // checksText is the list in the help.
 func checksText() string {
 	var b strings.Builder
-	for _, check := range Checks() {
+	for _, check := range checks() {
 		fmt.Fprintf(&b, "  %-19s%s\n", check.Name, check.About)
 	}
 	return b.String()
@@ -117,15 +118,15 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	for _, name := range o.only {
-		p.OneOf("only", name, Names()...)
+		p.OneOf("only", name, checkNames()...)
 	}
 	for _, name := range o.skip {
-		p.OneOf("skip", name, Names()...)
+		p.OneOf("skip", name, checkNames()...)
 	}
 	p.Account(o.account)
 	p.Positive("timeout", o.timeout)
 	p.Positive("grace", o.grace)
-	if len(p) == 0 && len(Select(o.only, o.skip)) == 0 {
+	if len(p) == 0 && len(selected(o.only, o.skip)) == 0 {
 		p.Add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
 	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
@@ -145,12 +146,12 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	cluster.Get = cli.Getter(cluster.Client)
-	begin := func(Check) {}
+	begin := func(check) {}
 	if cli.TerminalWidth(stderr) > 0 {
-		begin = func(check Check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
+		begin = func(check check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
 	}
-	report := Report(Run(ctx, cluster, Select(o.only, o.skip), o.timeout, begin))
-	if err := report.Print(stdout, o.output.Format); err != nil {
+	report := newReport(run(ctx, cluster, selected(o.only, o.skip), o.timeout, begin))
+	if err := report.print(stdout, o.output.Format); err != nil {
 		return err
 	}
 	return report.outcome(stderr)
@@ -158,8 +159,8 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 
 // outcome sums up in one line, and decides the exit code: findings are certain,
 // whatever else could not be told.
-func (r Report) outcome(stderr io.Writer) error {
-	findings, unknown := len(r.Findings()), r.Unknown()
+func (r *report) outcome(stderr io.Writer) error {
+	findings, unknown := len(r.Findings), r.unknown()
 	if findings > 0 {
 		fmt.Fprintf(stderr, "Findings: %d. ", findings)
 	}
@@ -174,20 +175,21 @@ func (r Report) outcome(stderr io.Writer) error {
 		fmt.Fprintln(stderr)
 		return cli.ErrReported
 	}
-	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(r))
+	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(r.Checks))
 	return nil
 }
 
 // cluster is what the flags and files say about it.
-func (o *commandOptions) cluster() (*Cluster, error) {
+func (o *commandOptions) cluster() (*cluster, error) {
 	plugin, err := cli.PluginConfig(&o.admission)
 	if err != nil {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
-	cluster := &Cluster{
+	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
+		Kubeconfig:     podscan.KubeconfigFlag(o.connection.Kubeconfig),
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
 	if o.keys.RootCAFile != "" {

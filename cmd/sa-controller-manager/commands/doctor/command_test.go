@@ -73,24 +73,24 @@ func TestDoctorFiles(t *testing.T) {
 
 func TestDoctorOutcome(t *testing.T) {
 	t.Parallel()
-	fine := newResult("fine", Answer{}, nil)
-	ill := newResult("ill", Answer{Findings: []Finding{{}, {}}}, nil)
-	silent := newResult("silent", Answer{}, errors.New("down"))
+	fine := newResult("fine", answer{}, nil)
+	ill := newResult("ill", answer{Findings: []finding{{}, {}}}, nil)
+	silent := newResult("silent", answer{}, errors.New("down"))
 	cases := map[string]struct {
-		report  Report
+		results []result
 		wantErr error
 		want    string
 	}{
-		"Nothing": {Report{fine}, nil, "Nothing is wrong: 1 checks.\n"},
-		"Found":   {Report{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
-		"Unknown": {Report{silent, fine}, cli.ErrReported, "Checks that could not tell: silent. \n"},
-		"Both":    {Report{silent, ill}, cli.ErrFindings, "Findings: 2. Checks that could not tell: silent. \n"},
+		"Nothing": {[]result{fine}, nil, "Nothing is wrong: 1 checks.\n"},
+		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
+		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Checks that could not tell: silent. \n"},
+		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks that could not tell: silent. \n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stderr bytes.Buffer
-			if err := tc.report.outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
+			if err := newReport(tc.results).outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
 				t.Errorf("%v and %q, want %v and %q", err, stderr.String(), tc.wantErr, tc.want)
 			}
 		})

@@ -17,29 +17,29 @@ import (
 // renewalWait is longer than the pause between two renewals (--leader-elect-retry-period).
 const renewalWait = 5 * time.Second
 
-const mendNoLeader = "start the program, or look into its log and /readyz?verbose if it runs; with --leader-elect=false skip this check"
+const fixNoLeader = "start the program, or look into its log and /readyz?verbose if it runs; with --leader-elect=false skip this check"
 
 // checkLeader finds out whether somebody runs the controllers.
-func checkLeader(ctx context.Context, c *Cluster) (Answer, error) {
+func checkLeader(ctx context.Context, c *cluster) (answer, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	if lease != nil && !isHeld(lease, c.Clock.Now()) && ptr.Deref(lease.Spec.HolderIdentity, "") != "" {
 		// The clocks may differ, as they may for replicas: what counts is that it changes.
 		if lease, err = c.renewed(ctx, lease); err != nil {
-			return Answer{}, err
+			return answer{}, err
 		}
 	}
 	problem := leaderless(lease, c.LeaseNamespace+"/"+c.LeaseName, c.Clock.Now())
 	if problem != "" {
-		return Answer{Findings: []Finding{found(problem, mendNoLeader)}}, nil
+		return answer{Findings: []finding{found("no-leader", problem, fixNoLeader)}}, nil
 	}
-	return Answer{Note: ptr.Deref(lease.Spec.HolderIdentity, "") + " leads"}, nil
+	return answer{Note: ptr.Deref(lease.Spec.HolderIdentity, "") + " leads"}, nil
 }
 
 // lease is nil if there is none.
-func (c *Cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := c.Client.CoordinationV1().Leases(c.LeaseNamespace).Get(ctx, c.LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -52,7 +52,7 @@ func (c *Cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 
 // renewed looks again after a while. A lease that was renewed meanwhile is given the
 // time of this clock.
-func (c *Cluster) renewed(ctx context.Context, before *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (c *cluster) renewed(ctx context.Context, before *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	select {
 	case <-c.Clock.After(renewalWait):
 	case <-ctx.Done():

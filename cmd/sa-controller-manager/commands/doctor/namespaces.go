@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	mendAbsent = "one controller of each kind has to run, here or in kube-controller-manager: see which one leads (--only=leader) and what its log says"
-	mendRootCA = "the root CA publisher repairs it within seconds: see why it does not run (--only=leader), and that --root-ca-file is the same for all who publish"
+	fixAbsent = "one controller of each kind has to run, here or in kube-controller-manager: see which one leads (--only=leader) and what its log says"
+	fixRootCA = "the root CA publisher repairs it within seconds: see why it does not run (--only=leader), and that --root-ca-file is the same for all who publish"
 )
 
 // checkNamespaces finds namespaces that a controller has not seen to.
-func checkNamespaces(ctx context.Context, c *Cluster) (Answer, error) {
+func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 	namespaces, err := c.activeNamespaces(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	accounts, err := c.accountUIDs(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	rootCAs, err := c.rootCAs(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	wanted := rootCAs.wanted
 	var noAccount, noRootCA, drifted []string
@@ -47,21 +47,21 @@ func checkNamespaces(ctx context.Context, c *Cluster) (Answer, error) {
 			drifted = append(drifted, namespace)
 		}
 	}
-	var findings []Finding
+	var findings []finding
 	if len(noAccount) > 0 {
-		findings = append(findings, found(count(len(noAccount), "namespace has", "namespaces have")+" no account default: no Pod can be created there", mendAbsent, noAccount...))
+		findings = append(findings, found("no-default-account", "namespaces without the account default: no Pod can be created there", fixAbsent, noAccount...))
 	}
 	if len(noRootCA) > 0 {
-		findings = append(findings, found(count(len(noRootCA), "namespace has", "namespaces have")+" no root CA in the ConfigMap "+informers.RootCAName+": Pods do not start there", mendAbsent, noRootCA...))
+		findings = append(findings, found("no-root-ca", "namespaces without a root CA in the ConfigMap "+informers.RootCAName+": Pods do not start there", fixAbsent, noRootCA...))
 	}
 	if len(drifted) > 0 {
-		findings = append(findings, found(fmt.Sprintf("the ConfigMap %s differs from %s in %s", informers.RootCAName, wanted.source, count(len(drifted), "namespace", "namespaces")), mendRootCA, drifted...))
+		findings = append(findings, found("root-ca-differs", fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source), fixRootCA, drifted...))
 	}
-	return Answer{Findings: findings, Note: count(len(namespaces), "namespace", "namespaces") + " old enough compared with " + wanted.source}, nil
+	return answer{Findings: findings, Note: fmt.Sprintf("namespaces old enough: %d, compared with %s", len(namespaces), wanted.source)}, nil
 }
 
 // activeNamespaces are those that are old enough to have everything.
-func (c *Cluster) activeNamespaces(ctx context.Context) ([]string, error) {
+func (c *cluster) activeNamespaces(ctx context.Context) ([]string, error) {
 	var names []string
 	now := c.Clock.Now()
 	err := paging.Each(ctx, "namespaces", c.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(page *corev1.NamespaceList) error {

@@ -16,8 +16,8 @@ import (
 )
 
 // adding makes objects inside the bubble, where ages are those of the bubble.
-func adding(objects ...func() runtime.Object) func(*testing.T, *Cluster, *fake.Clientset) {
-	return func(t *testing.T, _ *Cluster, client *fake.Clientset) {
+func adding(objects ...func() runtime.Object) func(*testing.T, *cluster, *fake.Clientset) {
+	return func(t *testing.T, _ *cluster, client *fake.Clientset) {
 		t.Helper()
 		for _, object := range objects {
 			if err := client.Tracker().Add(object()); err != nil {
@@ -45,11 +45,11 @@ func TestSecrets(t *testing.T) {
 	try(t, "secrets", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
 		"Orphans": {reason: "no account, or a former one", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
-			want: []string{"3 token Secrets are orphans: the account does not exist, or is another one now: shop/a, shop/b, shop/c"}},
-		"Stuck":     {reason: "nobody fills it", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"1 token Secret has been without a token for too long: shop/a"}},
-		"Immutable": {reason: "nobody can fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"1 immutable token Secret lacks a token or the root CA: shop/a"}},
-		"Nameless":  {reason: "it names nobody", change: adding(secret("a", "default", nobody)), want: []string{"1 token Secret names no account that could exist: shop/a"}},
-		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"1 token Secret holds another root CA than is published: shop/a"}},
+			want: []string{"secret-orphan: token Secrets whose account does not exist, or is another one now: shop/a, shop/b, shop/c"}},
+		"Stuck":     {reason: "nobody fills it", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: token Secrets that have been without a token for too long: shop/a"}},
+		"Immutable": {reason: "nobody can fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"secret-immutable: immutable token Secrets that lack a token or the root CA: shop/a"}},
+		"Nameless":  {reason: "it names nobody", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: token Secrets that name no account that could exist: shop/a"}},
+		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: token Secrets that hold another root CA than is published: shop/a"}},
 		"Spared": {reason: "too young, or on the way out", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
 		"Down": {reason: "not asked", change: failing("list", "secrets"), wantErr: "list token Secrets: the API is down"},
@@ -65,8 +65,8 @@ func TestNamespaces(t *testing.T) {
 	leaving := func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()); n.Finalizers = []string{"x/y"} }
 	object := func(o runtime.Object) func() runtime.Object { return func() runtime.Object { return o } }
 	former, next := string(certificate(t, time.Now(), time.Now().Add(time.Hour))), string(certificate(t, time.Now(), time.Now().Add(time.Hour)))
-	given := func(file string, state ...string) func(*testing.T, *Cluster, *fake.Clientset) {
-		return func(t *testing.T, c *Cluster, client *fake.Clientset) {
+	given := func(file string, state ...string) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
 			bundle, err := rootca.ParseBundle([]byte(file))
 			if err != nil {
@@ -91,14 +91,14 @@ func TestNamespaces(t *testing.T) {
 	try(t, "namespaces", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
 		"Bare": {reason: "nobody has seen to it", change: adding(aged("bare")), want: []string{
-			"1 namespace has no account default: no Pod can be created there: bare",
-			"1 namespace has no root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",
+			"no-default-account: namespaces without the account default: no Pod can be created there: bare",
+			"no-root-ca: namespaces without a root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",
 		}},
 		"Spared":  {reason: "too young, or on the way out", change: adding(aged("young", young), aged("leaving", leaving))},
-		"Drifted": {reason: "one of three differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"the ConfigMap kube-root-ca.crt differs from that of most namespaces in 1 namespace: x"}},
+		"Drifted": {reason: "one of three differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from that of most namespaces: x"}},
 		"Overlap": {reason: "a former root CA that is noted is fine", change: given(next, former)},
-		"Extra":   {reason: "a CA that nobody has noted", change: given(next), want: []string{"the ConfigMap kube-root-ca.crt differs from --root-ca-file in 2 namespaces: kube-system, shop"}},
-		"File":    {reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next), want: []string{"the ConfigMap kube-root-ca.crt differs from --root-ca-file in 2 namespaces: kube-system, shop"}},
+		"Extra":   {reason: "a CA that nobody has noted", change: given(next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
+		"File":    {reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
 		"Down":    {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
 	})
 }

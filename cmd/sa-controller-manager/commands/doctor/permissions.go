@@ -20,37 +20,37 @@ import (
 // commonBinding is of the part that always runs, so its subject is who the process is.
 const commonBinding = manifests.User + ":" + string(preflight.Common)
 
-const mendPermissions = "kubectl apply -k manifests/permissions (or the overlay in use); whoever granted less on purpose asks " +
-	"sa-controller-manager preflight with the flags of the process instead, and skips this check"
+const fixPermissions = "kubectl apply -k manifests/permissions (or the overlay in use); where less is granted on purpose, ask " +
+	"sa-controller-manager preflight with the flags of the process instead, and skip this check"
 
 // checkPermissions asks for all that the program may need. It cannot know the flags of
 // the process.
-func checkPermissions(ctx context.Context, c *Cluster) (Answer, error) {
+func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	user, err := c.user(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	o := options.New()
 	o.LeaderElection.ResourceNamespace, o.LeaderElection.ResourceName = c.LeaseNamespace, c.LeaseName
 	rules := preflight.StandardRules(o)
 	report := preflight.CheckUser(ctx, c.Client, user, preflight.Accesses(rules))
-	answer := Answer{Note: fmt.Sprintf("%d asked for %s", len(report.Answers), user)}
+	answer := answer{Note: fmt.Sprintf("%d asked for %s", len(report.Answers), user)}
 	if missing := report.Missing(); len(missing) > 0 {
-		answer.Findings = []Finding{withoutAccess(user, missing, rules)}
+		answer.Findings = []finding{withoutAccess(user, missing, rules)}
 	}
 	return answer, report.Err()
 }
 
-func withoutAccess(user string, missing []preflight.Access, rules []preflight.Rule) Finding {
+func withoutAccess(user string, missing []preflight.Access, rules []preflight.Rule) finding {
 	var names []string
 	for _, access := range missing {
 		names = append(names, fmt.Sprintf("%s (%s)", access, preflight.PartsOf(access, rules)[0]))
 	}
-	return found(count(len(missing), "permission", "permissions")+" of "+user+" missing", mendPermissions, names...)
+	return found("permissions-missing", "permissions that "+user+" lacks", fixPermissions, names...)
 }
 
 // user is who the manager is.
-func (c *Cluster) user(ctx context.Context) (string, error) {
+func (c *cluster) user(ctx context.Context) (string, error) {
 	if c.User != "" {
 		return c.User, nil
 	}

@@ -18,70 +18,68 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
-// reads remembers what several checks need. What failed is tried again by the next one.
+// reads remembers what several checks need.
 type reads struct {
-	secrets  []tokenSecret
-	accounts map[cache.ObjectName]types.UID
-	keyIDs   sets.Set[string]
-	rootCAs  *rootCAs
+	secrets  once[[]tokenSecret]
+	accounts once[map[cache.ObjectName]types.UID]
+	keyIDs   once[sets.Set[string]]
+	rootCAs  once[*rootCAs]
+}
+
+// once is what a check has read for those after it. What failed is tried again by the next one.
+type once[T any] struct {
+	value T
+	known bool
+}
+
+func (o *once[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	var err error
+	if !o.known {
+		o.value, err = read(ctx)
+		o.known = err == nil
+	}
+	return o.value, err
 }
 
 // tokenSecrets are all Secrets of the token type, without what must not be kept.
-func (c *Cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
-	if c.read.secrets != nil {
-		return c.read.secrets, nil
-	}
-	secrets := []tokenSecret{}
-	list := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List
-	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
-	err := paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
-		for i := range page.Items {
-			secrets = append(secrets, observe(&page.Items[i]))
-		}
-		return nil
+func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
+	return c.read.secrets.get(ctx, func(ctx context.Context) (secrets []tokenSecret, err error) {
+		list := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List
+		options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
+		err = paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
+			for i := range page.Items {
+				secrets = append(secrets, observe(&page.Items[i]))
+			}
+			return nil
+		})
+		return secrets, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	c.read.secrets = secrets
-	return secrets, nil
 }
 
 // accountUIDs are the UIDs of all ServiceAccounts.
-func (c *Cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
-	if c.read.accounts != nil {
-		return c.read.accounts, nil
-	}
-	uids := map[cache.ObjectName]types.UID{}
-	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
-	err := paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
-		for i := range page.Items {
-			uids[cache.MetaObjectToName(&page.Items[i])] = page.Items[i].UID
-		}
-		return nil
+func (c *cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
+	return c.read.accounts.get(ctx, func(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
+		uids := map[cache.ObjectName]types.UID{}
+		list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
+		return uids, paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+			for i := range page.Items {
+				uids[cache.MetaObjectToName(&page.Items[i])] = page.Items[i].UID
+			}
+			return nil
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	c.read.accounts = uids
-	return uids, nil
 }
 
 // knownKeyIDs are those of the keys that kube-apiserver verifies tokens with.
-func (c *Cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
-	if c.read.keyIDs != nil {
-		return c.read.keyIDs, nil
-	}
-	keys, err := jwks.OfCluster(ctx, c.Get)
-	if err != nil {
-		return nil, err
-	}
-	ids := sets.New[string]()
-	for _, key := range keys {
-		ids.Insert(key.ID)
-	}
-	c.read.keyIDs = ids
-	return ids, nil
+func (c *cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
+	return c.read.keyIDs.get(ctx, func(ctx context.Context) (sets.Set[string], error) {
+		keys, err := jwks.OfCluster(ctx, c.Get)
+		ids := sets.New[string]()
+		for _, key := range keys {
+			ids.Insert(key.ID)
+		}
+		return ids, err
+	})
 }
 
 // tokenSecret is what is kept of a token Secret. Neither the token nor anything that it

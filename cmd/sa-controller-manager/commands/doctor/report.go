@@ -15,22 +15,25 @@ import (
 // shownObjects is how many objects of a finding people are shown.
 const shownObjects = 5
 
-// Report is what Run returned, to be printed.
-type Report []Result
-
-// Findings are those of all checks.
-func (r Report) Findings() []Finding {
-	findings := []Finding{}
-	for _, result := range r {
-		findings = append(findings, result.findings...)
-	}
-	return findings
+// report is what the command prints.
+type report struct {
+	printers.Head
+	Findings []finding `json:"findings"`
+	Checks   []result  `json:"checks"`
 }
 
-// Unknown are the names of the checks that could not tell.
-func (r Report) Unknown() []string {
+func newReport(results []result) *report {
+	r := &report{Head: printers.Of("DoctorReport"), Findings: []finding{}, Checks: results}
+	for _, result := range results {
+		r.Findings = append(r.Findings, result.findings...)
+	}
+	return r
+}
+
+// unknown are the names of the checks that could not tell.
+func (r *report) unknown() []string {
 	var names []string
-	for _, result := range r {
+	for _, result := range r.Checks {
 		if result.Error != "" {
 			names = append(names, result.Name)
 		}
@@ -38,32 +41,28 @@ func (r Report) Unknown() []string {
 	return names
 }
 
-// Print writes the report as "table", "json" or "yaml".
-func (r Report) Print(w io.Writer, output string) error {
-	document := struct {
-		Findings []Finding `json:"findings"`
-		Checks   []Result  `json:"checks"`
-	}{r.Findings(), append([]Result{}, r...)}
-	return printers.Document(w, output, "the findings", document, r.table)
+// print writes the report as "table", "json" or "yaml".
+func (r *report) print(w io.Writer, output string) error {
+	return printers.Document(w, output, r, r.table)
 }
 
 // table has a line for each check and below it a paragraph for each finding, because a
-// mend is a sentence or a command that must not be cut.
-func (r Report) table() string {
+// remedy is a sentence or a command that must not be cut.
+func (r *report) table() string {
 	var b strings.Builder
 	table := printers.Table(&b)
 	fmt.Fprintln(table, "CHECK\tRESULT\tDETAIL")
-	for _, result := range r {
+	for _, result := range r.Checks {
 		detail := cmp.Or(result.Error, result.Note)
 		fmt.Fprintf(table, "%s\t%s\t%s\n", result.Name, result.Word, strings.ReplaceAll(detail, "\n", " "))
 	}
 	table.Flush()
-	for i, finding := range r.Findings() {
-		fmt.Fprintf(&b, "\n%d. %s: %s\n", i+1, finding.Check, finding.Problem)
+	for i, finding := range r.Findings {
+		fmt.Fprintf(&b, "\n%d. %s: %s\n", i+1, finding.Check, finding.Message)
 		if len(finding.Objects) > 0 {
-			fmt.Fprintf(&b, "   where: %s\n", shorten(finding.Objects))
+			fmt.Fprintf(&b, "   where:  %s\n", shorten(finding.Objects))
 		}
-		fmt.Fprintf(&b, "   mend:  %s\n", finding.Mend)
+		fmt.Fprintf(&b, "   remedy: %s\n", finding.Remedy)
 	}
 	return b.String()
 }

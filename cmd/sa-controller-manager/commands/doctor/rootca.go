@@ -20,7 +20,7 @@ import (
 )
 
 // wantedRootCA is what is compared with. Whatever has all of least and nothing beyond
-// most fits: while a root CA changes, both the former and the new one are published.
+// most fits: while a root CA changes, both the previous and the new one are published.
 type wantedRootCA struct {
 	least, most bundle
 	source      string
@@ -34,23 +34,18 @@ type rootCAs struct {
 	wanted    wantedRootCA
 }
 
-func (c *Cluster) rootCAs(ctx context.Context) (*rootCAs, error) {
-	if c.read.rootCAs != nil {
-		return c.read.rootCAs, nil
-	}
-	published, err := c.publishedRootCAs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wanted, err := c.wantedRootCA(ctx, published)
-	if err != nil {
-		return nil, err
-	}
-	c.read.rootCAs = &rootCAs{published, wanted}
-	return c.read.rootCAs, nil
+func (c *cluster) rootCAs(ctx context.Context) (*rootCAs, error) {
+	return c.read.rootCAs.get(ctx, func(ctx context.Context) (*rootCAs, error) {
+		published, err := c.publishedRootCAs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		wanted, err := c.wantedRootCA(ctx, published)
+		return &rootCAs{published, wanted}, err
+	})
 }
 
-func (c *Cluster) publishedRootCAs(ctx context.Context) (map[string]bundle, error) {
+func (c *cluster) publishedRootCAs(ctx context.Context) (map[string]bundle, error) {
 	published := map[string]bundle{}
 	list := c.Client.CoreV1().ConfigMaps(metav1.NamespaceAll).List
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + informers.RootCAName}
@@ -65,7 +60,7 @@ func (c *Cluster) publishedRootCAs(ctx context.Context) (map[string]bundle, erro
 	return published, err
 }
 
-func (c *Cluster) wantedRootCA(ctx context.Context, published map[string]bundle) (wantedRootCA, error) {
+func (c *cluster) wantedRootCA(ctx context.Context, published map[string]bundle) (wantedRootCA, error) {
 	if c.RootCA == nil {
 		common := mostCommon(published)
 		return wantedRootCA{common, common, "that of most namespaces"}, nil
@@ -79,7 +74,7 @@ func (c *Cluster) wantedRootCA(ctx context.Context, published map[string]bundle)
 }
 
 // overlap are the certificates that the root CA publisher has noted.
-func (c *Cluster) overlap(ctx context.Context) (bundle, error) {
+func (c *cluster) overlap(ctx context.Context) (bundle, error) {
 	state, err := c.Client.CoreV1().ConfigMaps(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", nil

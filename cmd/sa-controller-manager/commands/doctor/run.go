@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Result is how one check ended. Its JSON form is that of the command's output.
-type Result struct {
+// result is how one check ended. Its JSON form is that of the command's output.
+type result struct {
 	Name string `json:"name"`
 	// Word is "ok", "findings" or "unknown". Findings win: they are certain, whatever else could
 	// not be found out.
@@ -19,11 +19,11 @@ type Result struct {
 	// Error is why the check could not tell, "" if it could.
 	Error string `json:"error,omitempty"`
 
-	findings []Finding
+	findings []finding
 }
 
-func newResult(name string, answer Answer, err error) Result {
-	result := Result{Name: name, Word: "ok", Note: answer.Note, findings: answer.Findings}
+func newResult(name string, answer answer, err error) result {
+	result := result{Name: name, Word: "ok", Note: answer.Note, findings: answer.Findings}
 	for i := range result.findings {
 		result.findings[i].Check = name
 	}
@@ -36,11 +36,11 @@ func newResult(name string, answer Answer, err error) Result {
 	return result
 }
 
-// Run makes the checks, each of which may take as long as limit. It calls begin before
+// run makes the checks, each of which may take as long as limit. It calls begin before
 // each one. It ends early only when ctx does, and then has a result for each all the
 // same.
-func Run(ctx context.Context, cluster *Cluster, checks []Check, limit time.Duration, begin func(Check)) []Result {
-	results := make([]Result, 0, len(checks))
+func run(ctx context.Context, cluster *cluster, checks []check, limit time.Duration, begin func(check)) []result {
+	results := make([]result, 0, len(checks))
 	for _, check := range checks {
 		begin(check)
 		answer, err := check.within(ctx, cluster, limit)
@@ -50,7 +50,7 @@ func Run(ctx context.Context, cluster *Cluster, checks []Check, limit time.Durat
 }
 
 // within makes one check.
-func (c Check) within(ctx context.Context, cluster *Cluster, limit time.Duration) (Answer, error) {
+func (c check) within(ctx context.Context, cluster *cluster, limit time.Duration) (answer, error) {
 	late := fmt.Errorf("no answer within %s", limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()

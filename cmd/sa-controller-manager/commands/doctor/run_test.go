@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -20,19 +21,19 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		checks := []Check{
-			{Name: "hangs", run: func(ctx context.Context, _ *Cluster) (Answer, error) { <-ctx.Done(); return Answer{}, ctx.Err() }},
-			{Name: "both", run: func(context.Context, *Cluster) (Answer, error) {
-				return Answer{Findings: []Finding{found("p", "m", "a", "b", "c", "d", "e", "f", "g")}}, errors.New("down")
+		checks := []check{
+			{Name: "hangs", run: func(ctx context.Context, _ *cluster) (answer, error) { <-ctx.Done(); return answer{}, ctx.Err() }},
+			{Name: "both", run: func(context.Context, *cluster) (answer, error) {
+				return answer{Findings: []finding{found("c", "p", "m", "a", "b", "c", "d", "e", "f", "g")}}, errors.New("down")
 			}},
-			{Name: "works", run: func(context.Context, *Cluster) (Answer, error) { return Answer{Note: "seen"}, nil }},
+			{Name: "works", run: func(context.Context, *cluster) (answer, error) { return answer{Note: "seen"}, nil }},
 		}
 		var begun []string
-		report := Report(Run(t.Context(), &Cluster{}, checks, time.Second, func(c Check) { begun = append(begun, c.Name) }))
+		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(c check) { begun = append(begun, c.Name) }))
 		if diff := cmp.Diff([]string{"hangs", "both", "works"}, begun); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"hangs", "both"}, report.Unknown()); diff != "" {
+		if diff := cmp.Diff([]string{"hangs", "both"}, report.unknown()); diff != "" {
 			t.Errorf("unknown (-want +got):\n%s", diff)
 		}
 		const want = `CHECK   RESULT     DETAIL
@@ -41,8 +42,8 @@ both    findings   down
 works   ok         seen
 
 1. both: p
-   where: a, b, c, d, e and 2 more (-o json has all)
-   mend:  m
+   where:  a, b, c, d, e and 2 more (-o json has all)
+   remedy: m
 `
 		if diff := cmp.Diff(want, printed(t, report, "table")); diff != "" {
 			t.Errorf("table (-want +got):\n%s", diff)
@@ -52,40 +53,21 @@ works   ok         seen
 
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	report := Report{
-		newResult("a", Answer{Note: "n"}, nil),
-		newResult("b", Answer{Findings: []Finding{{Problem: "p", Objects: []string{"o"}, Mend: "m"}}}, nil),
-		newResult("c", Answer{}, errors.New("down")),
+	report := newReport([]result{
+		newResult("a", answer{Note: "n"}, nil),
+		newResult("b", answer{Findings: []finding{found("c", "p", "m", "o")}}, nil),
+		newResult("c", answer{}, errors.New("down")),
+	})
+	for _, output := range []string{"json", "yaml"} {
+		clitest.Golden(t, "report."+output, printed(t, report, output))
 	}
-	const want = `checks:
-- name: a
-  note: "n"
-  result: ok
-- name: b
-  result: findings
-- error: down
-  name: c
-  result: unknown
-findings:
-- check: b
-  mend: m
-  objects:
-  - o
-  problem: p
-`
-	if diff := cmp.Diff(want, printed(t, report, "yaml")); diff != "" {
-		t.Errorf("yaml (-want +got):\n%s", diff)
-	}
-	const empty = "{\n  \"findings\": [],\n  \"checks\": []\n}\n"
-	if diff := cmp.Diff(empty, printed(t, nil, "json")); diff != "" {
-		t.Errorf("json of nothing (-want +got):\n%s", diff)
-	}
+	clitest.Golden(t, "nothing.json", printed(t, newReport([]result{}), "json"))
 }
 
-func printed(t *testing.T, report Report, output string) string {
+func printed(t *testing.T, report *report, output string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Print(&out, output); err != nil {
+	if err := report.print(&out, output); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -93,20 +75,20 @@ func printed(t *testing.T, report Report, output string) string {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	names := func(checks []Check) []string {
+	names := func(checks []check) []string {
 		var all []string
 		for _, check := range checks {
 			all = append(all, check.Name)
 		}
 		return all
 	}
-	if diff := cmp.Diff(Names(), names(Select(nil, nil))); diff != "" {
+	if diff := cmp.Diff(checkNames(), names(selected(nil, nil))); diff != "" {
 		t.Errorf("without flags (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"keys"}, names(Select([]string{"token", "keys"}, []string{"token"}))); diff != "" {
+	if diff := cmp.Diff([]string{"keys"}, names(selected([]string{"token", "keys"}, []string{"token"}))); diff != "" {
 		t.Errorf("with both (-want +got):\n%s", diff)
 	}
-	if got := names(Select(nil, []string{"token"})); slices.Contains(got, "token") || len(got) != len(Names())-1 {
+	if got := names(selected(nil, []string{"token"})); slices.Contains(got, "token") || len(got) != len(checkNames())-1 {
 		t.Errorf("without token: %v", got)
 	}
 }
@@ -115,7 +97,7 @@ func TestSelect(t *testing.T) {
 func TestReadOnce(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(healthyWorld()...)
-	Run(t.Context(), newCluster(client), Select([]string{"token", "secrets", "second-controller", "namespaces"}, nil), time.Minute, func(Check) {})
+	run(t.Context(), newCluster(client), selected([]string{"token", "secrets", "second-controller", "namespaces"}, nil), time.Minute, func(check) {})
 	lists := map[string]int{}
 	for _, action := range client.Actions() {
 		if action.GetVerb() == "list" {

@@ -23,24 +23,24 @@ const (
 // checkSecondController finds Secrets that kube-controller-manager has filled since our
 // leader took the Lease. That is a heuristic: it sees work and not processes, so one
 // that has had nothing to do is not found.
-func checkSecondController(ctx context.Context, c *Cluster) (Answer, error) {
+func checkSecondController(ctx context.Context, c *cluster) (answer, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	if !isHeld(lease, c.Clock.Now()) || lease.Spec.AcquireTime == nil {
-		return Answer{Note: "nothing to compare: nobody of us holds the Lease"}, nil
+		return answer{Note: "nothing to compare: nobody of us holds the Lease"}, nil
 	}
 	secrets, err := c.tokenSecrets(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	since := lease.Spec.AcquireTime.Time
 	note := fmt.Sprintf("looked for Secrets that were filled since %s has led", ptr.Deref(lease.Spec.HolderIdentity, ""))
-	return Answer{Findings: filledBySecond(secrets, since), Note: note}, nil
+	return answer{Findings: filledBySecond(secrets, since), Note: note}, nil
 }
 
-func filledBySecond(secrets []tokenSecret, since time.Time) []Finding {
+func filledBySecond(secrets []tokenSecret, since time.Time) []finding {
 	var names []string
 	for _, secret := range secrets {
 		// Times in managedFields are whole seconds.
@@ -51,5 +51,5 @@ func filledBySecond(secrets []tokenSecret, since time.Time) []Finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return []Finding{found(fmt.Sprintf("a second token controller works beside this one: %s has filled %s since our leader leads", kcm, count(len(names), "token Secret", "token Secrets")), secondControllerFix, names...)}
+	return []finding{found("second-token-controller", "a second token controller works beside this one: "+kcm+" has filled token Secrets since our leader leads", secondControllerFix, names...)}
 }

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,39 +24,39 @@ const (
 	drifted
 )
 
-// told is what is said of all Secrets with the same flaw.
-func (f flaw) told(n int) (problem, mend string) {
+// finding is what is said of all Secrets with the same flaw.
+func (f flaw) finding(names []string) finding {
 	const running = "the token controller sees to it within seconds: see whether it runs (--only=leader), and its Events: " +
 		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager"
 	switch f {
 	case nameless:
-		return count(n, "token Secret names", "token Secrets name") + " no account that could exist",
-			"correct the annotation kubernetes.io/service-account.name, or delete the Secret"
+		return found("secret-without-account", "token Secrets that name no account that could exist",
+			"correct the annotation kubernetes.io/service-account.name, or delete the Secret", names...)
 	case orphan:
-		return count(n, "token Secret is an orphan", "token Secrets are orphans") + ": the account does not exist, or is another one now",
-			"no token of a Secret without its account is accepted; " + running + "; or delete it"
+		return found("secret-orphan", "token Secrets whose account does not exist, or is another one now",
+			"no token of a Secret without its account is accepted; "+running+"; or delete it", names...)
 	case stuck:
-		return count(n, "token Secret has", "token Secrets have") + " been without a token for too long", running
+		return found("secret-empty", "token Secrets that have been without a token for too long", running, names...)
 	case immutable:
-		return count(n, "immutable token Secret lacks", "immutable token Secrets lack") + " a token or the root CA", "delete it and create it without immutable"
+		return found("secret-immutable", "immutable token Secrets that lack a token or the root CA", "delete it and create it without immutable", names...)
 	default:
-		return count(n, "token Secret holds", "token Secrets hold") + " another root CA than is published", running
+		return found("secret-root-ca-differs", "token Secrets that hold another root CA than is published", running, names...)
 	}
 }
 
 // checkSecrets finds token Secrets that the token controller has not seen to.
-func checkSecrets(ctx context.Context, c *Cluster) (Answer, error) {
+func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	secrets, err := c.tokenSecrets(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	accounts, err := c.accountUIDs(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	rootCAs, err := c.rootCAs(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
 	now := c.Clock.Now()
 	names := map[flaw][]string{}
@@ -64,14 +65,13 @@ func checkSecrets(ctx context.Context, c *Cluster) (Answer, error) {
 			names[f] = append(names[f], secret.name())
 		}
 	}
-	var findings []Finding
+	var findings []finding
 	for f := nameless; f <= drifted; f++ {
 		if len(names[f]) > 0 {
-			problem, mend := f.told(len(names[f]))
-			findings = append(findings, found(problem, mend, names[f]...))
+			findings = append(findings, f.finding(names[f]))
 		}
 	}
-	return Answer{Findings: findings, Note: count(len(secrets), "token Secret", "token Secrets")}, nil
+	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
 }
 
 // judge finds the worst flaw. Young Secrets and those on their way out have none.

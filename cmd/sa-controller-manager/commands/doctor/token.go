@@ -20,15 +20,15 @@ import (
 // probeSeconds is how long the token is valid: the least that kube-apiserver issues.
 const probeSeconds = 600
 
-const mendRefused = "every kube-apiserver needs the public halves of the --service-account-signing-key-file of all of them in " +
+const fixRefused = "every kube-apiserver needs the public halves of the --service-account-signing-key-file of all of them in " +
 	"--service-account-key-file, and the same --service-account-issuer; then restart it"
 
-const mendUnknownKey = "give every kube-apiserver the public key once more with --service-account-key-file and restart it, " +
+const fixUnknownKey = "give every kube-apiserver the public key once more with --service-account-key-file and restart it, " +
 	"or make new Secrets in place of these if the key was given up on purpose"
 
 // checkToken tries tokens of both kinds.
-func checkToken(ctx context.Context, c *Cluster) (Answer, error) {
-	var answer Answer
+func checkToken(ctx context.Context, c *cluster) (answer, error) {
+	var answer answer
 	findings, err := tryBoundToken(ctx, c)
 	if err != nil {
 		return answer, err
@@ -43,12 +43,12 @@ func checkToken(ctx context.Context, c *Cluster) (Answer, error) {
 		return answer, err
 	}
 	answer.Findings = append(answer.Findings, unknownKeys(secrets, ids)...)
-	answer.Note = fmt.Sprintf("a fresh token of %s/%s was tried; kube-apiserver verifies with %s", c.Namespace, c.Account, count(len(ids), "key", "keys"))
+	answer.Note = fmt.Sprintf("a fresh token of %s/%s was tried; keys that kube-apiserver verifies with: %d", c.Namespace, c.Account, len(ids))
 	return answer, nil
 }
 
 // tryBoundToken has kube-apiserver issue a token and then accept it.
-func tryBoundToken(ctx context.Context, c *Cluster) ([]Finding, error) {
+func tryBoundToken(ctx context.Context, c *cluster) ([]finding, error) {
 	name := c.Namespace + "/" + c.Account
 	request, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
@@ -66,12 +66,12 @@ func tryBoundToken(ctx context.Context, c *Cluster) ([]Finding, error) {
 		return nil, nil
 	}
 	why := cmp.Or(review.Status.Error, "it gives no reason")
-	return []Finding{found(fmt.Sprintf("kube-apiserver refuses a token of %s that was issued just now: %s", name, why), mendRefused)}, nil
+	return []finding{found("fresh-token-refused", fmt.Sprintf("kube-apiserver refuses a token of %s that was issued just now: %s", name, why), fixRefused)}, nil
 }
 
 // unknownKeys finds tokens that kube-apiserver refuses for their key, one finding for
 // each key. Tokens without a key ID are tried with every key, so nothing is said of them.
-func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []Finding {
+func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []finding {
 	byKey := map[string][]string{}
 	for _, secret := range secrets {
 		if secret.Token == nil || secret.Token.KeyID() == "" || secret.Terminating() || known.Has(secret.Token.KeyID()) {
@@ -79,34 +79,34 @@ func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []Finding {
 		}
 		byKey[secret.Token.KeyID()] = append(byKey[secret.Token.KeyID()], secret.name())
 	}
-	var findings []Finding
+	var findings []finding
 	for _, id := range slices.Sorted(maps.Keys(byKey)) {
-		problem := count(len(byKey[id]), "token Secret holds a token", "token Secrets hold tokens") + " of key " + id + ", which kube-apiserver does not know: it refuses it"
-		findings = append(findings, found(problem, mendUnknownKey, byKey[id]...))
+		problem := "token Secrets with a token of key " + id + ", which kube-apiserver does not know: it refuses them"
+		findings = append(findings, found("secret-key-unknown", problem, fixUnknownKey, byKey[id]...))
 	}
 	return findings
 }
 
 // checkKeys compares key files with what kube-apiserver verifies with. It may have
 // further keys, such as its own for bound tokens.
-func checkKeys(ctx context.Context, c *Cluster) (Answer, error) {
+func checkKeys(ctx context.Context, c *cluster) (answer, error) {
 	if len(c.Keys) == 0 {
-		return Answer{Note: "nothing to compare: give --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"}, nil
+		return answer{Note: "nothing to compare: give --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"}, nil
 	}
 	ids, err := c.knownKeyIDs(ctx)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
-	return Answer{Findings: strangeKeys(c.Keys, ids), Note: count(len(c.Keys), "key", "keys") + " compared"}, nil
+	return answer{Findings: strangeKeys(c.Keys, ids), Note: fmt.Sprintf("keys compared: %d", len(c.Keys))}, nil
 }
 
-func strangeKeys(keys []jwks.Key, known sets.Set[string]) []Finding {
-	var findings []Finding
+func strangeKeys(keys []jwks.Key, known sets.Set[string]) []finding {
+	var findings []finding
 	for _, key := range keys {
 		if known.Has(key.ID) {
 			continue
 		}
-		findings = append(findings, found(
+		findings = append(findings, found("key-unknown",
 			fmt.Sprintf("kube-apiserver does not know key %s of %s: it refuses the tokens that are signed with it", key.ID, key.Origin),
 			"give every kube-apiserver its public half once more with --service-account-key-file, keep the other keys, and restart it"))
 	}

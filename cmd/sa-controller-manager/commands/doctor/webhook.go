@@ -17,24 +17,31 @@ import (
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/admission/serviceaccount"
 )
 
-const (
-	mendWebhook = "look into the log and /readyz/webhook-registration of the leader; " + lastResort
-	lastResort  = "if Pods cannot wait: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
-)
+// webhookCommand is a line of a remedy.
+func (c *cluster) webhookCommand(name string) string {
+	return "sa-controller-manager webhook " + name + c.Kubeconfig
+}
+
+func (c *cluster) fixWebhook() string {
+	return "look into the log and /readyz/webhook-registration of the leader; " + c.lastResort()
+}
+
+func (c *cluster) lastResort() string {
+	return "if Pods cannot wait: " + c.webhookCommand("unregister")
+}
 
 // checkWebhook looks at the registration and has a Pod created with dryRun. Without any
 // registration kube-apiserver's own plugin may do the work, and then nothing is wrong.
-func checkWebhook(ctx context.Context, c *Cluster) (Answer, error) {
+func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	registered, err := registration.Inspect(ctx, c.Client)
 	if err != nil {
-		return Answer{}, err
+		return answer{}, err
 	}
-	answer := Answer{Findings: badRegistration(registered), Note: "not registered"}
+	answer := answer{Findings: badRegistration(c, registered), Note: "not registered"}
 	without, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
-	answer.Findings = append(answer.Findings, badHosts(without, bothBound(registered))...)
+	answer.Findings = append(answer.Findings, badHosts(c, without, bothBound(registered))...)
 	// That the hosts are not known says nothing about this Pod.
 	tried, err := tryPod(ctx, c, bothBound(registered))
 	if bothBound(registered) {
@@ -50,26 +57,26 @@ func bothBound(registered []registration.Inspected) bool {
 
 // badRegistration finds what is neither bound nor absent. If there is no configuration
 // at all, that is how somebody wants it.
-func badRegistration(registered []registration.Inspected) []Finding {
-	var findings []Finding
+func badRegistration(c *cluster, registered []registration.Inspected) []finding {
+	var findings []finding
 	anyExists := slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists })
 	for _, one := range registered {
 		switch {
 		case one.Off:
-			findings = append(findings, found(
+			findings = append(findings, found("registration-off",
 				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s", one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
-				"sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf, once the reason for which somebody has switched it off is gone"))
+				c.webhookCommand("register")+", once the reason for switching it off is gone"))
 		case one.Exists && !one.Active:
-			findings = append(findings, found(fmt.Sprintf("the %s %s binds no webhook yet: kube-apiserver has not proved that it reaches it", one.Kind, registration.Name), mendWebhook))
+			findings = append(findings, found("registration-unbound", fmt.Sprintf("the %s %s binds no webhook yet: kube-apiserver has not proved that it reaches it", one.Kind, registration.Name), c.fixWebhook()))
 		case !one.Exists && anyExists:
-			findings = append(findings, found(fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name), mendWebhook))
+			findings = append(findings, found("registration-incomplete", fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name), c.fixWebhook()))
 		}
 	}
 	return findings
 }
 
 // badHosts finds kube-apiservers that call a replica on their own host where there is none.
-func badHosts(hosts []string, bound bool) []Finding {
+func badHosts(c *cluster, hosts []string, bound bool) []finding {
 	if len(hosts) == 0 {
 		return nil
 	}
@@ -78,11 +85,11 @@ func badHosts(hosts []string, bound bool) []Finding {
 		outcome = "refuses Pods"
 	}
 	problem := fmt.Sprintf("no replica sends a heartbeat from %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
-	return []Finding{found(problem, "start sa-controller-manager there, with the same --webhook-port; "+lastResort)}
+	return []finding{found("host-without-replica", problem, "start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
 }
 
 // tryPod has a Pod created with dryRun, and looks at what comes back.
-func tryPod(ctx context.Context, c *Cluster, bound bool) ([]Finding, error) {
+func tryPod(ctx context.Context, c *cluster, bound bool) ([]finding, error) {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read service account %s/default, which a trial Pod gets: %w", c.Namespace, err)
@@ -94,16 +101,16 @@ func tryPod(ctx context.Context, c *Cluster, bound bool) ([]Finding, error) {
 	id := string(uuid.NewUUID())
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if registration.Concerns(err) {
-		return []Finding{found(fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), mendWebhook)}, nil
+		return []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), c.fixWebhook())}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
-	return badPod(c.Plugin, pod, account, bound && covered && !registration.Answered(pod, id)), nil
+	return badPod(c, pod, account, bound && covered && !registration.Answered(pod, id)), nil
 }
 
 // covered reports whether the registration excludes the namespace of the trial.
-func (c *Cluster) covered(ctx context.Context) (bool, error) {
+func (c *cluster) covered(ctx context.Context) (bool, error) {
 	selector, err := registration.NamespaceSelector(ctx, c.Client)
 	if err != nil || selector.Empty() {
 		return err == nil, err
@@ -116,11 +123,11 @@ func (c *Cluster) covered(ctx context.Context) (bool, error) {
 }
 
 // badPod judges what came back by the plugin's own rules.
-func badPod(config serviceaccount.Config, pod *corev1.Pod, account *corev1.ServiceAccount, unanswered bool) []Finding {
+func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswered bool) []finding {
 	if unanswered {
-		return []Finding{found("kube-apiserver admits Pods without calling the webhook, or reaches somebody else there, though it is registered", mendWebhook)}
+		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the webhook, or reaches another server there, though it is registered", c.fixWebhook())}
 	}
-	owed := config.Owed(pod, account)
+	owed := c.Plugin.Owed(pod, account)
 	var lacking string
 	switch {
 	case owed.Account:
@@ -130,17 +137,17 @@ func badPod(config serviceaccount.Config, pod *corev1.Pod, account *corev1.Servi
 	default:
 		return nil
 	}
-	return []Finding{found("a new Pod gets no "+lacking+": neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one",
-		"start the program with --webhook-registration=url (or service), or kube-apiserver without --disable-admission-plugins=ServiceAccount; then: sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf")}
+	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one",
+		"start the program with --webhook-registration=url (or service), or kube-apiserver without --disable-admission-plugins=ServiceAccount; then: "+c.webhookCommand("missed"))}
 }
 
 // checkMissed finds Pods without account or token.
-func checkMissed(ctx context.Context, c *Cluster) (Answer, error) {
+func checkMissed(ctx context.Context, c *cluster) (answer, error) {
 	all, err := podscan.Finder{Client: c.Client, Config: c.Plugin}.Find(ctx, metav1.NamespaceAll)
 	if err != nil {
-		return Answer{}, fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
+		return answer{}, fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
 	}
-	answer := Answer{Note: fmt.Sprintf("%s, %d uncertain", count(all.Looked, "Pod", "Pods"), len(all.Uncertain))}
+	answer := answer{Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}
 	if len(all.Missed) == 0 {
 		return answer, nil
 	}
@@ -148,7 +155,7 @@ func checkMissed(ctx context.Context, c *Cluster) (Answer, error) {
 	for i := range all.Missed {
 		names = append(names, all.Missed[i].String())
 	}
-	answer.Findings = []Finding{found(count(len(names), "Pod was", "Pods were")+" admitted without the webhook and without an account or token",
-		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and what to type to have them created again", names...)}
+	answer.Findings = []finding{found("pods-missed", "Pods that were admitted without the webhook and without an account or token",
+		c.webhookCommand("missed")+" lists them, and what to type to have them created again", names...)}
 	return answer, nil
 }

@@ -73,8 +73,8 @@ func elsewhere(object *corev1.ConfigMap, host string) *corev1.ConfigMap {
 }
 
 // admits answers the creation of Pods: with an error, or with what is said to be there.
-func admits(err error, named, mounted, answered bool) func(*testing.T, *Cluster, *fake.Clientset) {
-	return func(_ *testing.T, _ *Cluster, client *fake.Clientset) {
+func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster, *fake.Clientset) {
+	return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 		client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 			if named {
@@ -96,33 +96,33 @@ func TestWebhook(t *testing.T) {
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
 	off := registered(entry, nil)
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
-	const host = "no replica sends a heartbeat from cp-2, and kube-apiserver there "
+	const host = "host-without-replica: no replica sends a heartbeat from cp-2, and kube-apiserver there "
 	twoHosts := append(perHost(entry), hosts("cp-1", "cp-2")...)
 	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
 		"HostWithoutReplica":   {objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
+		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
 		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
 		"HostsWithReplicas":    {objects: append(twoHosts, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
 		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: twoHosts, change: admits(nil, true, true, true)},
 		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")), change: admits(nil, true, true, true)},
 		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
-		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"Uncalled":             {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"kube-apiserver admits Pods without calling the webhook, or reaches somebody else there, though it is registered"}},
-		"Refused":              {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"a Pod in namespace kube-system is refused: " + denied.Error()}},
-		"Off":                  {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
-		"Half":                 {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
+		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"pod-without-token: a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"Uncalled":             {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"webhook-not-called: kube-apiserver admits Pods without calling the webhook, or reaches another server there, though it is registered"}},
+		"Refused":              {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()}},
+		"Off":                  {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+		"Half":                 {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"registration-incomplete: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
 		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{
-			"the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
-			"the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
+			"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
+			"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
 		}},
 		"NotAllowed": {reason: "a quota or RBAC says no: that is not about us", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota"},
 		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off, change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
-			want: []string{"the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
 	})
 }
 
@@ -140,17 +140,17 @@ func TestCertificates(t *testing.T) {
 	}
 	bundles := func(problem string) []string {
 		return []string{
-			"a caBundle of the MutatingWebhookConfiguration 00-sa-controller-manager " + problem,
-			"a caBundle of the ValidatingWebhookConfiguration 00-sa-controller-manager " + problem,
+			"ca-bundle-wrong: a caBundle of the MutatingWebhookConfiguration 00-sa-controller-manager " + problem,
+			"ca-bundle-wrong: a caBundle of the ValidatingWebhookConfiguration 00-sa-controller-manager " + problem,
 		}
 	}
 	const secret = "the serving CA in the Secret kube-system/sa-controller-manager-webhook-ca "
 	try(t, "certificates", map[string]checkCase{
 		"None":        {reason: "no webhook"},
 		"Good":        {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
-		"Expired":     {reason: "it has ended", objects: with(old, holding(old)), want: []string{secret + "has expired at 1999-12-31T23:00:00Z"}},
-		"Ending":      {reason: "less than a twelfth is left", objects: with(late, holding(late)), want: []string{secret + "expires at 2000-01-01T01:00:00Z"}},
-		"Broken":      {reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))), want: []string{secret + "cannot be read"}},
+		"Expired":     {reason: "it has ended", objects: with(old, holding(old)), want: []string{"serving-ca-ends: " + secret + "has expired at 1999-12-31T23:00:00Z"}},
+		"Ending":      {reason: "less than a twelfth is left", objects: with(late, holding(late)), want: []string{"serving-ca-ends: " + secret + "expires at 2000-01-01T01:00:00Z"}},
+		"Broken":      {reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))), want: []string{"serving-ca-unreadable: " + secret + "cannot be read"}},
 		"Lacks":       {reason: "another CA is registered", objects: with(late, holding(good)), want: bundles("lacks the active serving CA: kube-apiserver cannot call the webhook")},
 		"FilesGood":   {reason: "certificates from files", objects: with(good)},
 		"FilesEnding": {reason: "the best of them is about to end", objects: with(append(old, late...)), want: bundles("expires at 2000-01-01T01:00:00Z")},

@@ -12,7 +12,9 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +36,7 @@ import (
 type checkCase struct {
 	reason  string
 	objects []runtime.Object
-	change  func(*testing.T, *Cluster, *fake.Clientset)
+	change  func(*testing.T, *cluster, *fake.Clientset)
 	// want are the problems and objects, one line each.
 	want    []string
 	wantErr string
@@ -53,27 +55,36 @@ func try(t *testing.T, name string, cases map[string]checkCase) {
 				if tc.change != nil {
 					tc.change(t, cluster, client)
 				}
-				results := Run(t.Context(), cluster, Select([]string{name}, nil), 20*time.Second, func(Check) {})
+				results := run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(check) {})
 				examine(t, tc, results[0], client.Actions())
 			})
 		})
 	}
 }
 
-func examine(t *testing.T, tc checkCase, got Result, actions []clienttesting.Action) {
+// contract is docs/cli.md, which has every code.
+var contract = sync.OnceValue(func() string {
+	text, err := os.ReadFile("../../../../docs/cli.md")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+})
+
+func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Action) {
 	t.Helper()
 	var problems []string
 	for _, finding := range got.findings {
-		line := finding.Problem
+		line := finding.Code + ": " + finding.Message
 		if len(finding.Objects) > 0 {
 			line += ": " + strings.Join(finding.Objects, ", ")
 		}
 		problems = append(problems, line)
-		if finding.Mend == "" || finding.Check != got.Name {
-			t.Errorf("%s: %q has mend %q and check %q", tc.reason, finding.Problem, finding.Mend, finding.Check)
+		if finding.Remedy == "" || finding.Check != got.Name || !strings.Contains(contract(), "| `"+finding.Code+"` |") {
+			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message, finding.Remedy, finding.Check, finding.Code)
 		}
-		if strings.Contains(finding.Mend, "sa-controller-manager webhook ") && !strings.Contains(finding.Mend, " --kubeconfig=") {
-			t.Errorf("%s: outside of a Pod the command of the mend %q reaches no cluster", tc.reason, finding.Mend)
+		if strings.Contains(finding.Remedy, "sa-controller-manager webhook ") && !strings.Contains(finding.Remedy, " --kubeconfig=given.conf") {
+			t.Errorf("%s: outside of a Pod the command of the remedy %q reaches no cluster", tc.reason, finding.Remedy)
 		}
 	}
 	if diff := cmp.Diff(tc.want, problems); diff != "" {
@@ -101,13 +112,13 @@ func harmless(action clienttesting.CreateActionImpl) bool {
 	return dry || strings.HasSuffix(action.GetResource().Resource, "reviews") || action.GetSubresource() == "token"
 }
 
-func newCluster(client *fake.Clientset) *Cluster {
+func newCluster(client *fake.Clientset) *cluster {
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "fresh"}}, nil
 	})
 	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
-	return &Cluster{
-		Grace:  DefaultGrace,
+	return &cluster{
+		Grace: defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
 		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),
 		Get: func(context.Context, string) ([]byte, error) {

@@ -35,7 +35,7 @@ func TestJWKS(t *testing.T) {
 		"idle format":   {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"both":          {[]string{"--discovery", "--issuer=https://a", "--check=x"}, 1, "", "Error: --discovery true and --check exclude each other\n"},
 		"same":          {[]string{"--check=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", ""},
-		"drift":         {[]string{"--check=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "keys:\n...", "What is published is not what the keys are.\n"},
+		"drift":         {[]string{"--check=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "apiVersion: sa-controller-manager/v1\nkeys:\n...", "What is published is not what the keys are.\n"},
 		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
 	}
 	for name, tc := range cases {

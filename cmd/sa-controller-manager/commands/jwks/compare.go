@@ -134,9 +134,10 @@ func Drifted(lines []Line) bool {
 // Print writes a comparison as "table", "json" or "yaml".
 func Print(w io.Writer, lines []Line, output string) error {
 	document := struct {
+		printers.Head
 		Keys []Line `json:"keys"`
-	}{lines}
-	return printers.Document(w, output, "the comparison", document, func() string { return table(lines) })
+	}{printers.Of("KeyComparison"), lines}
+	return printers.Document(w, output, document, func() string { return table(lines) })
 }
 
 func table(lines []Line) string {

@@ -102,6 +102,8 @@ func TestPrint(t *testing.T) {
 			"a                           ES256       active   same     \n" +
 			"evil\\u001b[2J\\u000a\\u202e   <none>      <none>   extra    why\n",
 		"json": `{
+  "apiVersion": "sa-controller-manager/v1",
+  "kind": "KeyComparison",
   "keys": [
     {
       "keyID": "a",

@@ -26,6 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
@@ -401,7 +402,7 @@ func TestReport(t *testing.T) {
 	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
 	r := report()
-	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || !strings.Contains(r.Findings[0], "chmod 600 "+path) {
+	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" || r.Findings[0].Remedy != "chmod 600 "+path {
 		t.Errorf("completed: %+v", r)
 	}
 	w.checkPrinted(r)
@@ -490,6 +491,9 @@ func (w *world) checkPrinted(r *Report) {
 		}
 		if strings.Contains(b.String(), "PRIVATE KEY") {
 			w.t.Errorf("%s has a key", format)
+		}
+		if format != "table" {
+			clitest.Golden(w.t, "ring."+format, strings.ReplaceAll(b.String(), r.File, "ring.json"))
 		}
 		if format == "json" {
 			var again Report

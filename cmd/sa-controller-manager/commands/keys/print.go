@@ -25,7 +25,7 @@ const (
 
 // Print writes the report as "table", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {
-	return printers.Document(w, output, "the key ring", r, r.table)
+	return printers.Document(w, output, r, r.table)
 }
 
 // table has a line for each key, and below what can be said in sentences only.
@@ -59,7 +59,10 @@ func (r *Report) table() string {
 		fmt.Fprintf(&b, "Secrets of %s, which is not in this ring: %s\n", other, shorten(other.Holders, other.Secrets))
 	}
 	for i, finding := range r.Findings {
-		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding)
+		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding.Message)
+		if finding.Remedy != "" {
+			fmt.Fprintf(&b, "   remedy: %s\n", finding.Remedy)
+		}
 	}
 	return b.String()
 }

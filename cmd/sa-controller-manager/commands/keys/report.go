@@ -11,12 +11,14 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 )
 
 // Report is what a key ring looks like, for people and programs.
 type Report struct {
+	printers.Head
 	File       string             `json:"file"`
 	ReadOnly   bool               `json:"readOnly"`
 	Generation int64              `json:"generation"`
@@ -28,8 +30,8 @@ type Report struct {
 	OtherKeys []OtherKey `json:"otherKeys,omitempty"`
 	// NextStep is what may be done next, and when.
 	NextStep string `json:"nextStep"`
-	// Findings are what is wrong, each with what mends it.
-	Findings []string `json:"findings"`
+	// Findings are what is wrong.
+	Findings []printers.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
 	Pruned []Pruned `json:"pruned,omitempty"`
 }
@@ -77,6 +79,7 @@ func (o *Operator) Report(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	report := &Report{
+		Head: printers.Of("KeyRingReport"),
 		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation,
 		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Findings: o.looseMode(),
 	}
@@ -127,7 +130,7 @@ func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report
 		err := o.Cluster.Prove(ctx, key.Pair.Private())
 		key.Accepted = acceptedWord(err)
 		if err != nil {
-			report.Findings = append(report.Findings, (&notAcceptedError{id: key.ID, err: err}).Error())
+			report.Findings = append(report.Findings, printers.Finding{Code: "key-not-accepted", Message: (&notAcceptedError{id: key.ID, err: err}).Error(), Objects: []string{key.ID}})
 		}
 	}
 	return nil
@@ -145,16 +148,20 @@ func acceptedWord(err error) string {
 
 // looseMode finds a file with private keys that others may read. In a mounted Secret its mode says
 // nothing: who may look into the volume is decided elsewhere.
-func (o *Operator) looseMode() []string {
+func (o *Operator) looseMode() []printers.Finding {
 	if o.File.Writable() != nil {
-		return []string{}
+		return []printers.Finding{}
 	}
 	path := o.File.Path()
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
-		return []string{}
+		return []printers.Finding{}
 	}
-	return []string{fmt.Sprintf("%s, with private keys, has mode %#o and others may read it: chmod 600 %s", path, info.Mode().Perm(), path)}
+	return []printers.Finding{{
+		Code:    "key-file-readable",
+		Message: fmt.Sprintf("%s, with private keys, has mode %#o and others may read it", path, info.Mode().Perm()),
+		Remedy:  "chmod 600 " + path,
+	}}
 }
 
 func (o *Operator) nextStep(state rotation.State) string {

@@ -76,8 +76,8 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 		return err
 	}
 	if missing := report.Missing(); len(missing) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d permissions are missing: %s\nTo mend it: %s\n",
-			len(missing), len(report.Answers), Join(missing), report.Mend())
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d permissions are missing: %s\nRemedy: %s\n",
+			len(missing), len(report.Answers), Join(missing), report.Remedy())
 		return cli.ErrFindings
 	}
 	return report.Err()

@@ -152,8 +152,8 @@ func (r Report) Grant(rules []Rule) []runtime.Object {
 	return Grant(user, rules, r.Missing())
 }
 
-// Mend says what a person can do about what is missing.
-func (r Report) Mend() string {
+// Remedy says what the user can do about what is missing.
+func (r Report) Remedy() string {
 	if r.OfKCM() {
 		return "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
 			"make one of our own, with its permissions: sa-controller-manager kubeadm kubeconfig --apply-permissions"

@@ -22,7 +22,7 @@ func (r Report) Print(w io.Writer, rules []Rule, output string) error {
 		_, err = fmt.Fprint(w, grants)
 		return err
 	}
-	return printers.Document(w, output, "the report", r.document(rules), func() string { return r.table(rules) })
+	return printers.Document(w, output, r.document(rules), func() string { return r.table(rules) })
 }
 
 // table has one line for each question.
@@ -63,10 +63,11 @@ func (a Answer) word() string {
 
 // document is the report for programs.
 type document struct {
+	printers.Head
 	User        string         `json:"user"`
 	Missing     int            `json:"missing"`
 	Unknown     int            `json:"unknown"`
-	Mend        string         `json:"mend,omitempty"`
+	Remedy      string         `json:"remedy,omitempty"`
 	Permissions []documentLine `json:"permissions"`
 }
 
@@ -83,9 +84,9 @@ type documentLine struct {
 }
 
 func (r Report) document(rules []Rule) document {
-	doc := document{User: r.User, Missing: len(r.Missing()), Permissions: []documentLine{}}
+	doc := document{Head: printers.Of("PreflightReport"), User: r.User, Missing: len(r.Missing()), Permissions: []documentLine{}}
 	if doc.Missing > 0 {
-		doc.Mend = r.Mend()
+		doc.Remedy = r.Remedy()
 	}
 	for _, answer := range r.Answers {
 		a := answer.Access

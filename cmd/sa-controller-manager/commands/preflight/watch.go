@@ -124,7 +124,7 @@ func (r Report) log(logger klog.Logger, rules []Rule, first bool) {
 		return
 	}
 	logger.Error(errors.New("may not "+Join(missing)), "Permissions are missing, trying on until they are granted",
-		"user", r.User, "mend", r.Mend())
+		"user", r.User, "remedy", r.Remedy())
 	grants, err := YAML(r.Grant(rules))
 	if err != nil {
 		logger.Error(err, "What grants the permissions cannot be shown")

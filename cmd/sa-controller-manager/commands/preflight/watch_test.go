@@ -169,7 +169,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 	cases := map[string]struct {
 		reason, user string
 		want, not    string
-		mend         string
+		remedy       string
 	}{
 		"User": {"as it calls itself", "someone", "kind: User\n  name: someone\n", "name: system:sa-controller-manager:token\n", "manifests/permissions"},
 		"ServiceAccount": {
@@ -194,8 +194,8 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 			if !strings.Contains(text, tc.want) || tc.not != "" && strings.Contains(text, tc.not) {
 				t.Errorf("%s: want %q and not %q in\n%s", tc.reason, tc.want, tc.not, text)
 			}
-			if !strings.Contains(report.Mend(), tc.mend) {
-				t.Errorf("%s: the mend %q does not name %q", tc.reason, report.Mend(), tc.mend)
+			if !strings.Contains(report.Remedy(), tc.remedy) {
+				t.Errorf("%s: the remedy %q does not name %q", tc.reason, report.Remedy(), tc.remedy)
 			}
 		})
 	}

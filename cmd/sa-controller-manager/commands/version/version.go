@@ -37,7 +37,11 @@ func NewCommand() *cobra.Command {
 }
 
 func writeTo(w io.Writer, output string, info apimachineryversion.Info) error {
-	return printers.Document(w, output, "version", info, func() string {
+	document := struct {
+		printers.Head
+		apimachineryversion.Info
+	}{printers.Of("Version"), info}
+	return printers.Document(w, output, document, func() string {
 		return fmt.Sprintf("%s %s\n  commit:   %s (%s)\n  built:    %s\n  go:       %s\n  platform: %s\n",
 			options.ProgramName, info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate, info.GoVersion, info.Platform)
 	})

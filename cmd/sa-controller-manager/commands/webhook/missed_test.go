@@ -63,7 +63,7 @@ func TestMissedCommand(t *testing.T) {
 		"None": {wantStderr: "None of 0 Pods was admitted without the webhook.\n"},
 		"NoneAsJSON": {
 			args:       []string{"-o=json"},
-			wantStdout: "{\n  \"missed\": [],\n  \"uncertain\": []\n}\n",
+			wantStdout: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"MissedPods\",\n  \"missed\": [],\n  \"uncertain\": []\n}\n",
 			wantStderr: "None of 0 Pods was admitted without the webhook.\n",
 		},
 		"Table": {

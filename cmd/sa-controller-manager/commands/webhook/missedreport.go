@@ -19,6 +19,7 @@ import (
 
 // missedReport is what "webhook missed" prints.
 type missedReport struct {
+	printers.Head
 	Missed    []missedPod   `json:"missed"`
 	Uncertain []podscan.Pod `json:"uncertain"`
 
@@ -32,6 +33,7 @@ type missedPod struct {
 
 func newMissedReport(found podscan.Found, kubeconfig string) *missedReport {
 	report := &missedReport{
+		Head:      printers.Of("MissedPods"),
 		Missed:    make([]missedPod, len(found.Missed)),
 		Uncertain: append([]podscan.Pod{}, found.Uncertain...),
 		looked:    found.Looked,
@@ -43,7 +45,7 @@ func newMissedReport(found podscan.Found, kubeconfig string) *missedReport {
 }
 
 func (r *missedReport) print(w io.Writer, output string, now time.Time) error {
-	return printers.Document(w, output, "the Pods", r, func() string { return r.table(now) + r.remedies() })
+	return printers.Document(w, output, r, func() string { return r.table(now) + r.remedies() })
 }
 
 // table is empty without Pods, as that of kubectl.

@@ -6,10 +6,12 @@ package clitest
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -18,6 +20,26 @@ import (
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata/ from what the tests get")
+
+// Golden compares with a file below testdata.
+func Golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s; go test -update accepts it (-want +got):\n%s", path, diff)
+	}
+}
 
 // Outcome is what a user sees of a run.
 type Outcome struct {

@@ -27,7 +27,7 @@ type Printer interface {
 // NewPrinter writes a "table", a "wide" one, "json" or "yaml".
 func NewPrinter(w io.Writer, output string, now time.Time) Printer {
 	if output == "json" || output == "yaml" {
-		return &printers.List[Row, Summary]{W: w, Output: output, RowsField: "tokens", EndField: "summary"}
+		return &printers.List[Row, Summary]{W: w, Output: output, Head: printers.Of("TokenAudit"), RowsField: "tokens", EndField: "summary"}
 	}
 	return &tablePrinter{w: w, wide: output == "wide", now: now}
 }

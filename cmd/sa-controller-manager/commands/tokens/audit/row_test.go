@@ -15,8 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -261,6 +263,7 @@ shop        a-much-longer-name   x               2d    k3         active    neve
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	type document struct {
+		printers.Head
 		Tokens  []Row   `json:"tokens"`
 		Summary Summary `json:"summary"`
 	}
@@ -282,6 +285,9 @@ func TestDocuments(t *testing.T) {
 			}
 			if err := printer.End(Summary{Looked: 7, Findings: map[Finding]int{Unused: 1}}); err != nil {
 				t.Fatal(err)
+			}
+			if pages != nil {
+				clitest.Golden(t, "audit."+output, text.String())
 			}
 			var got document
 			if err := unmarshal(text.Bytes(), &got); err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/tokens"
 )
 
@@ -47,7 +48,7 @@ func Judge(token string, known Known) Report {
 	canonical := tokens.Canonical(token)
 	e, err := tokens.Examine(canonical)
 	if err != nil {
-		return Report{Verdict: Invalid, Reasons: []string{err.Error()}, now: known.Now}
+		return Report{Head: printers.Of(kind), Verdict: Invalid, Findings: []printers.Finding{{Code: "malformed", Message: err.Error()}}, now: known.Now}
 	}
 	report := describe(&e, known.Now)
 	report.Review = known.Review
@@ -55,12 +56,12 @@ func Judge(token string, known Known) Report {
 		report.Signature = e.Signature
 	}
 	signed := report.judgeSignature(canonical, known)
-	report.Reasons = append(report.Reasons, timeProblems(&e, known.Now)...)
+	report.addTimes(&e, known.Now)
 	if problem := issuerProblem(&e, known.Issuers); problem != "" {
-		report.Reasons = append(report.Reasons, problem)
+		report.find("wrong-issuer", problem)
 	}
 	if canonical != token {
-		report.note("it is spelled otherwise than it was issued, by white space or by bits that base64url leaves over: " +
+		report.note("respelled", "it is spelled otherwise than it was issued, by white space or by bits that base64url leaves over: "+
 			"kube-apiserver reads over that, and others may refuse it")
 	}
 	report.addNotes(&e, known)
@@ -79,32 +80,30 @@ func (r *Report) judgeSignature(token string, known Known) bool {
 		r.Key = &Key{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Origin: key.Origin}
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
-		r.Reasons = append(r.Reasons, fmt.Sprintf("none of the %d keys that were given has its key ID", len(jwks.Public(known.Keys))))
+		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(jwks.Public(known.Keys))))
 	case r.KeyID == "":
-		r.Reasons = append(r.Reasons, "it has no key ID, and none of the keys that were given made its signature")
+		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:
-		r.Reasons = append(r.Reasons, "the signature is wrong: the key that it names has not made it")
+		r.find("wrong-signature", "the signature is wrong: the key that it names has not made it")
 	}
 	return false
 }
 
-// timeProblems follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the
+// addTimes follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the
 // minute that it allows clocks to differ. It looks at no time in a legacy token.
-func timeProblems(e *tokens.Examination, now time.Time) []string {
+func (r *Report) addTimes(e *tokens.Examination, now time.Time) {
 	if e.Form == tokens.LegacyForm {
-		return nil
+		return
 	}
-	var problems []string
 	if !e.Expires.IsZero() && now.After(e.Expires) {
-		problems = append(problems, "it has expired "+when(e.Expires, now))
+		r.find("expired", "it has expired "+when(e.Expires, now))
 	}
 	if now.Before(e.NotBefore) {
-		problems = append(problems, "it is not valid yet: it will be "+when(e.NotBefore, now))
+		r.find("not-yet-valid", "it is not valid yet: it will be "+when(e.NotBefore, now))
 	}
 	if now.Before(e.IssuedAt) {
-		problems = append(problems, "it says that it will be issued "+when(e.IssuedAt, now)+": a clock is wrong")
+		r.find("issued-in-future", "it says that it will be issued "+when(e.IssuedAt, now)+": a clock is wrong")
 	}
-	return problems
 }
 
 // when is a time as people say it.
@@ -128,26 +127,32 @@ func issuerProblem(e *tokens.Examination, issuers []string) string {
 // addNotes says what a person might not think of.
 func (r *Report) addNotes(e *tokens.Examination, known Known) {
 	if known.Review == nil && e.Form == tokens.LegacyForm {
-		r.note("kube-apiserver takes it only while its Secret and account live and the Secret holds this very token: --cluster asks it")
+		r.note("not-reviewed", "kube-apiserver takes it only while its Secret and account live and the Secret holds this very token: --cluster asks it")
 	}
 	if known.Review == nil && e.Form == tokens.BoundForm {
-		r.note("kube-apiserver takes it only while its account, and what it is bound to, live: --cluster asks it")
+		r.note("not-reviewed", "kube-apiserver takes it only while its account, and what it is bound to, live: --cluster asks it")
 	}
 	if e.Form == tokens.OtherForm {
-		r.note("it names no ServiceAccount: it is another program's")
+		r.note("no-service-account", "it names no ServiceAccount: it is another program's")
 	}
 	if e.Form == tokens.BoundForm && e.Expires.IsZero() {
-		r.note("it never expires")
+		r.note("never-expires", "it never expires")
 	}
 	if e.Form == tokens.BoundForm && len(e.Audiences) == 0 {
-		r.note("it has no audience, which kube-apiserver takes for its own")
+		r.note("no-audience", "it has no audience, which kube-apiserver takes for its own")
 	}
 	if e.Form == tokens.BoundForm && len(known.Issuers) == 0 {
-		r.note("the issuer was not compared: give --service-account-issuer or --cluster")
+		r.note("issuer-not-compared", "the issuer was not compared: give --service-account-issuer or --cluster")
 	}
 }
 
-func (r *Report) note(text string) { r.Notes = append(r.Notes, text) }
+func (r *Report) find(code, message string) {
+	r.Findings = append(r.Findings, printers.Finding{Code: code, Message: message})
+}
+
+func (r *Report) note(code, message string) {
+	r.Notes = append(r.Notes, printers.Finding{Code: code, Message: message})
+}
 
 // decide: kube-apiserver's word counts more than ours. What speaks against a token that it accepts
 // becomes a note.
@@ -155,19 +160,19 @@ func (r *Report) decide(signed bool) {
 	switch {
 	case r.Review != nil && r.Review.Authenticated:
 		r.Verdict = Valid
-		for _, reason := range r.Reasons {
-			r.note("kube-apiserver accepts it, and yet " + reason)
+		for _, reason := range r.Findings {
+			r.note(reason.Code, "kube-apiserver accepts it, and yet "+reason.Message)
 		}
-		r.Reasons = nil
+		r.Findings = []printers.Finding{}
 	case r.Review != nil:
 		r.Verdict = Invalid
-		r.Reasons = append(r.Reasons, "kube-apiserver refuses it: "+r.Review.reason())
-	case len(r.Reasons) > 0:
+		r.find("refused", "kube-apiserver refuses it: "+r.Review.reason())
+	case len(r.Findings) > 0:
 		r.Verdict = Invalid
 	case signed:
 		r.Verdict = Valid
 	default:
 		r.Verdict = Untold
-		r.Reasons = []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}
+		r.find("no-key", "there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster")
 	}
 }

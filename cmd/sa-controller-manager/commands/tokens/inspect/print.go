@@ -19,7 +19,7 @@ import (
 
 // Print writes the report as "text", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {
-	return printers.Document(w, output, "the report", r, r.text)
+	return printers.Document(w, output, r, r.text)
 }
 
 // text has the verdict first, because the rest is long.
@@ -28,11 +28,11 @@ func (r *Report) text() string {
 	table := printers.Table(&b)
 	line := func(name, value string) { fmt.Fprintf(table, "%s:\t%s\n", name, printers.Printable(value)) }
 	line("Verdict", string(r.Verdict))
-	for _, reason := range r.Reasons {
-		line("Because", reason)
+	for _, reason := range r.Findings {
+		line("Because", reason.Message)
 	}
 	for _, note := range r.Notes {
-		line("Note", note)
+		line("Note", note.Message)
 	}
 	if r.Form != "" {
 		r.lines(line)

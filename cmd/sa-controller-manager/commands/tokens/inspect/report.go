@@ -11,15 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/tokens"
 )
 
+const kind = "TokenInspection"
+
 // Report is what is said of a token. Its JSON form is that of the command's output.
 type Report struct {
+	printers.Head
 	Verdict Verdict `json:"verdict"`
-	// Reasons are why it is not valid, or why that is not known.
-	Reasons []string `json:"reasons,omitempty"`
-	Notes   []string `json:"notes,omitempty"`
+	// Findings are why it is not valid, or why that is not known.
+	Findings []printers.Finding `json:"findings"`
+	Notes    []printers.Finding `json:"notes,omitempty"`
 
 	// What the token says. All of it is empty if it is malformed.
 	Form      tokens.Form `json:"form,omitempty"`
@@ -72,6 +76,7 @@ type Key struct {
 // describe is what the token says of itself.
 func describe(e *tokens.Examination, now time.Time) Report {
 	r := Report{
+		Head: printers.Of(kind), Findings: []printers.Finding{},
 		Form: e.Form, Subject: e.Subject, Secret: e.SecretName, Issuer: e.Issuer, Audiences: e.Audiences,
 		IssuedAt: metav1.NewTime(e.IssuedAt), NotBefore: metav1.NewTime(e.NotBefore), Expires: metav1.NewTime(e.Expires),
 		KeyID: e.KeyID, Algorithm: e.Algorithm, Header: valid(e.Header), Claims: valid(e.Claims), now: now,

@@ -35,7 +35,7 @@ type Object struct {
 	APIVersion, Kind string
 	// Namespace is empty for an object without one.
 	Namespace, Name string
-	// YAML fits a server-side apply as it is (types.ApplyYAMLPatchType).
+	// YAML can be created as it is.
 	YAML []byte
 }
 

@@ -36,8 +36,7 @@ type StaticPodOptions struct {
 	HostBinary string
 	// TokenSecrets is "manual" or "auto"; empty is manual.
 	TokenSecrets string
-	// Signer shares SignerDirectory with kube-apiserver, which waits for this Pod then: its
-	// init container does not wait for kube-apiserver. Flags are for Args.
+	// Signer shares SignerDirectory with kube-apiserver. Flags are for Args.
 	Signer bool
 	// Carried are flags in the place of the file's own; those that it does not have are added.
 	Carried []string
@@ -183,9 +182,6 @@ func shareSignerDirectory(pod *corev1.Pod) {
 	}})
 	main := &pod.Spec.Containers[0]
 	main.VolumeMounts = slices.Insert(main.VolumeMounts, 0, corev1.VolumeMount{Name: name, MountPath: SignerDirectory})
-	for i := range pod.Spec.InitContainers {
-		pod.Spec.InitContainers[i].Args = slices.DeleteFunc(pod.Spec.InitContainers[i].Args, func(arg string) bool { return arg == "--apply-permissions" })
-	}
 }
 
 // printed says to the reader what the comments of the sources say.

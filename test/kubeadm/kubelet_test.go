@@ -187,7 +187,18 @@ func (k *kubelet) run(ctx context.Context, one *staticPod) {
 			}
 		}
 	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	for _, container := range one.pod.Spec.InitContainers {
+		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			beside.Go(func() {
+				for ctx.Err() == nil {
+					k.runOnce(ctx, one, container, false)
+					wait(ctx, time.Second)
+				}
+			})
+			continue
+		}
 		for !k.runOnce(ctx, one, container, true) {
 			if !wait(ctx, time.Second) {
 				return
@@ -235,7 +246,7 @@ func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.
 		// kube-controller-manager ends with 1 when it is told to, and kube-apiserver
 		// may take longer than the kubelet has patience.
 		exit, err := child.Stop(gracePeriod)
-		if err != nil || exit.Code != 0 && container.Name == "sa-controller-manager" {
+		if err != nil || exit.Code != 0 && filepath.Base(container.Command[0]) == "sa-controller-manager" {
 			k.t.Errorf("container %s: exit code %d, %v:\n%s", container.Name, exit.Code, err, child.LogTail(400))
 		}
 		return false
@@ -249,7 +260,7 @@ func withDefaults(command []string) []string {
 		return command
 	}
 	for flag, value := range map[string]string{
-		"--cert-dir": "/etc/kubernetes/pki", "--kubeconfig-out": "/etc/kubernetes/sa-controller-manager.conf",
+		"--cert-dir": "/etc/kubernetes/pki", "--out-dir": "/etc/kubernetes/sa-controller-manager",
 		"--from": "/etc/kubernetes/controller-manager.conf",
 	} {
 		if !slices.ContainsFunc(command, func(arg string) bool { return strings.HasPrefix(arg, flag+"=") }) {

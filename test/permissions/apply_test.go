@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sa-controller-manager/manifests"
@@ -58,7 +58,7 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 	})
 }
 
-// applyEmbedded is what "kubeadm kubeconfig --apply-permissions" does.
+// applyEmbedded creates what "kubeadm kubeconfig --apply-permissions" does.
 func applyEmbedded(t *testing.T, client rest.Interface) {
 	t.Helper()
 	objects, err := manifests.Permissions()
@@ -66,8 +66,8 @@ func applyEmbedded(t *testing.T, client rest.Interface) {
 		t.Fatal(err)
 	}
 	for _, object := range objects {
-		err := client.Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).Body(object.YAML).
-			Param("fieldManager", "test").Param("fieldValidation", "Strict").Param("dryRun", "All").Do(t.Context()).Error()
+		err := client.Post().AbsPath(path.Dir(object.Path())).SetHeader("Content-Type", "application/yaml").Body(object.YAML).
+			Param("fieldValidation", "Strict").Param("dryRun", "All").Do(t.Context()).Error()
 		if err != nil {
 			t.Errorf("%s: %v", object, err)
 		}
@@ -103,17 +103,17 @@ func createReplica(t *testing.T, client kubernetes.Interface, file string) {
 }
 
 // in is a path with slashes below root.
-func in(root, path string) string { return filepath.Join(root, filepath.FromSlash(path)) }
+func in(root, name string) string { return filepath.Join(root, filepath.FromSlash(name)) }
 
 func (w *world) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	path, err := devcluster.ControlPlaneBinary("kubectl")
+	program, err := devcluster.ControlPlaneBinary("kubectl")
 	if err != nil {
-		path = "kubectl" // "make kubectl" builds none where there is one
+		program = "kubectl" // "make kubectl" builds none where there is one
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, append([]string{"--kubeconfig=" + w.Kubeconfig()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, program, append([]string{"--kubeconfig=" + w.Kubeconfig()}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("kubectl %v: %v\n%s", args, err, out)
 	}

@@ -49,7 +49,7 @@ Flags that kube-controller-manager has too mean the same here.`
 const examples = `  # Beside the kube-controller-manager of a kind or kubeadm control plane, on the node.
   # "sa-controller-manager kubeadm takeover" does it, and turns off there what runs here.
   sa-controller-manager \
-    --kubeconfig=/etc/kubernetes/sa-controller-manager.conf \
+    --kubeconfig=/etc/kubernetes/sa-controller-manager/kubeconfig \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --root-ca-file=/etc/kubernetes/pki/ca.crt \
     --token-secrets=manual

@@ -4,10 +4,7 @@
 package kubeadm
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -17,14 +14,19 @@ import (
 const description = `Put this program into a control plane of kubeadm or kind, on the node itself, and take it
 out again. docs/takeover.md walks both ways.`
 
-const kubeconfigDescription = `Issue a client certificate for system:sa-controller-manager from the cluster's CA and
-write a kubeconfig with it. A file that is still good is left alone, byte for byte: one
-for the same API server and CA, with more than a third of its time left. So this may run
-at every start.
+const kubeconfigDescription = `Issue a client certificate for system:sa-controller-manager from the cluster's CA, and write
+it and a kubeconfig that names it into a directory. What is still good is left alone, byte
+for byte: a certificate with more than a third of its time left, and a kubeconfig for the
+same API server and CA. One of another user is left alone too.
 
-With --apply-permissions, it waits for the API server and applies the roles, bindings and
-FlowSchemas of that user too, as a member of system:masters whose certificate is good for
-ten minutes and is never written down.`
+Where the key of the CA is not on this machine (an external CA), a request is written into
+the directory, client.csr. Have it signed, put the certificate beside it as client.crt, and
+run the command again. A certificate that is still valid is used meanwhile.
+
+With --apply-permissions, the roles, bindings and FlowSchemas of that user are applied too,
+as a member of system:masters whose certificate is good for ten minutes and is never written
+down. Rules are added to a role that is there, none are removed; a role with the annotation
+rbac.authorization.kubernetes.io/autoupdate: "false" is left alone.`
 
 const kubeconfigExamples = `  # On a control-plane node
   sa-controller-manager kubeadm kubeconfig --apply-permissions
@@ -43,14 +45,8 @@ func NewCommand() *cobra.Command {
 }
 
 func newKubeconfigCommand() *cobra.Command {
-	c := identity.Config{
-		CertDir:  "/etc/kubernetes/pki",
-		Out:      "/etc/kubernetes/sa-controller-manager.conf",
-		From:     "/etc/kubernetes/controller-manager.conf",
-		Validity: 365 * 24 * time.Hour,
-		Timeout:  4 * time.Minute,
-		Clock:    clock.RealClock{},
-	}
+	c := identity.NewConfig()
+	watch := false
 	cmd := &cobra.Command{
 		Use:     "kubeconfig",
 		Short:   "Write the kubeconfig that this program runs with",
@@ -60,25 +56,24 @@ func newKubeconfigCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var p options.Problems
 			p.Positive("validity", c.Validity)
-			p.Positive("timeout", c.Timeout)
 			if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 				return err
 			}
 			c.Say, c.Warn = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			progress := cli.NewProgress(cmd.ErrOrStderr())
-			defer progress.End()
-			c.Progress = progress.Show
+			if watch {
+				identity.Watch(cmd.Context(), c)
+				return nil
+			}
 			return identity.Ensure(cmd.Context(), c)
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "`directory` with ca.crt and ca.key, the cluster's CA.")
-	fs.StringVar(&c.Out, "kubeconfig-out", c.Out, "`file` to write.")
+	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "`directory` with ca.crt and, unless the CA is external, ca.key.")
+	fs.StringVar(&c.Dir, "out-dir", c.Dir, "`directory` for the kubeconfig and client.pem, the certificate with its key.")
 	fs.StringVar(&c.From, "from", c.From, "kubeconfig `file` to take the API server's address and CA from.")
 	fs.StringVar(&c.Server, "server", c.Server, "`URL` of the API server, instead of the one in --from. ca.crt vouches for it.")
 	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is good. It does not outlive the CA.")
-	fs.BoolVar(&c.Force, "force", c.Force, "Overwrite a file that is that of another user, or no kubeconfig.")
-	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Wait for the API server and apply what permits the user its work.")
-	fs.DurationVar(&c.Timeout, "timeout", c.Timeout, "How long to wait for the API server with --apply-permissions.")
+	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply what permits the user its work.")
+	fs.BoolVar(&watch, "watch", watch, "Do not end: look every minute whether a certificate is to be renewed or a signed one is there, and try again what fails.")
 	return cmd
 }

@@ -67,15 +67,11 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(apiServer) + ".",
 		guards: []cli.Look{c.socketServed(o), c.managerReady(o), c.bound},
 	}
-	signs, err := c.signs(o)
-	if err != nil {
-		return nil, err
-	}
 	if c.writesOwn(o) {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
 	}
-	if signs && len(own.writes) > 0 {
-		own.guards = append(own.guards, c.applyPermissions)
+	if len(own.writes) > 0 {
+		own.guards = append(own.guards, c.ensureIdentity)
 	}
 	all, err := c.components(o)
 	if err != nil {

@@ -8,14 +8,21 @@ import (
 	"fmt"
 	"os"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/signing"
 )
 
-// applyPermissions applies the permissions of our process before the process is there that signs
-// for kube-apiserver. Without that its init container does it, and waits for
-// kube-apiserver; but now kube-apiserver waits for it, each time that the node starts.
-func (c *Config) applyPermissions(ctx context.Context) error {
+// ensureIdentity makes the identity of our process and grants what it needs before the process is
+// there, with the administrator's rights. Our Pod does so too, but not where the key of the CA is
+// kept elsewhere; there the error says what the operator has to do.
+func (c *Config) ensureIdentity(ctx context.Context) error {
+	i := identity.NewConfig()
+	i.CertDir, i.Dir, i.From = c.onNode(i.CertDir), c.onNode(i.Dir), c.onNode(i.From)
+	i.Say, i.Warn = c.Out, c.Out
+	if err := identity.Ensure(ctx, i); err != nil {
+		return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
+	}
 	return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
 }
 

@@ -26,7 +26,7 @@ Exit code 0: all is granted. 1: it could not be found out. 2: something is missi
 to do about it goes to standard error.`
 
 const examples = `  # What may the identity of this kubeconfig do, and what is missing?
-  sa-controller-manager preflight --kubeconfig=/etc/kubernetes/sa-controller-manager.conf \
+  sa-controller-manager preflight --kubeconfig=/etc/kubernetes/sa-controller-manager/kubeconfig \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --token-secrets=manual --webhook-registration=url
 

@@ -34,14 +34,12 @@ type authority struct {
 	certFile, keyFile string
 	certificate       *x509.Certificate
 	pem               []byte
+	roots             *x509.CertPool
 	key               crypto.Signer
 }
 
 // certificatePair is a certificate and its private key, both PEM.
-type certificatePair struct {
-	cert, key []byte
-	notAfter  time.Time
-}
+type certificatePair struct{ cert, key []byte }
 
 // openAuthority reads the CA's certificate.
 func openAuthority(dir string, now time.Time) (*authority, error) {
@@ -54,8 +52,11 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
 	}
-	// kubeadm signs with the first one, and so do we.
-	a.certificate, a.pem = certificates[0], data
+	// kubeadm signs with the first one, and so do we; kube-apiserver believes all of them.
+	a.certificate, a.pem, a.roots = certificates[0], data, x509.NewCertPool()
+	for _, certificate := range certificates {
+		a.roots.AddCert(certificate)
+	}
 	switch ca := a.certificate; {
 	case !ca.IsCA:
 		return nil, fmt.Errorf("%s: the certificate of %q is not that of a CA", a.certFile, ca.Subject.CommonName)
@@ -117,7 +118,7 @@ func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Durati
 		return nil, fmt.Errorf("encode the key of %s: %w", subject.CommonName, err)
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
-	return &certificatePair{cert: certPEM, key: keyPEM, notAfter: template.NotAfter}, nil
+	return &certificatePair{cert: certPEM, key: keyPEM}, nil
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509/pkix"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -20,32 +23,80 @@ import (
 	"sa-controller-manager/manifests"
 )
 
+// What is in Config.Dir: a kubeconfig, and certificate and key in one PEM.
+const (
+	kubeconfigFile = "kubeconfig"
+	pairFile       = "client.pem"
+)
+
+const (
+	// watchInterval is how often Watch looks whether all is still good: a signed certificate
+	// is taken after that.
+	watchInterval = time.Minute
+	// retryInterval is short, because this is what the first start of a cluster waits for.
+	retryInterval = time.Second
+)
+
 // Config says what Ensure is to make and of what.
 type Config struct {
-	CertDir string // has ca.crt and ca.key
-	Out     string // the kubeconfig to write
+	CertDir string // has ca.crt and, unless the CA is external, ca.key
+	Dir     string // gets the kubeconfig and client.pem
 	// From is the kubeconfig that tells the API server's address and CA, unless Server
 	// does, for which ca.crt vouches then.
 	From, Server string
 	Validity     time.Duration
-	Force        bool // overwrite what is not ours
 
 	ApplyPermissions bool
-	// Timeout bounds the wait for the API server, which only ApplyPermissions needs.
-	Timeout time.Duration
 
 	Clock clock.Clock
-	// Say gets a line for everything that has been done, Warn one for what is wrong,
-	// and Progress, unless nil, one for each try.
+	// Say gets a line for everything that has been done, and Warn one for what is wrong.
 	Say, Warn io.Writer
-	Progress  func(string)
 }
 
-// Ensure makes the kubeconfig, unless there is a good one, and applies the permissions
+// NewConfig has the paths of kubeadm.
+func NewConfig() Config {
+	return Config{
+		CertDir:  "/etc/kubernetes/pki",
+		Dir:      "/etc/kubernetes/sa-controller-manager",
+		From:     "/etc/kubernetes/controller-manager.conf",
+		Validity: 365 * 24 * time.Hour,
+		Clock:    clock.RealClock{},
+		Say:      io.Discard, Warn: io.Discard,
+	}
+}
+
+func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
+
+// Watch repeats Ensure until ctx ends, and says only what has changed. No error ends it: the
+// process that is beside it decides by the kubeconfig alone whether that can be used.
+func Watch(ctx context.Context, c Config) {
+	out, last := c.Say, ""
+	for {
+		var said bytes.Buffer
+		c.Say, c.Warn = &said, &said
+		pause := watchInterval
+		if err := Ensure(ctx, c); err != nil {
+			fmt.Fprintf(&said, "Error: %v\n", err)
+			pause = retryInterval
+		} else {
+			c.ApplyPermissions = false // once a start, as kube-apiserver does with its own
+		}
+		if text := said.String(); text != last && ctx.Err() == nil {
+			last = text
+			fmt.Fprint(out, text)
+		}
+		select {
+		case <-c.Clock.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Ensure makes the identity, unless there is a good one, and applies the permissions
 // if it is asked to.
 func Ensure(ctx context.Context, c Config) error {
-	now := c.Clock.Now()
-	ca, err := openAuthority(c.CertDir, now)
+	ca, err := openAuthority(c.CertDir, c.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -53,7 +104,7 @@ func Ensure(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ensureFile(ca, to, now); err != nil {
+	if err := c.ensureFiles(ca, to); err != nil {
 		return err
 	}
 	if !c.ApplyPermissions {
@@ -62,80 +113,129 @@ func Ensure(ctx context.Context, c Config) error {
 	return c.applyPermissions(ctx, ca, to)
 }
 
-func (c Config) ensureFile(ca *authority, to endpoint, now time.Time) error {
-	existing, err := os.ReadFile(c.Out)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the kubeconfig that is there: %w", err)
-	}
-	found := judge(existing, manifests.User, to, ca.certificate, now)
-	if found.foreign != "" {
-		if !c.Force {
-			return fmt.Errorf("%s is not overwritten: %s; --force overwrites it, --kubeconfig-out names another file", c.Out, found.foreign)
-		}
-		found.renew = found.foreign
-	}
-	if found.renew == "" {
-		fmt.Fprintf(c.Say, "%s is left as it is: good for %s until %s.\n", c.Out, manifests.User, day(found.notAfter))
-		return nil
-	}
-	if err := c.openKey(ca, to); err != nil {
-		return err
-	}
-	pair, err := ca.issue(pkix.Name{CommonName: manifests.User}, now, c.Validity)
+func (c Config) ensureFiles(ca *authority, to endpoint) error {
+	found, err := c.read()
 	if err != nil {
 		return err
 	}
-	rendered, err := render(manifests.User, to, pair)
+	v := judge(found, manifests.User, to, ca.roots, c.Clock.Now())
+	if v.foreign != "" {
+		fmt.Fprintf(c.Say, "%s is left as it is: %s.\n", c.path(kubeconfigFile), v.foreign)
+		return nil
+	}
+	renewed := false
+	if v.renew != "" {
+		err := c.renew(ca, v.renew)
+		if err != nil && !v.usable {
+			return err
+		}
+		if renewed = err == nil; !renewed {
+			fmt.Fprintf(c.Warn, "Warning: the client certificate ends on %s and cannot be renewed: %v\n", day(v.notAfter), err)
+		} else if !found.own && v.rewrite == "" {
+			v.rewrite = "it did not name " + pairFile
+		}
+	}
+	if v.rewrite == "" {
+		if v.renew == "" {
+			fmt.Fprintf(c.Say, "%s is left as it is: good for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(v.notAfter))
+		}
+		return nil
+	}
+	if !renewed && !found.own {
+		if err := c.write(pairFile, slices.Concat(found.cert, found.key)); err != nil {
+			return err
+		}
+	}
+	rendered, err := render(manifests.User, to)
 	if err != nil {
 		return fmt.Errorf("render the kubeconfig: %w", err)
 	}
-	if err := c.write(rendered); err != nil {
+	if err := c.write(kubeconfigFile, rendered); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Say, "%s is written, because %s: for %s at %s, valid until %s.\n",
-		c.Out, found.renew, manifests.User, to.server, day(pair.notAfter))
+	fmt.Fprintf(c.Say, "%s is written, because %s: for %s at %s.\n", c.path(kubeconfigFile), v.rewrite, manifests.User, to.server)
 	return nil
 }
 
-// write makes sure that nobody else can read it: atomicfile keeps the mode of a file
-// that is there, and a hostPath volume makes one that everybody can read.
-func (c Config) write(data []byte) error {
-	if err := os.Chmod(c.Out, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // it names the path
+// renew replaces client.pem.
+func (c Config) renew(ca *authority, why string) error {
+	err := c.openKey(ca)
+	var made *certificatePair
+	switch {
+	case err == nil:
+		made, err = ca.issue(pkix.Name{CommonName: manifests.User}, c.Clock.Now(), c.Validity)
+	case errors.Is(err, ErrNoKey):
+		made, err = c.signedElsewhere(ca)
 	}
-	return atomicfile.Write(c.Out, data, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := c.write(pairFile, slices.Concat(made.cert, made.key)); err != nil {
+		return err
+	}
+	chain, err := pair(made.cert, made.key)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Say, "%s is written, because %s: for %s, valid until %s.\n", c.path(pairFile), why, manifests.User, day(chain[0].NotAfter))
+	return c.withdrawRequest()
 }
 
-func (c Config) openKey(ca *authority, to endpoint) error {
+// read finds out what is there. A kubeconfig that cannot be read as one is no error: the
+// directory is ours, and it is made again.
+func (c Config) read() (state, error) {
+	path := c.path(kubeconfigFile)
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return state{}, fmt.Errorf("read the kubeconfig that is there: %w", err)
+	}
+	var s state
+	if len(bytes.TrimSpace(data)) == 0 {
+		s.damaged = "there was none"
+	} else if config, err := clientcmd.LoadFromFile(path); err != nil {
+		s.damaged = "it was not a kubeconfig"
+	} else if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return state{}, err
+	} else if s.cluster, s.user = inUse(config); s.cluster == nil || s.user == nil {
+		s.damaged = "it had no current context with a cluster and a user"
+	}
+	certFile, keyFile := c.path(pairFile), c.path(pairFile)
+	if s.damaged == "" {
+		certFile, keyFile = s.user.ClientCertificate, s.user.ClientKey
+		s.cert, s.key = s.user.ClientCertificateData, s.user.ClientKeyData
+	}
+	s.own = len(s.cert) == 0 && certFile == c.path(pairFile) && keyFile == certFile
+	// What cannot be read is made again.
+	if len(s.cert) == 0 {
+		s.cert, _ = os.ReadFile(certFile)
+	}
+	if len(s.key) == 0 {
+		s.key, _ = os.ReadFile(keyFile)
+	}
+	return s, nil
+}
+
+// write makes sure that nobody else can read it: atomicfile keeps the mode of a file
+// that is there, and a hostPath volume makes a directory that everybody can look into.
+func (c Config) write(name string, data []byte) error {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err // it names the path
+	}
+	if err := os.Chmod(c.path(name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // it names the path
+	}
+	return atomicfile.Write(c.path(name), data, 0o600)
+}
+
+func (c Config) openKey(ca *authority) error {
 	if ca.key != nil {
 		return nil
 	}
 	worldReadable, err := ca.openKey()
-	if errors.Is(err, ErrNoKey) {
-		return fmt.Errorf("%w: %s", err, withExternalCA(c.Out, to.server, ca.certFile))
-	} else if err != nil {
-		return err
-	}
 	if worldReadable {
 		fmt.Fprintf(c.Warn, "Warning: everybody on this machine can read %s, the key of the cluster's CA; chmod 600 it.\n", ca.keyFile)
 	}
-	return nil
-}
-
-// withExternalCA is the way to a kubeconfig where the CA's key is kept elsewhere.
-func withExternalCA(out, server, caFile string) string {
-	return `the control plane seems to have an external CA.
-Make a key and a request here, and have the request signed there as a client certificate (extendedKeyUsage clientAuth):
-
-  openssl ecparam -name prime256v1 -genkey -noout -out sa-controller-manager.key
-  openssl req -new -key sa-controller-manager.key -subj "/CN=` + manifests.User + `" -out sa-controller-manager.csr
-
-Then put certificate and key into the kubeconfig, and apply the permissions (kubectl apply -k manifests/permissions):
-
-  kubectl config --kubeconfig=` + out + ` set-cluster ` + clusterName + ` --server=` + server + ` --certificate-authority=` + caFile + ` --embed-certs
-  kubectl config --kubeconfig=` + out + ` set-credentials ` + manifests.User + ` --client-certificate=sa-controller-manager.crt --client-key=sa-controller-manager.key --embed-certs
-  kubectl config --kubeconfig=` + out + ` set-context ` + contextName + ` --cluster=` + clusterName + ` --user=` + manifests.User + `
-  kubectl config --kubeconfig=` + out + ` use-context ` + contextName
+	return err
 }
 
 func (c Config) endpoint(ca *authority) (endpoint, error) {

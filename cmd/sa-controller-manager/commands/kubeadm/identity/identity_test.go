@@ -5,23 +5,17 @@ package identity
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"math/big"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,10 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
-	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
-
-	"sa-controller-manager/manifests"
 )
 
 const server = "https://172.18.0.2:6443"
@@ -49,9 +40,9 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{dir: t.TempDir(), clock: testingclock.NewFakeClock(time.Now().Truncate(time.Second))}
 	n.config = Config{
-		CertDir: n.dir, Out: n.path("out.conf"), From: n.path("controller-manager.conf"),
-		Validity: 365 * 24 * time.Hour, Timeout: 10 * time.Second,
-		Clock: n.clock, Say: &n.said, Warn: &n.warn,
+		CertDir: n.dir, Dir: n.path("identity"), From: n.path("controller-manager.conf"),
+		Validity: 365 * 24 * time.Hour,
+		Clock:    n.clock, Say: &n.said, Warn: &n.warn,
 	}
 	n.newCA(t, 10*365*24*time.Hour)
 	n.from(t, server)
@@ -101,6 +92,9 @@ func (n *node) from(t *testing.T, server string) {
 
 func (n *node) write(t *testing.T, name string, data []byte) {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(n.path(name)), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(n.path(name), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +122,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	n := newNode(t)
 	n.ensure(t)
 
-	config, err := clientcmd.LoadFromFile(n.config.Out)
+	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +130,10 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	if cluster.Server != server || !bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")) {
 		t.Errorf("cluster %+v", cluster)
 	}
-	certificate, err := holds(user)
-	if err != nil {
-		t.Fatal(err)
+	if user.ClientCertificate != "client.pem" || user.ClientKey != "client.pem" {
+		t.Errorf("the kubeconfig names %q and %q, want the one file, as it is seen from there", user.ClientCertificate, user.ClientKey)
 	}
+	certificate := n.certificate(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(n.read(t, "ca.crt"))
 	for _, when := range []time.Time{n.clock.Now().Add(-5 * time.Minute), n.clock.Now().Add(n.config.Validity)} {
@@ -154,12 +148,29 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if info, err := os.Stat(n.config.Out); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode of the file: %v, %v", info.Mode(), err)
+	for _, name := range []string{"kubeconfig", "client.pem"} {
+		if info, err := os.Stat(n.config.path(name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode of %s: %v, %v", name, info.Mode(), err)
+		}
 	}
-	if !strings.Contains(n.said.String(), "is written") {
+	if !strings.Contains(n.said.String(), "client.pem is written") || !strings.Contains(n.said.String(), "kubeconfig is written") {
 		t.Errorf("it says %q", n.said.String())
 	}
+	rest, err := clientcmd.BuildConfigFromFlags("", n.config.path("kubeconfig"))
+	if err != nil || rest.CertFile != n.config.path("client.pem") || len(rest.CertData) > 0 {
+		t.Errorf("client-go uses %q, %v; it follows no other form than a file", rest.CertFile, err)
+	}
+}
+
+// certificate is the one in client.pem, with its key.
+func (n *node) certificate(t *testing.T) *x509.Certificate {
+	t.Helper()
+	data := n.read(t, "identity/client.pem")
+	chain, err := pair(data, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain[0]
 }
 
 func TestEnsureAgain(t *testing.T) {
@@ -167,7 +178,8 @@ func TestEnsureAgain(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		change func(*testing.T, *node)
-		why    string // it is written again, saying so; "" if it is not
+		why    string // something is written again, saying so; "" if nothing is
+		pair   bool   // client.pem is written again
 	}{
 		"Nothing": {change: func(*testing.T, *node) {}},
 		"HalfItsLife": {
@@ -175,39 +187,86 @@ func TestEnsureAgain(t *testing.T) {
 		},
 		"TwoThirdsOfItsLife": {
 			change: func(_ *testing.T, n *node) { n.clock.Step(n.config.Validity * 2 / 3) },
-			why:    "it ends on",
+			why:    "client.pem is written, because it ends on", pair: true,
 		},
 		"Expired": {
 			change: func(_ *testing.T, n *node) { n.clock.Step(n.config.Validity) },
-			why:    "it has expired",
+			why:    "it has expired", pair: true,
 		},
 		"NewCA": {
 			change: func(t *testing.T, n *node) { n.newCA(t, 1e6*time.Minute) },
-			why:    "it was issued by another CA",
+			why:    "it was issued by another CA", pair: true,
+		},
+		"TwoCAs": {
+			reason: "kube-apiserver believes the previous one while it is in the file",
+			change: func(t *testing.T, n *node) {
+				previous := n.read(t, "ca.crt")
+				n.newCA(t, 1e6*time.Minute)
+				n.write(t, "ca.crt", slices.Concat(n.read(t, "ca.crt"), previous))
+			},
 		},
 		"NewServer": {
-			change: func(t *testing.T, n *node) { n.from(t, "https://other:6443") },
-			why:    "address has changed",
+			reason: "the certificate is good, and another one would need the CA's key",
+			change: func(t *testing.T, n *node) {
+				n.from(t, "https://other:6443")
+				n.remove(t, "ca.key")
+			},
+			why: "address has changed",
 		},
 		"NewServingCA": {
 			change: func(t *testing.T, n *node) {
 				n.newCA(t, 1e6*time.Minute)
 				n.from(t, server)
 			},
-			why: "the CA of the API server has changed",
+			why: "the CA of the API server has changed", pair: true,
 		},
 		"EmptyFile": {
-			reason: "a hostPath volume of type FileOrCreate makes one",
-			change: func(t *testing.T, n *node) { n.write(t, "out.conf", nil) },
+			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", nil) },
 			why:    "there was none",
 		},
-		"NoCAKeyAndNoNeed": {
-			reason: "with an external CA the file was made by hand",
+		"Damaged": {
+			reason: "the directory is ours",
+			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", []byte("hello")) },
+			why:    "it was not a kubeconfig",
+		},
+		"NoContext": {
+			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", []byte("{}")) },
+			why:    "it had no current context",
+		},
+		"NoPair": {
+			change: func(t *testing.T, n *node) { n.remove(t, "identity/client.pem") },
+			why:    "there was no certificate", pair: true,
+		},
+		"HalfAPair": {
 			change: func(t *testing.T, n *node) {
-				if err := os.Remove(n.path("ca.key")); err != nil {
-					t.Fatal(err)
-				}
+				data := n.read(t, "identity/client.pem")
+				n.write(t, "identity/client.pem", data[:len(data)-40])
 			},
+			why: "do not belong together", pair: true,
+		},
+		"ReadableByAll": {
+			change: func(t *testing.T, n *node) { n.clock.Step(n.config.Validity); n.chmod(t, "identity/client.pem", 0o644) },
+			why:    "it has expired", pair: true,
+		},
+		"Embedded": {
+			reason: "the operator's own form is kept while it is good",
+			change: func(t *testing.T, n *node) { n.embed(t) },
+		},
+		"EmbeddedEnds": {
+			change: func(t *testing.T, n *node) { n.embed(t); n.clock.Step(n.config.Validity * 2 / 3) },
+			why:    "it did not name client.pem", pair: true,
+		},
+		"EmbeddedMoves": {
+			reason: "the certificate is not lost, although nobody could make another one",
+			change: func(t *testing.T, n *node) {
+				n.embed(t)
+				n.from(t, "https://other:6443")
+				n.remove(t, "ca.key")
+			},
+			why: "address has changed", pair: true,
+		},
+		"NoCAKeyAndNoNeed": {
+			change: func(t *testing.T, n *node) { n.remove(t, "ca.key") },
 		},
 	}
 	for name, tc := range cases {
@@ -215,12 +274,17 @@ func TestEnsureAgain(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.ensure(t)
-			before := n.read(t, "out.conf")
 			tc.change(t, n)
+			config, before := n.read(t, "identity/kubeconfig"), n.find("identity/client.pem")
 			n.ensure(t)
-			kept := bytes.Equal(before, n.read(t, "out.conf"))
-			if kept != (tc.why == "") || !strings.Contains(n.said.String(), tc.why) {
+			if wrote := !bytes.Equal(before, n.find("identity/client.pem")); wrote != tc.pair {
+				t.Errorf("%s\nclient.pem was written: %t, want %t; it says %q", tc.reason, wrote, tc.pair, n.said.String())
+			}
+			if kept := bytes.Equal(config, n.read(t, "identity/kubeconfig")); !kept && tc.why == "" || !strings.Contains(n.said.String(), tc.why) {
 				t.Errorf("%s\nkept: %t; it says %q, want %q", tc.reason, kept, n.said.String(), tc.why)
+			}
+			if info, err := os.Stat(n.config.path("client.pem")); err == nil && info.Mode().Perm() != 0o600 {
+				t.Errorf("mode %v", info.Mode())
 			}
 			n.ensure(t)
 			if !strings.Contains(n.said.String(), "left as it is") {
@@ -228,6 +292,95 @@ func TestEnsureAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (n *node) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(n.path(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) chmod(t *testing.T, name string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(n.path(name), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// find is the content of a file, or nothing.
+func (n *node) find(name string) []byte {
+	data, _ := os.ReadFile(n.path(name))
+	return data
+}
+
+// embed makes the kubeconfig what an operator may have made by hand.
+func (n *node) embed(t *testing.T) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, user := inUse(config)
+	*user = clientcmdapi.AuthInfo{ClientCertificateData: n.read(t, "identity/client.pem"), ClientKeyData: n.read(t, "identity/client.pem")}
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, "identity/kubeconfig", data)
+	n.remove(t, "identity/client.pem")
+}
+
+// TestEnsureLeavesTheOperatorsKubeconfigAlone covers what has another user, which may be all that the operator wants.
+func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*testing.T, *node)
+		says   string
+	}{
+		"AToken": {
+			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", n.read(t, "controller-manager.conf")) },
+			says:   "its user has no client certificate",
+		},
+		"AnotherUser": {
+			change: func(t *testing.T, n *node) {
+				n.ensure(t)
+				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "kubernetes-admin"}))
+			},
+			says: `it is that of the user "kubernetes-admin"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			tc.change(t, n)
+			before := slices.Concat(n.read(t, "identity/kubeconfig"), n.find("identity/client.pem"))
+			n.ensure(t)
+			if !bytes.Equal(before, slices.Concat(n.read(t, "identity/kubeconfig"), n.find("identity/client.pem"))) {
+				t.Error("something was written")
+			}
+			if !strings.Contains(n.said.String(), "left as it is: "+tc.says) {
+				t.Errorf("it says %q", n.said.String())
+			}
+		})
+	}
+}
+
+// issue is a certificate of the cluster's CA with its key.
+func (n *node) issue(t *testing.T, name pkix.Name) []byte {
+	t.Helper()
+	ca, err := openAuthority(n.dir, n.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ca.openKey(); err != nil {
+		t.Fatal(err)
+	}
+	made, err := ca.issue(name, n.clock.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(made.cert, made.key)
 }
 
 func TestEnsureDoesNotOutliveTheCA(t *testing.T) {
@@ -246,7 +399,6 @@ func TestEnsureRefuses(t *testing.T) {
 	cases := map[string]struct {
 		change func(*testing.T, *node)
 		want   []string
-		forced bool // --force helps
 	}{
 		"NoCA": {
 			change: func(_ *testing.T, n *node) { n.config.CertDir = "none" },
@@ -259,19 +411,13 @@ func TestEnsureRefuses(t *testing.T) {
 		"CAIsALeaf": {
 			change: func(t *testing.T, n *node) {
 				n.ensure(t)
-				config, _ := clientcmd.LoadFromFile(n.config.Out)
-				_, user := inUse(config)
-				n.write(t, "ca.crt", user.ClientCertificateData)
+				n.write(t, "ca.crt", n.read(t, "identity/client.pem"))
 			},
 			want: []string{"is not that of a CA"},
 		},
 		"CAExpired":   {change: func(_ *testing.T, n *node) { n.clock.Step(11 * 365 * 24 * time.Hour) }, want: []string{"the CA has expired on 20"}},
 		"ClockBehind": {change: func(_ *testing.T, n *node) { n.clock.Step(-2 * time.Hour) }, want: []string{"is the clock right?"}},
-		"ExternalCA": {
-			change: func(_ *testing.T, n *node) { _ = os.Remove(n.path("ca.key")) },
-			want:   []string{"the key of the cluster's CA is not here", "openssl req", "/CN=system:sa-controller-manager", "kubectl config", server},
-		},
-		"KeyIsNoPEM": {change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"}},
+		"KeyIsNoPEM":  {change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"}},
 		"OtherKey": {
 			change: func(t *testing.T, n *node) {
 				ca := n.read(t, "ca.crt")
@@ -282,37 +428,8 @@ func TestEnsureRefuses(t *testing.T) {
 		},
 		"NoFrom":     {change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "--server", "no such file"}},
 		"FromNobody": {change: func(t *testing.T, n *node) { n.write(t, "controller-manager.conf", []byte("{}")) }, want: []string{"names no API server"}},
-		"NotAKubeconfig": {
-			change: func(t *testing.T, n *node) { n.write(t, "out.conf", []byte("hello")) },
-			want:   []string{"out.conf is not overwritten: it is not a kubeconfig", "--force"}, forced: true,
-		},
-		"OfSomebodyElse": {
-			change: func(t *testing.T, n *node) {
-				ca, err := openAuthority(n.dir, n.clock.Now())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := ca.openKey(); err != nil {
-					t.Fatal(err)
-				}
-				pair, err := ca.issue(pkix.Name{CommonName: "kubernetes-admin"}, n.clock.Now(), time.Hour)
-				if err != nil {
-					t.Fatal(err)
-				}
-				data, err := render("x", endpoint{server, ca.pem}, pair)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n.write(t, "out.conf", data)
-			},
-			want: []string{`it is that of the user "kubernetes-admin"`, "--force"}, forced: true,
-		},
-		"WithAToken": {
-			change: func(t *testing.T, n *node) { n.write(t, "out.conf", n.read(t, "controller-manager.conf")) },
-			want:   []string{"no client certificate in the file itself"}, forced: true,
-		},
 		"OutIsADirectory": {
-			change: func(_ *testing.T, n *node) { n.config.Out = n.dir },
+			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig/x", nil) },
 			want:   []string{"read the kubeconfig that is there", "is a directory"},
 		},
 	}
@@ -321,7 +438,7 @@ func TestEnsureRefuses(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			tc.change(t, n)
-			before, _ := os.ReadFile(n.config.Out)
+			before := n.find("identity/client.pem")
 			err := Ensure(t.Context(), n.config)
 			if err == nil {
 				t.Fatalf("no error; it says %q", n.said.String())
@@ -334,12 +451,8 @@ func TestEnsureRefuses(t *testing.T) {
 			if strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "BEGIN") {
 				t.Errorf("it quotes a key: %v", err)
 			}
-			if after, _ := os.ReadFile(n.config.Out); !bytes.Equal(before, after) {
+			if !bytes.Equal(before, n.find("identity/client.pem")) {
 				t.Error("the file was changed")
-			}
-			n.config.Force = true
-			if err := Ensure(t.Context(), n.config); (err == nil) != tc.forced {
-				t.Errorf("with --force: %v", err)
 			}
 		})
 	}
@@ -355,113 +468,4 @@ func TestEnsureWarnsOfAKeyForEverybody(t *testing.T) {
 	if !strings.Contains(n.warn.String(), "everybody on this machine can read") {
 		t.Errorf("it warns %q", n.warn.String())
 	}
-}
-
-// apiServer answers as one that is coming up does.
-type apiServer struct {
-	mu      sync.Mutex
-	refuse  int // so many requests
-	status  int // with this
-	applied []string
-	callers []x509.Certificate
-}
-
-func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.callers = append(a.callers, *r.TLS.PeerCertificates[0])
-	if a.refuse > 0 {
-		a.refuse--
-		http.Error(w, "starting", a.status)
-		return
-	}
-	body, _ := io.ReadAll(r.Body)
-	a.applied = append(a.applied, r.Method+" "+r.Header.Get("Content-Type")+" "+r.URL.RequestURI()+" "+string(body[:min(1, len(body))]))
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1"}`)
-}
-
-func (n *node) serve(t *testing.T, a *apiServer) {
-	t.Helper()
-	s := httptest.NewUnstartedServer(a)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(n.read(t, "ca.crt"))
-	s.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	n.write(t, "serving.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
-	ca := n.read(t, "ca.crt")
-	n.write(t, "ca.crt", n.read(t, "serving.crt"))
-	n.from(t, s.URL)
-	n.write(t, "ca.crt", ca)
-	n.config.ApplyPermissions = true
-	n.config.Clock = clock.RealClock{}
-}
-
-func TestApplyPermissions(t *testing.T) {
-	t.Parallel()
-	n, a := newNode(t), &apiServer{refuse: 3, status: http.StatusServiceUnavailable}
-	n.serve(t, a)
-	var progress []string
-	n.config.Progress = func(line string) { progress = append(progress, line) }
-	n.ensure(t)
-
-	objects, err := manifests.Permissions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(a.applied) != len(objects) || len(progress) != 3 {
-		t.Errorf("%d applied of %d, %d tries failed: %q", len(a.applied), len(objects), len(progress), a.applied)
-	}
-	for _, request := range a.applied {
-		if !strings.HasPrefix(request, "PATCH application/apply-patch+yaml /api") || !strings.Contains(request, "?fieldManager=sa-controller-manager&force=true") {
-			t.Errorf("request %q", request)
-		}
-	}
-	for _, caller := range a.callers {
-		if !slices.Contains(caller.Subject.Organization, "system:masters") || time.Until(caller.NotAfter) > mastersLifetime {
-			t.Errorf("applied by %s until %s", caller.Subject, caller.NotAfter)
-		}
-	}
-	for _, file := range []string{"out.conf", "ca.key"} {
-		if bytes.Contains(n.read(t, file), []byte("masters")) {
-			t.Errorf("%s holds the powerful certificate", file)
-		}
-	}
-}
-
-func TestApplyPermissionsFails(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		status int
-		want   string
-	}{
-		"NeverUp": {http.StatusServiceUnavailable, "it did not come within 300ms: "},
-		"Refused": {http.StatusUnprocessableEntity, "apply FlowSchema "},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n, a := newNode(t), &apiServer{refuse: 1 << 30, status: tc.status}
-			n.serve(t, a)
-			n.config.Timeout = 300 * time.Millisecond
-			err := Ensure(t.Context(), n.config)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one with %q", err, tc.want)
-			}
-			if tc.status == http.StatusUnprocessableEntity && len(a.callers) != 1 {
-				t.Errorf("%d tries", len(a.callers))
-			}
-		})
-	}
-	t.Run("Cancelled", func(t *testing.T) {
-		t.Parallel()
-		n, a := newNode(t), &apiServer{refuse: 1 << 30, status: http.StatusServiceUnavailable}
-		n.serve(t, a)
-		ctx, cancel := context.WithCancel(t.Context())
-		n.config.Progress = func(string) { cancel() }
-		if err := Ensure(ctx, n.config); err == nil || !strings.Contains(err.Error(), "context canceled: ") {
-			t.Errorf("error %v", err)
-		}
-	})
 }

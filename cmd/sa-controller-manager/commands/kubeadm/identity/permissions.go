@@ -6,15 +6,23 @@ package identity
 import (
 	"context"
 	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/manifests"
 )
@@ -24,41 +32,84 @@ const (
 	// applied with.
 	mastersLifetime = 10 * time.Minute
 
-	tryTimeout = 10 * time.Second
+	// requestTimeout bounds one request.
+	requestTimeout = 10 * time.Second
 )
 
-// Apply applies the permissions of our user, all of them, once.
+// Apply grants our user what it lacks, once. Like kube-apiserver with its own roles it adds rules
+// to a role and removes none, and leaves a role with upstream's annotation alone: several versions
+// may start beside each other, and what an operator has set stays. Bindings and FlowSchemas that
+// are there are left as they are.
 func Apply(ctx context.Context, client rest.Interface) error {
 	objects, err := manifests.Permissions()
 	if err != nil {
 		return err
 	}
 	for _, object := range objects {
-		err := client.Patch(types.ApplyYAMLPatchType).AbsPath(object.Path()).
-			Param("fieldManager", meta.FieldManager).Param("force", "true").
-			MaxRetries(0).Body(object.YAML).Do(ctx).Error()
-		if err != nil {
+		if err := apply(ctx, client, object); err != nil {
 			return fmt.Errorf("apply %s: %w", object, err)
 		}
 	}
 	return nil
 }
 
-// applyPermissions repeats what may be for want of an API server, of its start's end or of
-// the namespace kube-system, which it makes after that.
-func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
-	client, err := c.masters(ca, to)
-	if err != nil {
+func apply(ctx context.Context, client rest.Interface, object manifests.Object) error {
+	err := client.Post().AbsPath(path.Dir(object.Path())).Param("fieldManager", meta.FieldManager).
+		SetHeader("Content-Type", "application/yaml").MaxRetries(0).Body(object.YAML).Do(ctx).Error()
+	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	err = cli.Await{Clock: c.Clock, Timeout: c.Timeout, Progress: c.Progress}.Until(ctx, func(ctx context.Context) error {
-		err := Apply(ctx, client)
-		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			return cli.Permanent(err)
+	if object.Kind != "Role" && object.Kind != "ClusterRole" {
+		return nil
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		data, err := client.Get().AbsPath(object.Path()).SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Do(ctx).Raw()
+		if err != nil {
+			return err
 		}
-		return err
+		change, err := missing(data, object.YAML)
+		if err != nil || change == nil {
+			return err
+		}
+		return client.Patch(types.MergePatchType).AbsPath(object.Path()).Param("fieldManager", meta.FieldManager).
+			MaxRetries(0).Body(change).Do(ctx).Error()
 	})
-	if err != nil {
+}
+
+// missing is the merge patch that adds the rules of wanted to the role that is there, nil if
+// there is nothing to add.
+func missing(existing, wanted []byte) ([]byte, error) {
+	var is, want rbacv1.ClusterRole // a Role has the same fields
+	if err := errors.Join(yaml.Unmarshal(existing, &is), yaml.Unmarshal(wanted, &want)); err != nil {
+		return nil, err
+	}
+	if is.Annotations[rbacv1.AutoUpdateAnnotationKey] == "false" {
+		return nil, nil
+	}
+	rules := slices.Clone(is.Rules)
+	for _, rule := range want.Rules {
+		if !slices.ContainsFunc(rules, func(has rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(has, rule) }) {
+			rules = append(rules, rule)
+		}
+	}
+	if len(rules) == len(is.Rules) {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": is.ResourceVersion},
+		"rules":    rules,
+	})
+}
+
+func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
+	client, err := c.masters(ca, to)
+	if errors.Is(err, ErrNoKey) {
+		fmt.Fprintf(c.Warn, "Warning: the permissions are not applied here: %v; an administrator does it by \"kubectl apply -k manifests/permissions\".\n", err)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := Apply(ctx, client); err != nil {
 		return fmt.Errorf("at %s: %w", to.server, err)
 	}
 	fmt.Fprintf(c.Say, "The permissions of %s are applied at %s.\n", manifests.User, to.server)
@@ -67,7 +118,7 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 
 // masters is a client that may grant anything, for a few minutes.
 func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
-	if err := c.openKey(ca, to); err != nil {
+	if err := c.openKey(ca); err != nil {
 		return nil, err
 	}
 	name := pkix.Name{CommonName: "sa-controller-manager-permissions", Organization: []string{"system:masters"}}
@@ -80,7 +131,7 @@ func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: to.ca, CertData: pair.cert, KeyData: pair.key},
 		QPS:             -1,
 		UserAgent:       meta.FieldManager,
-		Timeout:         tryTimeout,
+		Timeout:         requestTimeout,
 		WarningHandler:  rest.NoWarnings{},
 	})
 	if err != nil {

@@ -1,0 +1,146 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/manifests"
+)
+
+// apiServer takes objects, each once.
+type apiServer struct {
+	mu      sync.Mutex
+	refuse  int // so many requests
+	taken   map[string]bool
+	callers []x509.Certificate
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.callers = append(a.callers, *r.TLS.PeerCertificates[0])
+	if a.refuse > 0 {
+		a.refuse--
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	a.taken[r.Method+" "+r.Header.Get("Content-Type")+" "+r.URL.Path+" "+string(body)] = true
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1"}`)
+}
+
+func (n *node) serve(t *testing.T, a *apiServer) {
+	t.Helper()
+	a.taken = map[string]bool{}
+	s := httptest.NewUnstartedServer(a)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(n.read(t, "ca.crt"))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	n.write(t, "serving.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	ca := n.read(t, "ca.crt")
+	n.write(t, "ca.crt", n.read(t, "serving.crt"))
+	n.from(t, s.URL)
+	n.write(t, "ca.crt", ca)
+	n.config.ApplyPermissions = true
+	n.config.Clock = clock.RealClock{}
+}
+
+func TestApplyPermissions(t *testing.T) {
+	t.Parallel()
+	n, a := newNode(t), &apiServer{}
+	n.serve(t, a)
+	n.ensure(t)
+
+	objects, err := manifests.Permissions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
+		if request := "POST application/yaml " + collection + " " + string(object.YAML); !a.taken[request] {
+			t.Errorf("%s was not created", object)
+		}
+	}
+	for _, caller := range a.callers {
+		if !slices.Contains(caller.Subject.Organization, "system:masters") || time.Until(caller.NotAfter) > mastersLifetime {
+			t.Errorf("applied by %s until %s", caller.Subject, caller.NotAfter)
+		}
+	}
+	for _, file := range []string{"identity/kubeconfig", "identity/client.pem", "ca.key"} {
+		if bytes.Contains(n.read(t, file), []byte("masters")) {
+			t.Errorf("%s holds the powerful certificate", file)
+		}
+	}
+}
+
+// TestApplyPermissionsWithoutTheKeyOfTheCA: the identity is there, and who has an administrator's
+// rights has applied the permissions, or will.
+func TestApplyPermissionsWithoutTheKeyOfTheCA(t *testing.T) {
+	t.Parallel()
+	n, a := newNode(t), &apiServer{}
+	n.serve(t, a)
+	n.config.ApplyPermissions = false
+	n.ensure(t)
+	n.remove(t, "ca.key")
+	n.config.ApplyPermissions = true
+	n.ensure(t)
+	if !strings.Contains(n.warn.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
+		t.Errorf("it warns %q after %d requests", n.warn.String(), len(a.callers))
+	}
+}
+
+// TestMissing is about a role that is there.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	const ours = `
+kind: ClusterRole
+rules:
+- {apiGroups: [""], resources: [secrets], verbs: [get, list]}
+- {nonResourceURLs: [/x], verbs: [get]}
+`
+	cases := map[string]struct{ existing, want string }{
+		"Same":      {existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]}]}`},
+		"More":      {existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]},{"apiGroups":["a"],"resources":["b"],"verbs":["c"]}]}`},
+		"Protected": {existing: `{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`},
+		"NotQuiteProtected": {
+			existing: `{"metadata":{"resourceVersion":"7","annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}}}`,
+			want:     `{"metadata":{"resourceVersion":"7"},"rules":[{"verbs":["get","list"],"apiGroups":[""],"resources":["secrets"]},{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
+		},
+		"OneIsMissing": {
+			existing: `{"metadata":{"resourceVersion":"7"},"rules":[{"apiGroups":["a"],"resources":["b"],"verbs":["c"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]}]}`,
+			want: `{"metadata":{"resourceVersion":"7"},"rules":[{"verbs":["c"],"apiGroups":["a"],"resources":["b"]},` +
+				`{"verbs":["get","list"],"apiGroups":[""],"resources":["secrets"]},{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			change, err := missing([]byte(tc.existing), []byte(ours))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(change)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

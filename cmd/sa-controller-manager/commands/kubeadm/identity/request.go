@@ -1,0 +1,88 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/manifests"
+)
+
+// What is beside the kubeconfig while a certificate is to be signed elsewhere. The operator
+// puts the third one there.
+const (
+	requestKeyFile = "client.key"
+	requestFile    = "client.csr"
+	signedFile     = "client.crt"
+)
+
+// signedElsewhere takes the certificate that was signed for our request, or writes the request
+// and says what to do.
+func (c Config) signedElsewhere(ca *authority) (*certificatePair, error) {
+	key, err := c.requestKey()
+	if err != nil {
+		return nil, err
+	}
+	signed, err := os.ReadFile(c.path(signedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w; have %s signed by the cluster's CA as a client certificate (extendedKeyUsage clientAuth, CN=%s, no O) "+
+			"and put the certificate, PEM, where it is taken from: %s", ca.keyFile, ErrNoKey, c.path(requestFile), manifests.User, c.path(signedFile))
+	} else if err != nil {
+		return nil, err // it names the path
+	}
+	chain, err := pair(signed, key)
+	if err == nil {
+		err = acceptable(chain, manifests.User, ca.roots, c.Clock.Now())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not taken: %w; want the certificate for %s, signed by the CA in %s",
+			c.path(signedFile), err, c.path(requestFile), ca.certFile)
+	}
+	return &certificatePair{cert: signed, key: key}, nil
+}
+
+// requestKey makes sure that there is a request, and returns the key that belongs to it.
+func (c Config) requestKey() ([]byte, error) {
+	data, err := os.ReadFile(c.path(requestKeyFile))
+	made := errors.Is(err, fs.ErrNotExist)
+	if made {
+		if data, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
+			return nil, fmt.Errorf("generate the key of %s: %w", manifests.User, err)
+		}
+		err = c.write(requestKeyFile, data)
+	}
+	if err != nil {
+		return nil, err // it names the path
+	}
+	if _, err := os.Stat(c.path(requestFile)); err == nil && !made {
+		return data, nil
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: want PEM of a private key; remove it to have another one made", c.path(requestKeyFile))
+	}
+	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: manifests.User}, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: sign a request with it: %w", c.path(requestKeyFile), err)
+	}
+	return data, c.write(requestFile, request)
+}
+
+// withdrawRequest removes what a request has left, after its end.
+func (c Config) withdrawRequest() error {
+	var errs []error
+	// The key goes last: one alone makes a new request.
+	for _, name := range []string{signedFile, requestFile, requestKeyFile} {
+		errs = append(errs, atomicfile.Remove(c.path(name)))
+	}
+	return errors.Join(errs...)
+}

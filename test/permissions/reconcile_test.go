@@ -1,0 +1,80 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package permissions
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+)
+
+// TestAStartAddsRulesAndRemovesNone covers what a static pod does to permissions that are there:
+// those of a newer version, of an older one, and those that an operator has narrowed for good.
+func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
+	w := newWorld(t)
+	apply := func() {
+		t.Helper()
+		if err := granted.Apply(t.Context(), w.admin.CoreV1().RESTClient()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roles, client := w.admin.RbacV1().ClusterRoles(), w.admin.RbacV1()
+	get := func(name string) *rbacv1.ClusterRole {
+		t.Helper()
+		role, err := roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return role
+	}
+	apply()
+	newer, older, narrowed, untouched := get("common"), get("webhook"), get("token"), get("root-ca")
+	complete := older.Rules
+	newer.Rules = append(newer.Rules, rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"new"}, Resources: []string{"things"}})
+	older.Rules = older.Rules[1:]
+	narrowed.Rules = narrowed.Rules[:1]
+	narrowed.Annotations = map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}
+	for _, role := range []*rbacv1.ClusterRole{newer, older, narrowed} {
+		if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const gone, moved = "system:sa-controller-manager:leader-election", "system:sa-controller-manager:secure-serving"
+	if err := client.Roles("kube-system").Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding, err := client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding.Subjects[0].Name = "other"
+	if _, err := client.ClusterRoleBindings().Update(t.Context(), binding, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	apply()
+	if diff := cmp.Diff(newer.Rules, get("common").Rules); diff != "" {
+		t.Errorf("the role of a newer version (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(slices.Concat(complete[1:], complete[:1]), get("webhook").Rules); diff != "" {
+		t.Errorf("the role of an older version (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(narrowed.Rules, get("token").Rules); diff != "" {
+		t.Errorf("the role with the annotation (-want +got):\n%s", diff)
+	}
+	if got := get("root-ca").ResourceVersion; got != untouched.ResourceVersion {
+		t.Errorf("a role that lacks nothing was written: resource version %s, then %s", untouched.ResourceVersion, got)
+	}
+	if _, err := client.Roles("kube-system").Get(t.Context(), gone, metav1.GetOptions{}); err != nil {
+		t.Errorf("a role that was gone: %v", err)
+	}
+	if binding, err = client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}); err != nil || binding.Subjects[0].Name != "other" {
+		t.Errorf("the subjects of a binding: %v, %v", binding.Subjects, err)
+	}
+}

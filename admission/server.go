@@ -59,6 +59,8 @@ type ServerConfig struct {
 	// it has ClientCAs, only callers with a certificate of theirs may ask for admission;
 	// /readyz stays open to all.
 	TLS *tls.Config
+	// ClientNames are the common names that these certificates may have. None means any.
+	ClientNames []string
 	// Webhook answers everything but /readyz.
 	Webhook http.Handler
 	// MaxInFlight is that of the Webhook; zero means DefaultMaxInFlight. It bounds the

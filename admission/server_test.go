@@ -193,17 +193,24 @@ func TestServerClientCertificates(t *testing.T) {
 	cases := map[string]struct {
 		reason        string
 		certificate   *tls.Certificate
+		names         []string // that are allowed, all if none
 		ready, review string
 	}{
-		"none":     {reason: "a kubelet asks for readiness, and may not ask for admission", ready: "200 HTTP/1.1 ok", review: "401 v1 uid= 401 Unauthorized: a client certificate is required"},
-		"theirs":   {reason: "the apiserver", certificate: &caller, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
-		"stranger": {reason: "of another CA", certificate: &stranger, ready: "remote error: tls: ", review: "remote error: tls: "},
+		"none":    {reason: "a kubelet asks for readiness, and may not ask for admission", ready: "200 HTTP/1.1 ok", review: "401 v1 uid= 401 Unauthorized: a client certificate is required"},
+		"theirs":  {reason: "the apiserver", certificate: &caller, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
+		"allowed": {reason: "the apiserver, by name", certificate: &caller, names: []string{"other", "test"}, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
+		"kubelet": {
+			reason: "the cluster's CA has certified kubelets and users too", certificate: &caller, names: []string{"other", "tes", ""}, ready: "200 HTTP/1.1 ok",
+			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is none of --webhook-client-allowed-names",
+		},
+		"none, by name": {reason: "no certificate has no name", names: []string{""}, ready: "200 HTTP/1.1 ok", review: "401 v1 uid= 401 Unauthorized: a client certificate is required"},
+		"stranger":      {reason: "of another CA", certificate: &stranger, ready: "remote error: tls: ", review: "remote error: tls: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := start(t, func(c *ServerConfig) { c.TLS.ClientCAs = callers })
+				s := start(t, func(c *ServerConfig) { c.TLS.ClientCAs, c.ClientNames = callers, tc.names })
 				defer s.end(t)
 				if tc.certificate != nil {
 					s.tls.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return tc.certificate, nil }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -37,11 +38,16 @@ func (s *Server) trusted(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		reason := "a client certificate is required"
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-			next.ServeHTTP(rw, r)
-			return
+			name, allowed := r.TLS.VerifiedChains[0][0].Subject.CommonName, s.config.ClientNames
+			if len(allowed) == 0 || slices.Contains(allowed, name) {
+				next.ServeHTTP(rw, r)
+				return
+			}
+			reason = "the common name of the client certificate is none of --webhook-client-allowed-names"
 		}
-		stranger := invalidReview(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "a client certificate is required")
+		stranger := invalidReview(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "%s", reason)
 		writeReview(rw, r, refusedReview(envelope{}, &Response{}, stranger))
 	})
 }

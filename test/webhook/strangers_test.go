@@ -24,7 +24,7 @@ import (
 // learn nothing, not even whether what they ask for exists.
 func TestOnlyKubeAPIServerMayCall(t *testing.T) {
 	c := controlPlane(t)
-	m := c.manage(t, "--webhook-client-ca-file="+shared.caller.caFile())
+	m := c.manage(t, "--webhook-client-ca-file="+shared.caller.caFile(), "--webhook-client-allowed-names=kube-apiserver")
 	namespace := c.namespace(t)
 	complete(t, c.create(t, namespace, newPod()), "default")
 	c.refuse(t, namespace, newPod(of("nobody")), `serviceaccount "nobody" not found`)
@@ -75,7 +75,13 @@ func TestStrangersCertificate(t *testing.T) {
 		t.Errorf("got %+v, want no connection", got)
 	}
 	m.awaitHandshakeErrors(t, "client_certificate", 1)
-	ours := m.client(t, func(config *tls.Config) { config.Certificates = []tls.Certificate{shared.caller.certificate} })
+	named := c.start(t, "--webhook-registration=none", "--webhook-client-ca-file="+shared.caller.caFile(), "--webhook-client-allowed-names=somebody")
+	named.awaitReady(t)
+	ours := named.client(t, func(config *tls.Config) { config.Certificates = []tls.Certificate{shared.caller.certificate} })
+	if got, err := named.call(t.Context(), ours, "/mutate", review(t, "default", newPod(of("nobody")))); err != nil || got.code != http.StatusUnauthorized {
+		t.Errorf("with the right CA and another name: got %+v, %v; want 401", got, err)
+	}
+	ours = m.client(t, func(config *tls.Config) { config.Certificates = []tls.Certificate{shared.caller.certificate} })
 	if got, err := m.call(t.Context(), ours, "/mutate", review(t, "default", newPod(of("nobody")))); err != nil || got.code != http.StatusOK {
 		t.Errorf("with the right certificate: got %+v, %v; want 200", got, err)
 	}

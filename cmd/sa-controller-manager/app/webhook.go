@@ -176,6 +176,7 @@ func (w *webhook) listen(o *options.Webhook, handler http.Handler, metrics *admi
 	w.server = admission.NewServer(admission.ServerConfig{
 		Listener:     listener,
 		TLS:          config,
+		ClientNames:  o.ClientNames,
 		Webhook:      handler,
 		MaxInFlight:  o.MaxInFlight,
 		Ready:        func(context.Context) error { return w.ready() },

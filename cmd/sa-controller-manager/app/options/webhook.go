@@ -5,6 +5,7 @@ package options
 
 import (
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -49,7 +50,9 @@ type Webhook struct {
 	TLSMinVersion string
 	// ClientCAFile lets in only callers with a certificate of one of its CAs.
 	ClientCAFile string
-	HTTP2        bool
+	// ClientNames are the common names that these certificates may have; none means any.
+	ClientNames []string
+	HTTP2       bool
 
 	Registration     Registration
 	URLHost          string
@@ -111,7 +114,8 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
 	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url or service: how long the caBundle keeps a CA that the file no longer has. The files of all replicas have to be replaced meanwhile. A changed certificate is served once the caBundle has had its CA for a twentieth of that.")
 	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Least TLS version that the webhook speaks: VersionTLS12 or VersionTLS13.")
-	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, nobody else may ask for admission.")
+	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, nobody else may ask for admission: everybody with a certificate of one of these CAs may, unless --webhook-client-allowed-names is given.")
+	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Common names that a client certificate may have with --webhook-client-ca-file, as --requestheader-allowed-names does it for the secure port. Any if empty.")
 	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it for loopback URLs only.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "Who registers the webhook with the API server. \"none\": not this process. \"url\", \"service\": the leader keeps the two webhook configurations right, which name it by URL or by Service.")
 	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host in the URL with --webhook-registration=url.")
@@ -135,6 +139,9 @@ func (o *Webhook) Validate() []error {
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		p.Add("webhook-tls-cert-file", o.CertFile, "must be given together with --webhook-tls-private-key-file")
+	}
+	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
+		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","), "needs --webhook-client-ca-file, which has the certificates of these names verified")
 	}
 	p.OneOf("webhook-tls-min-version", o.TLSMinVersion, "VersionTLS12", "VersionTLS13")
 	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService))

@@ -44,6 +44,13 @@ func TestValidateWebhook(t *testing.T) {
 			reason: "whether they can be read is for the start-up to say",
 			change: func(o *Webhook) { o.CertFile, o.KeyFile, o.ClientCAFile = "a", "b", "c" },
 		},
+		"NamesWithoutCA": {
+			reason: "nobody verifies who bears them",
+			change: func(o *Webhook) { o.ClientNames = []string{"kube-apiserver"} },
+			want: []string{
+				`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, which has the certificates of these names verified`,
+			},
+		},
 		"OldTLS": {
 			change: func(o *Webhook) { o.TLSMinVersion = "VersionTLS11" },
 			want:   []string{`--webhook-tls-min-version "VersionTLS11" must be one of "VersionTLS12", "VersionTLS13"`},

@@ -40,10 +40,10 @@ func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName, m
 	}
 	// The cache may be behind. All that follows takes time, which the number of
 	// waiters bounds.
-	if !d.Waiters.enter() {
+	if !d.Waiters.enter(name.Namespace) {
 		return nil, false, errTooManyWaiters
 	}
-	defer d.Waiters.leave()
+	defer d.Waiters.leave(name.Namespace)
 	if name.Name != defaultAccount {
 		mode = lookOnly
 	}

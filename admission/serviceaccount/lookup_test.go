@@ -217,30 +217,43 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestTooManyWaiters: one more is told to come back, and there is room again later.
+// TestTooManyWaiters: those of one namespace leave room for others, one more is told to come
+// back, and there is room again later.
 func TestTooManyWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		plugin := w.plugin(DefaultConfig())
-		admit := func() error {
-			return plugin.Admit(t.Context(), creation([]byte(defaultPod)), &admission.Response{})
+		admit := func(namespace string) error {
+			request := creation([]byte(defaultPod))
+			request.Namespace = namespace
+			return plugin.Admit(t.Context(), request, &admission.Response{})
 		}
+		refused := func(namespace string) {
+			t.Helper()
+			if code, message := codeAndMessage(admit(namespace)); code != 429 || message != errTooManyWaiters.Error() {
+				t.Errorf("got %d %q", code, message)
+			}
+		}
+		namespaces, share := []string{"a", "b", "c", "d"}, mostWaiters/4
 		admitted := make(chan error, mostWaiters)
-		for range mostWaiters {
-			go func() { admitted <- admit() }()
+		for _, namespace := range namespaces {
+			for range share {
+				go func() { admitted <- admit(namespace) }()
+			}
+			synctest.Wait()
+			refused(namespace)
 		}
-		synctest.Wait()
-		if code, message := codeAndMessage(admit()); code != 429 || message != errTooManyWaiters.Error() {
-			t.Errorf("got %d %q", code, message)
+		refused("e")
+		for _, namespace := range namespaces {
+			w.show(account(namespace, defaultAccount))
 		}
-		w.show(account(testNamespace, defaultAccount))
 		for range mostWaiters {
 			if err := <-admitted; err != nil {
 				t.Errorf("a waiter was refused: %v", err)
 			}
 		}
-		if err := admit(); err != nil {
+		if err := admit("a"); err != nil {
 			t.Errorf("refused after everybody has left: %v", err)
 		}
 		w.mustBeEmpty(t)
@@ -298,7 +311,7 @@ func (w *world) mustBeEmpty(t *testing.T) {
 	t.Helper()
 	w.waiters.mu.Lock()
 	defer w.waiters.mu.Unlock()
-	if w.waiters.entered != 0 || len(w.waiters.waiting) != 0 {
+	if w.waiters.entered != 0 || len(w.waiters.inside) != 0 || len(w.waiters.waiting) != 0 {
 		t.Errorf("%d requests entered and did not leave, %d waiters remain", w.waiters.entered, len(w.waiters.waiting))
 	}
 }

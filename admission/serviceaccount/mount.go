@@ -173,10 +173,10 @@ func (p *Plugin) token(ctx context.Context, account *corev1.ServiceAccount) (*co
 	if secret := p.from.usableSecret(account); secret != "" || !p.config.RequireAPIToken {
 		return account, secret, nil
 	}
-	if !p.from.Waiters.enter() {
+	if !p.from.Waiters.enter(account.Namespace) {
 		return nil, "", tooManyWaiters()
 	}
-	defer p.from.Waiters.leave()
+	defer p.from.Waiters.leave(account.Namespace)
 	newer, secret, ok := p.from.awaitToken(ctx, cache.MetaObjectToName(account))
 	if !ok {
 		return nil, "", noToken(account)

@@ -27,6 +27,7 @@ type Waiters struct {
 
 	mu      sync.Mutex
 	entered int
+	inside  map[string]int // of those, by namespace
 	waiting map[cache.ObjectName]*waiter
 }
 
@@ -38,10 +39,11 @@ type waiter struct {
 
 // NewWaiters returns Waiters of whom nobody waits. The limit bounds the requests that wait or
 // ask the apiserver at a time: an apiserver that does not answer, and calls about accounts
-// that do not exist, cannot pile up here and take all that may be decided. Metrics may be
-// nil.
+// that do not exist, cannot pile up here and take all that may be decided. Those of one
+// namespace get a quarter of it: others go on while its Pods wait for tokens that nobody makes.
+// Metrics may be nil.
 func NewWaiters(limit int, metrics *Metrics) *Waiters {
-	return &Waiters{limit: limit, metrics: metrics, waiting: map[cache.ObjectName]*waiter{}}
+	return &Waiters{limit: limit, metrics: metrics, inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{}}
 }
 
 // Wake makes those look again who wait for the account of that name, or for its token.
@@ -56,21 +58,25 @@ func (w *Waiters) Wake(name cache.ObjectName) {
 }
 
 // enter counts a request in, if there is room for it. One that was let in must leave.
-func (w *Waiters) enter() bool {
+func (w *Waiters) enter(namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.entered >= w.limit {
+	if w.entered >= w.limit || w.inside[namespace] >= max(1, w.limit/4) {
 		return false
 	}
 	w.entered++
+	w.inside[namespace]++
 	w.metrics.setWaiting(w.entered)
 	return true
 }
 
-func (w *Waiters) leave() {
+func (w *Waiters) leave(namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.entered--
+	if w.inside[namespace]--; w.inside[namespace] == 0 {
+		delete(w.inside, namespace)
+	}
 	w.metrics.setWaiting(w.entered)
 }
 

@@ -192,5 +192,5 @@ func addsEphemeralContainer(request *admission.Request) bool {
 }
 
 func isPod(request *admission.Request) bool {
-	return request.Resource.Group == "" && request.Resource.Resource == "pods" && request.Object != nil
+	return request.Resource.Group == "" && request.Resource.Resource == "pods" && request.Kind == podKind && request.Object != nil
 }

@@ -31,6 +31,9 @@ func TestIgnores(t *testing.T) {
 		"NullObject":        {"null is nothing", func(r *admission.Request) { r.Object = []byte("null") }},
 		"OtherResource":     {"only Pods", func(r *admission.Request) { r.Resource.Resource = "podtemplates" }},
 		"OtherGroup":        {"metrics.k8s.io has pods too", func(r *admission.Request) { r.Resource.Group = "metrics.k8s.io" }},
+		"OtherKind":         {"upstream looks at nothing that is not a Pod", func(r *admission.Request) { r.Kind.Kind = "PodProxyOptions" }},
+		"OtherVersion":      {"its fields may mean something else", func(r *admission.Request) { r.Kind.Version = "v2" }},
+		"KindOfOtherGroup":  {"nor is that a Pod of the core", func(r *admission.Request) { r.Kind.Group = "metrics.k8s.io" }},
 		"Update":            {"a Pod's account cannot change", func(r *admission.Request) { r.Operation = admission.Update }},
 		"Status":            {"status holds no references", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "status" }},
 		"Resize":            {"nor do resources", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "resize" }},
@@ -85,6 +88,31 @@ func TestRepeatedMembers(t *testing.T) {
 			t.Parallel()
 			if code, message := codeAndMessage(plugin.Admit(t.Context(), creation([]byte(object)), &admission.Response{})); code != 400 {
 				t.Errorf("got %d %q", code, message)
+			}
+		})
+	}
+}
+
+// TestContradictsItsKind: kube-apiserver and the plugin would not decide about the same thing.
+func TestContradictsItsKind(t *testing.T) {
+	t.Parallel()
+	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
+	cases := map[string]struct{ head, want string }{
+		"Same":         {head: `"apiVersion": "v1", "kind": "Pod",`},
+		"Unsaid":       {},
+		"OtherKind":    {head: `"apiVersion": "v1", "kind": "Binding",`, want: `the object is apiVersion "v1", kind "Binding", and request.kind says v1 Pod`},
+		"OtherVersion": {head: `"apiVersion": "v2", "kind": "Pod",`, want: `the object is apiVersion "v2", kind "Pod", and request.kind says v1 Pod`},
+		"OnlyVersion":  {head: `"apiVersion": "apps/v1",`, want: `the object is apiVersion "apps/v1", kind "", and request.kind says v1 Pod`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			request := creation([]byte("{" + tc.head + `"spec": {"serviceAccountName": "default", "containers": [{"name": "a"}]}}`))
+			for call, decide := range map[string]func(context.Context, *admission.Request, *admission.Response) error{"Admit": plugin.Admit, "Validate": plugin.Validate} {
+				code, message := codeAndMessage(decide(t.Context(), request, &admission.Response{}))
+				if message != tc.want || tc.want != "" && code != 400 {
+					t.Errorf("%s: got %d %q, want %q", call, code, message, tc.want)
+				}
 			}
 		})
 	}

@@ -9,14 +9,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission"
 )
 
+// podKind is what requests say of all that the plugin decides about.
+var podKind = metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
 // pod holds the members of a v1 Pod that decisions depend on. Names match as in
 // kube-apiserver, with their case.
 type pod struct {
-	Metadata struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
 		Name        string            `json:"name"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
@@ -102,6 +108,10 @@ func decodePod(object []byte) (*pod, error) {
 	}
 	if p == nil {
 		return nil, nil
+	}
+	if p.APIVersion+p.Kind != "" && (p.APIVersion != podKind.Version || p.Kind != podKind.Kind) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is apiVersion %.100q, kind %.100q, and request.kind says %s %s",
+			p.APIVersion, p.Kind, podKind.Version, podKind.Kind))
 	}
 	if p.Spec == nil {
 		p.Spec, p.lacksSpec = &podSpec{}, true

@@ -19,8 +19,7 @@ type Factory func(config io.Reader) (Plugin, error)
 type Registry map[string]Factory
 
 // Check is nil if name is registered. Otherwise it says which names are, and where all other
-// plugins stay: they need what only kube-apiserver has, such as its storage, its authorizer,
-// its own types, or a place in the chain before the webhooks.
+// plugins stay.
 func (r Registry) Check(name string) error {
 	if _, ok := r[name]; ok {
 		return nil

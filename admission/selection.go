@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Selection is what the flags say about which plugins run. They mean what they mean
@@ -23,11 +24,33 @@ type Selection struct {
 	Exact []string
 }
 
+// InAPIServer are the plugins of kube-apiserver v1.36 that are not here. They need what only
+// kube-apiserver has, such as its storage, its authorizer, its own types, or a place in the
+// chain before the webhooks. A test compares the list with the real binary.
+func InAPIServer() []string {
+	return strings.Fields(`AlwaysPullImages CertificateApproval CertificateSigning CertificateSubjectRestriction
+		ClusterTrustBundleAttest DefaultIngressClass DefaultStorageClass DefaultTolerationSeconds DenyServiceExternalIPs
+		EventRateLimit ExtendedResourceToleration ImagePolicyWebhook JobValidation LimitPodHardAntiAffinityTopology LimitRanger
+		MutatingAdmissionPolicy MutatingAdmissionWebhook NamespaceAutoProvision NamespaceExists NodeDeclaredFeatureValidator
+		NodeRestriction OwnerReferencesPermissionEnforcement PersistentVolumeClaimResize PodGroupProtection
+		PodGroupWorkloadExists PodNodeSelector PodResizeValidator PodSecurity PodTolerationRestriction PodTopologyLabels Priority
+		ResourceQuota RuntimeClass StorageObjectInUseProtection TaintNodesByCondition ValidatingAdmissionPolicy
+		ValidatingAdmissionWebhook`)
+}
+
+// Elsewhere are the plugins that the flags name and that stay in kube-apiserver. They are worth
+// a line in the log, not an error, because lists of plugins are copied from its flags.
+func (s Selection) Elsewhere() []string {
+	named := slices.Concat(s.Exact, s.Enable, s.Disable)
+	return slices.DeleteFunc(InAPIServer(), func(name string) bool { return !slices.Contains(named, name) })
+}
+
 // Names returns the plugins that run, in their order. Order lists all there are,
 // onByDefault those that run when the flags do not speak of them.
 func (s Selection) Names(order, onByDefault []string) []string {
 	if s.Exact != nil {
-		return slices.Clone(s.Exact)
+		elsewhere := s.Elsewhere()
+		return slices.DeleteFunc(slices.Clone(s.Exact), func(name string) bool { return slices.Contains(elsewhere, name) })
 	}
 	var names []string
 	for _, name := range order {
@@ -39,8 +62,8 @@ func (s Selection) Names(order, onByDefault []string) []string {
 	return names
 }
 
-// Validate returns every mistake in the flags: names that registry does not know, and
-// flags that contradict each other.
+// Validate returns every mistake in the flags: names that neither registry nor kube-apiserver
+// knows, and flags that contradict each other.
 func (s Selection) Validate(registry Registry) []error {
 	var problems []error
 	if s.Exact != nil && (s.Enable != nil || s.Disable != nil) {
@@ -55,7 +78,7 @@ func (s Selection) Validate(registry Registry) []error {
 		{"--disable-admission-plugins", s.Disable},
 	} {
 		for _, plugin := range flag.plugins {
-			if err := registry.Check(plugin); err != nil {
+			if err := registry.Check(plugin); err != nil && !slices.Contains(InAPIServer(), plugin) {
 				problems = append(problems, fmt.Errorf("%s: %w", flag.name, err))
 			}
 		}

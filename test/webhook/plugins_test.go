@@ -6,26 +6,33 @@ package webhook
 import (
 	"errors"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/admission"
+	"sa-controller-manager/test/devcluster"
 )
+
+// allPlugins are those that the binary has.
+const allPlugins = "AlwaysAdmit, AlwaysDeny, DenyEscalatingExec, NamespaceLifecycle, SecurityContextDeny, ServiceAccount"
 
 // TestPluginNamesAtStart has the binary refuse to start. Each refusal tells what one
 // could have meant.
 func TestPluginNamesAtStart(t *testing.T) {
 	c := controlPlane(t)
-	const all = "AlwaysAdmit, AlwaysDeny, DenyEscalatingExec, NamespaceLifecycle, SecurityContextDeny, ServiceAccount"
 	cases := map[string]struct {
 		flags []string
 		want  string
 	}{
-		"Unknown":         {[]string{"--enable-admission-plugins=ServiceAcount"}, `--enable-admission-plugins: admission plugin "ServiceAcount" is not one of ` + all},
-		"UnknownDisabled": {[]string{"--disable-admission-plugins=Nothing"}, `--disable-admission-plugins: admission plugin "Nothing" is not one of ` + all},
-		"Elsewhere":       {[]string{"--enable-admission-plugins=LimitRanger"}, `every other plugin of kube-apiserver stays in kube-apiserver`},
-		"OldList":         {[]string{"--admission-control=ServiceAccount,ResourceQuota"}, `--admission-control: admission plugin "ResourceQuota" is not one of ` + all + `; every other plugin of kube-apiserver stays in kube-apiserver`},
+		"Unknown":         {[]string{"--enable-admission-plugins=ServiceAcount"}, `--enable-admission-plugins: admission plugin "ServiceAcount" is not one of ` + allPlugins},
+		"UnknownDisabled": {[]string{"--disable-admission-plugins=Nothing"}, `--disable-admission-plugins: admission plugin "Nothing" is not one of ` + allPlugins},
+		"ElsewhereStrict": {[]string{"--enable-admission-plugins=LimitRanger", "--strict-flags"}, `the admission plugins LimitRanger stay in kube-apiserver, and --strict-flags refuses their names`},
+		"GoneList":        {[]string{"--admission-control=ServiceAccount,InitialResources"}, `--admission-control: admission plugin "InitialResources" is not one of ` + allPlugins + `; every other plugin of kube-apiserver stays in kube-apiserver`},
 		"BothLists": {
 			[]string{"--admission-control=ServiceAccount", "--enable-admission-plugins=AlwaysAdmit"},
 			"--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive",
@@ -49,6 +56,41 @@ func TestPluginNamesAtStart(t *testing.T) {
 				t.Errorf("no %q in:\n%s", tc.want, output)
 			}
 		})
+	}
+}
+
+// TestPluginsOfKubeAPIServer copies its lists of plugins: what stays there is named once in the
+// log, what is here runs.
+func TestPluginsOfKubeAPIServer(t *testing.T) {
+	c := controlPlane(t)
+	m := c.manage(t, "--admission-control=NamespaceExists,LimitRanger,ServiceAccount,ResourceQuota")
+	complete(t, c.create(t, c.namespace(t), newPod()), "default")
+	const line = `"Some admission plugins named by flags stay in kube-apiserver" plugins=["LimitRanger","NamespaceExists","ResourceQuota"]`
+	if got := strings.Count(m.Logs(), line); got != 1 {
+		t.Errorf("the log names them %d times, want once:\n%s", got, m.LogTail(20))
+	}
+}
+
+// TestKnowsEveryPlugin asks the real kube-apiserver which plugins it has.
+func TestKnowsEveryPlugin(t *testing.T) {
+	t.Parallel()
+	binary, err := devcluster.ControlPlaneBinary("kube-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := exec.CommandContext(limited(t), binary, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`--enable-admission-plugins .*Comma-delimited list of admission plugins: ([^.]*)\.`).FindSubmatch(help)
+	if found == nil {
+		t.Fatal("kube-apiserver --help has no list of plugins")
+	}
+	known := slices.Concat(admission.InAPIServer(), strings.Split(allPlugins, ", "))
+	for name := range strings.SplitSeq(string(found[1]), ", ") {
+		if !slices.Contains(known, name) {
+			t.Errorf("plugin %s is neither here nor known to stay in kube-apiserver", name)
+		}
 	}
 }
 

@@ -43,6 +43,9 @@ func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error
 	if problems := o.Selection.Validate(registry); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
+	if elsewhere := o.Selection.Elsewhere(); len(elsewhere) > 0 {
+		m.logger.Info("Some admission plugins named by flags stay in kube-apiserver", "plugins", elsewhere)
+	}
 	configuration, err := admission.ReadConfiguration(o.ConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)

@@ -104,3 +104,20 @@ func TestAdmissionFlagsOverrideTheConfiguration(t *testing.T) {
 		})
 	}
 }
+
+// Lists of plugins are copied from kube-apiserver's flags.
+func TestPluginsThatStayInAPIServer(t *testing.T) {
+	t.Parallel()
+	args := []string{"--enable-admission-plugins=LimitRanger,AlwaysDeny,NamespaceExists"}
+	o := parse(t, args...)
+	if problems := texts(o.Validate()); len(problems) > 0 {
+		t.Errorf("they are refused: %q", problems)
+	}
+	if diff := cmp.Diff([]string{"ServiceAccount", "AlwaysDeny"}, o.Admission.Enabled()); diff != "" {
+		t.Errorf("enabled (-want +got):\n%s", diff)
+	}
+	want := []string{"the admission plugins LimitRanger, NamespaceExists stay in kube-apiserver, and --strict-flags refuses their names"}
+	if diff := cmp.Diff(want, texts(parse(t, append(args, "--strict-flags")...).Validate())); diff != "" {
+		t.Errorf("with --strict-flags (-want +got):\n%s", diff)
+	}
+}

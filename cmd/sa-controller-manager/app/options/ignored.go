@@ -57,7 +57,7 @@ func (v *ignoredValue) Set(text string) error {
 // AddFlags binds the group to fs.
 func (o *Ignored) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Strict, "strict-flags", o.Strict,
-		"Refuse the flags of kube-controller-manager that do not concern this program. Without it they are taken, for the sake of copied manifests, and logged once.")
+		"Refuse the flags of kube-controller-manager that do not concern this program, and names of admission plugins that stay in kube-apiserver. Without it they are taken, for the sake of copied manifests, and logged once.")
 	fs.Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&o.FeatureGates), "feature-gates",
 		"Feature `gates` as name=true,name=false. This program has none: those given are logged once, and refused with --strict-flags.")
 	SetOrigin(fs, ours, "strict-flags")

@@ -10,8 +10,10 @@
 package options
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -130,6 +132,9 @@ func (o *Options) Validate() []error {
 	var p Problems
 	for _, g := range o.groups() {
 		p = append(p, g.Validate()...)
+	}
+	if elsewhere := o.Admission.Selection.Elsewhere(); o.Ignored.Strict && len(elsewhere) > 0 {
+		p = append(p, fmt.Errorf("the admission plugins %s stay in kube-apiserver, and --strict-flags refuses their names", strings.Join(elsewhere, ", ")))
 	}
 	return append(p, o.validateSigner()...)
 }

@@ -70,9 +70,7 @@ func newNode(t *testing.T, prepare ...func(*node)) *node {
 	for _, change := range prepare {
 		change(n)
 	}
-	if err := os.MkdirAll(n.path("/usr/local/bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	n.write(t, "/usr/local/bin/sa-controller-manager", nil) // the kubelet runs n.binary in its place
 	n.connect(t)
 	n.kubelet = &kubelet{t: t, root: n.root, client: n.client, programs: map[string]string{"sa-controller-manager": n.binary}}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {

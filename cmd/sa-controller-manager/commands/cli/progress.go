@@ -12,25 +12,33 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress is one line of a terminal that is written over and over, and nothing at all
-// elsewhere.
+// logInterval is how often a log gets a line: what takes long is seen to go on, and what does not
+// takes none.
+const logInterval = 10 * time.Second
+
+// Progress is one line of a terminal that is written over again and again, and elsewhere a new
+// line now and then.
 type Progress struct {
-	w       io.Writer
-	columns int
-	shown   bool
+	w        io.Writer
+	terminal bool
+	columns  int
+	shown    bool
+	last     time.Time // of a line in a log
 }
 
-// NewProgress writes to w if that is a terminal.
+// NewProgress writes to w.
 func NewProgress(w io.Writer) *Progress {
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return &Progress{w: w, columns: TerminalWidth(w)}
-	}
-	return &Progress{}
+	file, ok := w.(*os.File)
+	return &Progress{w: w, terminal: ok && term.IsTerminal(int(file.Fd())), columns: TerminalWidth(w), last: time.Now()}
 }
 
 // Show replaces the line.
 func (p *Progress) Show(line string) {
-	if p.w == nil {
+	if !p.terminal {
+		if time.Since(p.last) >= logInterval {
+			p.last = time.Now()
+			fmt.Fprintln(p.w, line)
+		}
 		return
 	}
 	if runes := []rune(line); p.columns > 0 && len(runes) > p.columns {

@@ -4,8 +4,10 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -20,6 +22,25 @@ func TestProgressOnATerminal(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("printed %q, want %q", b.String(), want)
 	}
+}
+
+// TestProgressWithoutATerminal: a log shows that a long step goes on, and little else.
+func TestProgressWithoutATerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		p := NewProgress(&b)
+		for second := range 25 {
+			p.Show(fmt.Sprintf("%ds: not ready", second))
+			time.Sleep(time.Second)
+		}
+		fmt.Fprintln(p.Above(&b), "done")
+		p.End()
+		const want = "10s: not ready\n20s: not ready\ndone\n"
+		if b.String() != want {
+			t.Errorf("printed %q, want %q", b.String(), want)
+		}
+	})
 }
 
 func TestProgressInALog(t *testing.T) {

@@ -41,7 +41,7 @@ func NewCommand() *cobra.Command {
 		Short: "Put this program into a control plane of kubeadm, or take it out",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newKubeconfigCommand(), newTakeoverCommand(), newHandbackCommand())
+	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand())
 }
 
 func newKubeconfigCommand() *cobra.Command {

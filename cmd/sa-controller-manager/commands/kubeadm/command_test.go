@@ -46,7 +46,11 @@ func TestKubeadmCommandLine(t *testing.T) {
 		},
 		"NoSuchStep": {
 			args: []string{"takeover", "--node-name=n", "--steps=manager,apiserver"}, wantCode: 1,
-			wantStderr: "Error: --steps \"apiserver\" must be of manager, kube-controller-manager, kube-apiserver, webhook\n",
+			wantStderr: "Error: --steps \"apiserver\" must be of manager, kube-controller-manager, kube-apiserver\n",
+		},
+		"StepOfTheWayBack": {
+			args: []string{"takeover", "--node-name=n", "--steps=webhook"}, wantCode: 1,
+			wantStderr: "Error: --steps \"webhook\" must be of manager, kube-controller-manager, kube-apiserver\n",
 		},
 		"ExtraArgIsNoFlag": {
 			args: []string{"takeover", "--node-name=n", "--extra-arg=v=4"}, wantCode: 1,

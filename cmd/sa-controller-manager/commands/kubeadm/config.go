@@ -26,9 +26,10 @@ const (
 	StepWebhook           = "webhook"
 )
 
-// Steps are all steps, in the order of a takeover.
-func Steps() []string {
-	return []string{StepManager, StepControllerManager, StepAPIServer, StepWebhook}
+// TakeoverSteps and HandbackSteps are all steps, in their order.
+func TakeoverSteps() []string { return []string{StepManager, StepControllerManager, StepAPIServer} }
+func HandbackSteps() []string {
+	return []string{StepAPIServer, StepControllerManager, StepWebhook, StepManager}
 }
 
 // Config says which node is meant and what to do with it.
@@ -55,6 +56,8 @@ type Config struct {
 	// signed there already goes on to.
 	ExternalSigner bool
 
+	// Binary is the file on the node that our Pod runs, "" if its image has the program.
+	Binary string
 	// Render makes our manifest, given what follows from the two others. Rewrite replaces one
 	// that is there.
 	Render  func(manifests.StaticPodOptions) ([]byte, error)

@@ -25,6 +25,9 @@ func Takeover(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if err := c.alone(); err != nil {
+		return err
+	}
 	if err := c.render(o); err != nil {
 		return err
 	}
@@ -60,8 +63,10 @@ func (c *Config) render(o *observed) error {
 	if err := c.ofAPIServer(o, &pod); err != nil {
 		return err
 	}
-	o.rendered, err = c.Render(pod)
-	return err
+	if o.rendered, err = c.Render(pod); err != nil {
+		return err
+	}
+	return c.binaryStays()
 }
 
 // again goes before what else there is to do.

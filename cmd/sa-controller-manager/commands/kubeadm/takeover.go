@@ -81,14 +81,15 @@ type nodeFlags struct {
 	Config
 
 	kubeconfig string
+	steps      []string // of this direction
 }
 
-func newNodeFlags() nodeFlags {
+func newNodeFlags(steps []string) nodeFlags {
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = ""
 	}
-	return nodeFlags{Config: Config{
+	return nodeFlags{steps: steps, Config: Config{
 		// kubeadm's default too.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
@@ -106,7 +107,7 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pods' manifests.")
 	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the manifests as they were.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Do these steps only, of "+strings.Join(Steps(), ", ")+". For several control-plane nodes, see docs/takeover.md.")
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Do these steps only, of "+strings.Join(f.steps, ", ")+". For several control-plane nodes, see docs/takeover.md.")
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and what would become of every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long each step may take to come true.")
 	fs.Lookup("node-name").DefValue = "" // of the machine that prints the help
@@ -119,8 +120,8 @@ func (f *nodeFlags) validate() []error {
 		p.Add("node-name", f.Node, "must be the name of this node")
 	}
 	for _, name := range f.Steps {
-		if !slices.Contains(Steps(), name) {
-			p.Add("steps", name, "must be of "+strings.Join(Steps(), ", "))
+		if !slices.Contains(f.steps, name) {
+			p.Add("steps", name, "must be of "+strings.Join(f.steps, ", "))
 		}
 	}
 	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
@@ -170,9 +171,8 @@ func adminClient(path string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-func newTakeoverCommand() *cobra.Command {
-	f := newNodeFlags()
-	p := newPodFlags()
+func newTakeoverCommand(p podFlags) *cobra.Command {
+	f := newNodeFlags(TakeoverSteps())
 	cmd := &cobra.Command{
 		Use:     "takeover",
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
@@ -184,6 +184,9 @@ func newTakeoverCommand() *cobra.Command {
 				return err
 			}
 			f.Render = p.render
+			if p.image == "" {
+				f.Binary = p.binary
+			}
 			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner
 			return f.run(cmd, Takeover)
 		},
@@ -196,7 +199,7 @@ func newTakeoverCommand() *cobra.Command {
 }
 
 func newHandbackCommand() *cobra.Command {
-	f := newNodeFlags()
+	f := newNodeFlags(HandbackSteps())
 	cmd := &cobra.Command{
 		Use:     "handback",
 		Short:   "Give back to kube-controller-manager and kube-apiserver on this node",

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/manifests"
 )
@@ -29,20 +31,39 @@ current-context: demo
 `
 
 // takeoverNode is the files of a control-plane node of kubeadm. Its API server is never asked.
-type takeoverNode struct{ dir string }
+type takeoverNode struct{ dir, binary string }
 
 func newTakeoverNode(t *testing.T) takeoverNode {
 	t.Helper()
-	n := takeoverNode{t.TempDir()}
+	root := t.TempDir()
+	n := takeoverNode{dir: root + "/etc/kubernetes/manifests", binary: root + "/opt/sa-controller-manager"}
 	if err := os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.36")); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range []string{"sa-controller-manager", "new"} {
+		n.write(t, "/opt/"+name)
 	}
 	return n
 }
 
+// write makes a file with a path of the node.
+func (n takeoverNode) write(t *testing.T, name string) {
+	t.Helper()
+	file := strings.TrimSuffix(n.dir, "/etc/kubernetes/manifests") + name
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeover runs the command as if the program were the node's.
 func (n takeoverNode) takeover(t *testing.T, args ...string) clitest.Outcome {
 	t.Helper()
-	return clitest.Run(t, NewCommand(), slices.Concat([]string{
+	p := newPodFlags()
+	p.self, p.binary = n.binary, n.binary
+	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(p)), slices.Concat([]string{
 		"takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
 		"--step-timeout=10ms", "--kubeconfig=" + clitest.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
 	}, args)...)

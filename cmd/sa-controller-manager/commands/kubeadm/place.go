@@ -1,0 +1,121 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// binaryStays refuses a binary that a reboot may take away or that somebody other than root may
+// replace: it runs as root, and without it Pods are refused.
+func (c *Config) binaryStays() error {
+	if c.Binary == "" {
+		return nil
+	}
+	why, err := unfit(c.onNode("/"), c.onNode(c.Binary))
+	if err != nil {
+		return fmt.Errorf("--binary: %w", err)
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("--binary %s: %s; keep it where a reboot leaves it and root alone writes: install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s",
+		c.Binary, why, c.Binary, manager, manager)
+}
+
+// unfit says what is wrong with the place of a file of the node whose root is a directory, "" if
+// nothing is.
+func unfit(root, file string) (why string, err error) {
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return "", err
+	}
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return "", err // it names the path
+	}
+	name := "/" + strings.TrimPrefix(strings.TrimPrefix(file, root), "/")
+	for _, gone := range []string{"/tmp", "/var/tmp", "/run", "/dev", "/home", "/root"} {
+		if staticpod.Below(name, gone) {
+			return "it is below " + gone, nil
+		}
+	}
+	for at := name; ; at = path.Dir(at) {
+		info, err := os.Stat(filepath.Join(root, at))
+		if err != nil {
+			return "", err
+		}
+		if why := open(info); why != "" {
+			return at + " " + why, nil
+		}
+		if at == "/" {
+			return "", nil
+		}
+	}
+}
+
+// open says who beside root may write a file or directory. On a node this runs as root.
+func open(info fs.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return ""
+	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return fmt.Sprintf("belongs to user %d and not to root", stat.Uid)
+	case info.Mode().Perm()&0o002 != 0, info.Mode().IsRegular() && info.Mode().Perm()&0o020 != 0 && stat.Gid != 0:
+		return "may be written by others"
+	}
+	return ""
+}
+
+// alone refuses further manifests of one of the three: to the kubelet every file without a dot at
+// its beginning is one, whatever it ends in, and it would run both.
+func (c *Config) alone() error {
+	entries, err := os.ReadDir(c.ManifestsDir)
+	if err != nil {
+		return err // it names the path
+	}
+	for _, entry := range entries {
+		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(c.ManifestsDir, entry.Name()))
+		if err != nil {
+			return err
+		}
+		var pod corev1.Pod
+		if yaml.Unmarshal(data, &pod) != nil {
+			continue // the kubelet does not run that
+		}
+		if of := runs(&pod); of != "" && entry.Name() != of+".yaml" {
+			return fmt.Errorf("%s is a manifest of %s too, and the kubelet does not tell a copy from the original; move it out of %s",
+				filepath.Join(c.ManifestsDir, entry.Name()), of, c.ManifestsDir)
+		}
+	}
+	return nil
+}
+
+// runs is which of the three a Pod is, "" if none.
+func runs(pod *corev1.Pod) string {
+	names := []string{manager, controllerManager, apiServer}
+	for _, container := range pod.Spec.Containers {
+		if len(container.Command) > 0 && slices.Contains(names, path.Base(container.Command[0])) {
+			return path.Base(container.Command[0])
+		}
+	}
+	if slices.Contains(names, pod.Name) {
+		return pod.Name
+	}
+	return ""
+}

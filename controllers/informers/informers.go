@@ -178,11 +178,11 @@ func trimNamespace(obj any) (any, error) {
 	return obj, nil
 }
 
-// trimAccount keeps of a ServiceAccount's managedFields only what proves that a
-// token controller wrote a reference.
+// trimAccount keeps of a ServiceAccount's managedFields only what proves that token
+// controllers alone wrote a reference.
 func trimAccount(obj any) (any, error) {
 	if account, ok := obj.(*corev1.ServiceAccount); ok {
-		account.ManagedFields = tokensecrets.ReferenceWriters(account.ManagedFields)
+		account.ManagedFields = tokensecrets.KeepWrittenReferences(account.ManagedFields)
 	}
 	return obj, nil
 }

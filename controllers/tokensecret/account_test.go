@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/meta"
 )
 
 const (
@@ -176,7 +178,7 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w.syncsAccount(t, "neither watch has shown anything yet")
 	w.Cache(t, first)
 	w.syncsAccount(t, "the Secret shows, the reference does not")
-	w.Cache(t, account(referencing("app-token-bcdfg")))
+	w.Cache(t, account(listed(meta.FieldManager, "app-token-bcdfg")))
 	w.syncsAccount(t, "both show")
 
 	if err := w.secretInformer.GetIndexer().Delete(first); err != nil {
@@ -216,7 +218,7 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.live...)
 			w.Auto = true
-			w.Cache(t, account(referencing("app-token-frstz")))
+			w.Cache(t, account(listed(meta.FieldManager, "app-token-frstz")))
 			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
@@ -228,7 +230,7 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
 	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
-	newer := account(referencing("app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	newer := account(listed(meta.FieldManager, "app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
 	const (
 		looksUp    = "get secrets app-token-frstz"
 		references = "patch serviceaccounts app [uid-1 11] add app-token-bcdfg"
@@ -265,7 +267,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
 	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
-	live := account(referencing("app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	live := account(listed(meta.FieldManager, "app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
 	w := newWorld(t, live, theirs)
 	w.Auto = true
 	w.Client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -180,6 +180,6 @@ func (c *Controller) queueReference(secret *tokensecrets.TokenSecret) {
 		return
 	}
 	c.referenceLoop.Add(referenceKey{
-		Secret: secret.ObjectName(), Account: secret.AccountName, AccountUID: secret.AccountUID, Observed: true,
+		Secret: secret.ObjectName(), Account: secret.AccountName, AccountUID: secret.AccountUID, Observed: secret.AccountUID != "",
 	})
 }

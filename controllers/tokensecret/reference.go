@@ -6,6 +6,7 @@ package tokensecret
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +26,8 @@ type referenceKey struct {
 	Account string
 	// AccountUID is "" if the Secret did not say it.
 	AccountUID types.UID
-	// Observed: a watch has shown the Secret being deleted. Otherwise it was found
-	// missing at the start, which proves less.
+	// Observed: a watch has shown the deletion of that Secret, which named AccountUID. Otherwise
+	// the Secret is only missing, and the entry may be a user's for one to come.
 	Observed bool
 }
 
@@ -50,8 +51,12 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		}
 		return nil
 	}
-	// An entry of a person's may be meant for what bears the name next, perhaps of another type.
-	if !key.Observed || !tokensecrets.IsTokenReference(account, key.Secret.Name) {
+	written := tokensecrets.WrittenReferences(account.ManagedFields).Has(key.Secret.Name)
+	if !key.Observed && !written {
+		return nil
+	}
+	// A user's entry may be meant for what bears the name next, perhaps of another type.
+	if !key.Observed || !written {
 		if live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret); err != nil || live != nil {
 			return err
 		}
@@ -82,7 +87,8 @@ func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAcc
 
 // queueDanglingReferences finds the references to Secrets that were deleted while
 // nobody watched. A secrets list also names Secrets of other types and some that
-// are not created yet: only what a token controller provably wrote is touched.
+// are not created yet: only what token controllers alone have written is touched. Doctor
+// shows the rest (tokensecrets.UnattributedReferences).
 func (c *Controller) queueDanglingReferences() error {
 	accounts, err := c.accounts.List(labels.Everything())
 	if err != nil {
@@ -107,14 +113,17 @@ func (c *Controller) queueDangling(account *corev1.ServiceAccount) {
 
 // dangling are the account's references that seem to have lost their Secret.
 func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
-	var keys []referenceKey
+	var missing []referenceKey
 	for _, ref := range account.Secrets {
-		secret := cache.NewObjectName(account.Namespace, ref.Name)
-		if c.secrets.Get(secret) == nil && tokensecrets.IsTokenReference(account, ref.Name) {
-			keys = append(keys, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
+		if secret := cache.NewObjectName(account.Namespace, ref.Name); c.secrets.Get(secret) == nil {
+			missing = append(missing, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
 		}
 	}
-	return keys
+	if len(missing) == 0 {
+		return nil
+	}
+	written := tokensecrets.WrittenReferences(account.ManagedFields)
+	return slices.DeleteFunc(missing, func(key referenceKey) bool { return !written.Has(key.Secret.Name) })
 }
 
 func referenceTo(account *corev1.ServiceAccount) *corev1.ObjectReference {

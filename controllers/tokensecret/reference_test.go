@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
 )
 
 func TestSyncReference(t *testing.T) {
@@ -40,11 +41,11 @@ func TestSyncReference(t *testing.T) {
 		"Observed": {
 			reason:  "a delete that was seen needs no second look, if the entry is a token controller's",
 			key:     referenceKey{Secret: named("app-token-bcdfg"), Account: "app", AccountUID: testUID, Observed: true},
-			account: account(referencing("first", "app-token-bcdfg", "last")),
+			account: account(referencing("first"), listed(meta.FieldManager, "app-token-bcdfg"), referencing("last")),
 			want:    []string{"patch serviceaccounts app [uid-1 10] delete app-token-bcdfg"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
-		"ObservedAndAPersons": {
-			reason: "nothing bears its name", key: observed,
+		"ObservedAndAUsers": {
+			reason: "as upstream does, if nothing bears its name", key: observed,
 			account: account(referencing("first", "token", "last")),
 			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
@@ -54,8 +55,12 @@ func TestSyncReference(t *testing.T) {
 			want: []string{"get secrets token"},
 		},
 		"ObservedWithoutUID": {
-			reason: "a Secret that was never filled says no UID", key: referenceKey{Secret: named("token"), Account: "app", Observed: true},
+			reason: "a Secret that was never filled was nobody's, and the entry is for one to come", key: referenceKey{Secret: named("token"), Account: "app"},
 			account: account(referencing("token")),
+		},
+		"ObservedWithoutUIDAndOurs": {
+			reason: "who wrote the entry is known", key: referenceKey{Secret: named("token"), Account: "app"},
+			account: account(listed(meta.FieldManager, "token")),
 			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
 		"NotReferenced":    {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
@@ -64,13 +69,22 @@ func TestSyncReference(t *testing.T) {
 		"CreatedAgain":     {reason: "the reference is right again", key: observed, account: account(referencing("token")), cached: tokenSecret("token")},
 		"Swept": {
 			reason: "found missing at the start and confirmed", key: swept,
-			account: account(referencing("token")),
+			account: account(listed(meta.FieldManager, "token")),
 			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
 		"SweptButOfAnotherType": {
 			reason: "it was never in this cache", key: swept,
-			account: account(referencing("token")), live: opaque,
+			account: account(listed(meta.FieldManager, "token")), live: opaque,
 			want: []string{"get secrets token"},
+		},
+		"SweptButNobodys": {
+			reason: "when it was queued the entry was a token controller's; a user has written it since", key: swept,
+			account: account(referencing("token")),
+		},
+		"NamedAsByTokenControllers": {
+			reason:  "so do users, and their Secret comes later: External Secrets, a later sync wave",
+			key:     referenceKey{Secret: named("app-token-vault"), Account: "app", AccountUID: testUID},
+			account: account(referencing("app-token-vault")),
 		},
 	}
 	for name, tc := range tests {
@@ -137,29 +151,20 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 // controller starts.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	wroteManaged := func(manager string) func(*corev1.ServiceAccount) {
-		return func(account *corev1.ServiceAccount) {
-			account.ManagedFields = []metav1.ManagedFieldsEntry{{
-				Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{".":{},"k:{\"name\":\"custom\"}":{}}}`),
-			}}
-		}
-	}
 	tests := map[string]struct {
 		reason  string
 		account *corev1.ServiceAccount
 		cached  string
 		want    bool
 	}{
-		"Generated":        {reason: "named as only token controllers do", account: account(referencing("app-token-x7k2p")), want: true},
-		"GeneratedPresent": {reason: "not missing", account: account(referencing("app-token-x7k2p")), cached: "app-token-x7k2p"},
-		"OtherAccounts":    {reason: "named after another account", account: account(referencing("web-token-x7k2p"))},
-		"LongSuffix":       {reason: "five characters, no more", account: account(referencing("app-token-x7k2p9"))},
-		"OddSuffix":        {reason: "lower case letters and digits only", account: account(referencing("app-token-x7.2p"))},
+		"WrittenByUs":      {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
+		"WrittenByKCM":     {reason: "managedFields prove it", account: account(listed("kube-controller-manager", "app-token-x7k2p")), want: true},
+		"WrittenAndThere":  {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: "custom"},
+		"Generated":        {reason: "named as by token controllers, and nobody can say who wrote it", account: account(referencing("app-token-x7k2p"))},
 		"UsersOwn":         {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
-		"WrittenByUs":      {reason: "managedFields prove it", account: account(referencing("custom"), wroteManaged("sa-controller-manager")), want: true},
-		"WrittenByKCM":     {reason: "managedFields prove it", account: account(referencing("custom"), wroteManaged("kube-controller-manager")), want: true},
-		"WrittenByKubectl": {reason: "managedFields prove the contrary", account: account(referencing("custom"), wroteManaged("kubectl-edit"))},
+		"WrittenByKubectl": {reason: "managedFields prove the contrary", account: account(listed("kubectl-edit", "app-token-vault"))},
+		"WrittenByBoth":    {reason: "the user wants it, too", account: account(listed("kube-controller-manager", "custom"), listed("argocd", "custom"))},
+		"NoName":           {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +187,8 @@ func TestSweep(t *testing.T) {
 func TestReferenceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, account(referencing("app-token-frstz")))
-		w.Cache(t, account(referencing("app-token-frstz")))
+		w := newWorld(t, account(listed(meta.FieldManager, "app-token-frstz")))
+		w.Cache(t, account(listed(meta.FieldManager, "app-token-frstz")))
 		if err := w.syncAccount(t.Context(), named("app")); err != nil {
 			t.Fatal(err)
 		}

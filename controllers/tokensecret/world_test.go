@@ -185,6 +185,19 @@ func referencing(names ...string) func(*corev1.ServiceAccount) {
 	}
 }
 
+// listed references names, and has managedFields say that manager wrote that.
+func listed(manager string, names ...string) func(*corev1.ServiceAccount) {
+	return func(account *corev1.ServiceAccount) {
+		referencing(names...)(account)
+		for _, name := range names {
+			account.ManagedFields = append(account.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{".":{},"k:{\"name\":\"` + name + `\"}":{}}}`),
+			})
+		}
+	}
+}
+
 // tokenSecret is a token Secret as a user creates it: it names account app and
 // holds nothing.
 func tokenSecret(name string, change ...func(*corev1.Secret)) *corev1.Secret {

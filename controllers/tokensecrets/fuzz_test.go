@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/internal/meta"
@@ -102,15 +103,16 @@ func FuzzManagedFields(f *testing.F) {
 		f.Add("kubectl", fields)
 	}
 	f.Fuzz(func(t *testing.T, manager, fields string) {
-		given := account(wrote(manager, fields))
-		const name = "robot-token-x2x9z"
-		before := referenceWrittenByTokenController(given, name)
-		if before && (!slices.Contains(tokenControllers, manager) || !strings.Contains(fields, "secrets")) {
+		given := wrote(manager, fields)
+		before := WrittenReferences([]metav1.ManagedFieldsEntry{given})
+		if len(before) > 0 && (!slices.Contains(tokenControllers, manager) || !strings.Contains(fields, "secrets")) {
 			t.Errorf("%q by %q proves a reference", fields, manager)
 		}
-		given.ManagedFields = ReferenceWriters(given.ManagedFields)
-		if after := referenceWrittenByTokenController(given, name); after != before {
-			t.Errorf("%q by %q proves a reference: %v, and once trimmed: %v", fields, manager, before, after)
+		if after := WrittenReferences(KeepWrittenReferences([]metav1.ManagedFieldsEntry{given})); !after.Equal(before) {
+			t.Errorf("%q by %q proves %v, and once trimmed %v", fields, manager, before, after)
+		}
+		if shared := WrittenReferences([]metav1.ManagedFieldsEntry{given, wrote("kubectl", fields)}); len(shared) > 0 {
+			t.Errorf("%q proves %v, although a user has written the same", fields, shared)
 		}
 	})
 }

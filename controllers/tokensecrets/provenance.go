@@ -7,18 +7,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/internal/meta"
 )
 
 // Who made or wrote something is what managedFields attribute it to. Anyone who may write an
-// object can make them say anything. Only where they are silent does a name count, if it is
-// one that token controllers generate.
+// object can make them say anything. Only of who made a Secret, and only where they are silent,
+// does a name count, if it is one that token controllers generate.
 
 // tokenControllers are the field managers of this program and of kube-controller-manager.
 var tokenControllers = []string{meta.FieldManager, meta.UpstreamFieldManager}
@@ -71,34 +73,55 @@ func References(account *corev1.ServiceAccount, secret string) bool {
 	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
 }
 
-// IsTokenReference reports whether the entry of account's secrets list that names secret is a
-// token controller's: managedFields say so, or it is named as only they do. What can be no name
-// is nobody's, although kube-apiserver takes it in a list: no request can be made of it.
-func IsTokenReference(account *corev1.ServiceAccount, secret string) bool {
-	if len(validation.IsDNS1123Subdomain(secret)) > 0 {
-		return false
-	}
-	return isGeneratedName(secret, account.Name) || referenceWrittenByTokenController(account, secret)
-}
-
-// referenceWrittenByTokenController looks for the member `k:{"name":"..."}` of f:secrets, which
-// is that entry (sigs.k8s.io/structured-merge-diff, fieldpath serialization).
-func referenceWrittenByTokenController(account *corev1.ServiceAccount, secret string) bool {
-	// Object names need no escaping: they are DNS-1123 subdomains.
-	controllers, _ := owners(account.ManagedFields, fieldsOfReferences, `k:{"name":"`+secret+`"}`)
-	return controllers
-}
-
-// ReferenceWriters are those of an account's entries that IsTokenReference needs, in their
-// order. The others prove nothing.
-func ReferenceWriters(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var writers []metav1.ManagedFieldsEntry
+// WrittenReferences are the entries of a ServiceAccount's secrets list, by name, that token
+// controllers alone have written, as managedFields say. No name is proof of that: users call
+// Secrets as token controllers do. What can be no name is left out, although kube-apiserver takes
+// it in a list: no request can be made of it.
+func WrittenReferences(entries []metav1.ManagedFieldsEntry) sets.Set[string] {
+	written, others := sets.New[string](), sets.New[string]()
 	for _, entry := range entries {
-		if slices.Contains(tokenControllers, entry.Manager) && owned(entry, fieldsOfReferences) != nil {
-			writers = append(writers, entry)
+		for field := range owned(entry, fieldsOfReferences) {
+			// Object names need no escaping (sigs.k8s.io/structured-merge-diff, fieldpath serialization).
+			name, is := strings.CutPrefix(strings.TrimSuffix(field, entryEnd), entryBegin)
+			switch {
+			case !is || len(validation.IsDNS1123Subdomain(name)) > 0:
+			case slices.Contains(tokenControllers, entry.Manager):
+				written.Insert(name)
+			default:
+				others.Insert(name)
+			}
 		}
 	}
-	return writers
+	return written.Difference(others)
+}
+
+// KeepWrittenReferences reduces a ServiceAccount's managedFields to what WrittenReferences needs.
+func KeepWrittenReferences(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	fields := map[string]struct{}{}
+	for name := range WrittenReferences(entries) {
+		fields[entryBegin+name+entryEnd] = struct{}{}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	encoded, err := json.Marshal(map[string]any{fieldsOfReferences: fields})
+	if err != nil {
+		return nil // strings can be encoded
+	}
+	return []metav1.ManagedFieldsEntry{{Manager: meta.FieldManager, FieldsV1: metav1.NewFieldsV1(string(encoded))}}
+}
+
+// UnattributedReferences are the names in account's secrets list of which no Secret bears one, as
+// exists says, and which a user may have written, for a Secret to come or for one that is gone.
+// Token controllers leave these alone.
+func UnattributedReferences(account *corev1.ServiceAccount, exists func(secret string) bool) []string {
+	written, names := WrittenReferences(account.ManagedFields), []string(nil)
+	for _, ref := range account.Secrets {
+		if ref.Name != "" && !written.Has(ref.Name) && !slices.Contains(names, ref.Name) && !exists(ref.Name) {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
 }
 
 // Writer is who wrote a field, and when, as far as managedFields say.
@@ -130,6 +153,10 @@ const (
 	fieldsOfData       = "f:data"
 	fieldOfToken       = "f:" + corev1.ServiceAccountTokenKey
 	fieldsOfReferences = "f:secrets"
+
+	// Between these is the name of an entry of f:secrets.
+	entryBegin = `k:{"name":"`
+	entryEnd   = `"}`
 )
 
 // owners reports who owns the field at path: token controllers, others, or both.

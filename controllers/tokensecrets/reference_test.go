@@ -43,50 +43,67 @@ func account(entries ...metav1.ManagedFieldsEntry) *corev1.ServiceAccount {
 	}
 }
 
-func TestReferenceWriters(t *testing.T) {
+func TestKeepWrittenReferences(t *testing.T) {
 	t.Parallel()
+	kept := []metav1.ManagedFieldsEntry{{Manager: meta.FieldManager, FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`)}}
 	cases := map[string]struct {
 		reason string
 		has    []metav1.ManagedFieldsEntry
 		want   []metav1.ManagedFieldsEntry
 	}{
 		"Nothing":     {reason: "an apiserver may be told to track nothing"},
-		"Ours":        {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}},
-		"Upstream's":  {has: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}, want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}},
+		"Ours":        {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: kept},
+		"Upstream's":  {has: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}, want: kept},
 		"User's":      {reason: "proves no token reference", has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
 		"OtherFields": {reason: "prove nothing either", has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, labelFields), wrote("kube-controller-manager", pullSecret)}},
 		"NoFields":    {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, "")}},
-		"Mixed": {
-			reason: "the order stays",
+		"BothOfThem": {
+			reason: "one is as good as two",
 			has: []metav1.ManagedFieldsEntry{
 				wrote("kubectl-client-side-apply", labelFields), wrote("kube-controller-manager", oneReference),
-				wrote("kubectl-edit", applied), wrote(meta.FieldManager, applied), wrote(meta.FieldManager, labelFields),
+				wrote(meta.FieldManager, applied), wrote(meta.FieldManager, labelFields),
 			},
-			want: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference), wrote(meta.FieldManager, applied)},
+			want: kept,
+		},
+		"Shared": {
+			reason: "who applies the same entry wants it, too",
+			has:    []metav1.ManagedFieldsEntry{wrote("kubectl-edit", applied), wrote(meta.FieldManager, oneReference)},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			once := ReferenceWriters(tc.has)
+			once := KeepWrittenReferences(tc.has)
 			if diff := cmp.Diff(tc.want, once); diff != "" {
-				t.Errorf("%s: writers (-want +got):\n%s", tc.reason, diff)
+				t.Errorf("%s: kept (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(once, ReferenceWriters(once)); diff != "" {
+			if diff := cmp.Diff(once, KeepWrittenReferences(once)); diff != "" {
 				t.Errorf("of what was kept (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestReferenceWrittenByTokenController(t *testing.T) {
+// TestUnattributedReferences: what doctor shows is what token controllers leave alone.
+func TestUnattributedReferences(t *testing.T) {
+	t.Parallel()
+	robot := account(wrote(meta.FieldManager, oneReference), wrote("kubectl-edit", `{"f:secrets":{"k:{\"name\":\"vault\"}":{}}}`))
+	for _, name := range []string{"vault", "pull", "", "robot-token-aaaaa", "vault", "no/name"} {
+		robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
+	}
+	got := UnattributedReferences(robot, func(secret string) bool { return secret == "pull" })
+	if diff := cmp.Diff([]string{"vault", "robot-token-aaaaa", "no/name"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWrittenReferences(t *testing.T) {
 	t.Parallel()
 	const kcm = "kube-controller-manager"
 	const two = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-aaaaa\"}":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
 	cases := map[string]struct {
 		reason  string
 		entries []metav1.ManagedFieldsEntry
-		skip    string
 		want    bool
 	}{
 		"Ours":        {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: true},
@@ -94,7 +111,7 @@ func TestReferenceWrittenByTokenController(t *testing.T) {
 		"Applied":     {reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, applied)}, want: true},
 		"OneOfTwo":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, two)}, want: true},
 		"SecondEntry": {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
-		"Shared":      {reason: "somebody else wrote the same entry as well", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)}, want: true},
+		"Shared":      {reason: "somebody else wants the same entry, too", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)}},
 
 		"Untracked": {reason: "no proof"},
 		"User's":    {reason: "a user's own Secret, maybe not created yet", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
@@ -133,15 +150,11 @@ func TestReferenceWrittenByTokenController(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.skip != "" {
-				t.Skip(tc.skip)
-			}
 			has := account(tc.entries...)
-			if got := referenceWrittenByTokenController(has, "robot-token-x2x9z"); got != tc.want {
+			if got := WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"); got != tc.want {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
-			has.ManagedFields = ReferenceWriters(has.ManagedFields)
-			if got := referenceWrittenByTokenController(has, "robot-token-x2x9z"); got != tc.want {
+			if got := WrittenReferences(KeepWrittenReferences(has.ManagedFields)).Has("robot-token-x2x9z"); got != tc.want {
 				t.Errorf("%s: got %v of the trimmed account, want %v", tc.reason, got, tc.want)
 			}
 		})

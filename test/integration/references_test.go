@@ -108,16 +108,13 @@ func TestReferencesThatDangleAtStart(t *testing.T) {
 		stays     bool
 		ofAccount string // account whose list it is in; default someone
 	}{
-		"NamedByATokenController": {secret: "someone-token-x7k2p", manager: "kubectl"},
-		"WrittenByUs":             {secret: "of-ours", manager: "sa-controller-manager"},
-		"WrittenByKCM":            {secret: "of-kcms", manager: "kube-controller-manager"},
-		"WrittenByAUser":          {reason: "it may be created yet", secret: "of-users", manager: "kubectl", stays: true},
-		"SuffixTooLong":           {reason: "a person has named it", secret: "someone-token-x7k2pq", manager: "kubectl", stays: true},
-		"SuffixNotAlphanumeric":   {reason: "a person has named it", secret: "someone-token-x-k2p", manager: "kubectl", stays: true},
-		"NamedForAnotherAccount":  {reason: "a token controller names them for the account", secret: "other-token-x7k2p", manager: "kubectl", stays: true},
-		"OfAnotherType":           {reason: "it exists, though no cache shows it", secret: "someone-token-opaqu", manager: "kubectl", exists: opaque(namespace, "someone-token-opaqu"), stays: true},
-		"WrittenByUsAndExists":    {secret: "token", manager: "sa-controller-manager", exists: tokenSecret(namespace, "token", "someone"), stays: true},
-		"InAnotherList":           {secret: "elses", manager: "kubectl", ofAccount: "else", stays: true},
+		"NamedAsByTokenControllers": {reason: "users call Secrets so, too, and it comes later", secret: "someone-token-vault", manager: "kubectl", stays: true},
+		"WrittenByUs":               {secret: "of-ours", manager: "sa-controller-manager"},
+		"WrittenByKCM":              {secret: "of-kcms", manager: "kube-controller-manager"},
+		"WrittenByAUser":            {reason: "it may be created yet", secret: "of-users", manager: "kubectl", stays: true},
+		"OfAnotherType":             {reason: "it exists, though no cache shows it", secret: "someone-token-opaqu", manager: "kube-controller-manager", exists: opaque(namespace, "someone-token-opaqu"), stays: true},
+		"WrittenByUsAndExists":      {secret: "token", manager: "sa-controller-manager", exists: tokenSecret(namespace, "token", "someone"), stays: true},
+		"InAnotherList":             {secret: "elses", manager: "kubectl", ofAccount: "else", stays: true},
 	}
 	before := c.createAccount(t, namespace, "someone", richly)
 	c.createAccount(t, namespace, "else")

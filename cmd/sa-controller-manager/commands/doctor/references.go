@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/paging"
+)
+
+// checkReferences finds the entries of accounts' secrets lists that name no Secret, and that no
+// token controller removes, because a user may have written them for a Secret to come.
+func checkReferences(ctx context.Context, c *cluster) (answer, error) {
+	secrets, err := c.tokenSecrets(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	known := sets.New[cache.ObjectName]()
+	for _, secret := range secrets {
+		known.Insert(secret.ObjectName())
+	}
+	accounts, now := 0, c.Clock.Now()
+	var objects, commands []string
+	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
+	err = paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+		accounts += len(page.Items)
+		for i := range page.Items {
+			account := &page.Items[i]
+			if account.DeletionTimestamp != nil || now.Sub(account.CreationTimestamp.Time) <= c.Grace {
+				continue
+			}
+			missing, err := c.missingReferences(ctx, account, known)
+			if err != nil {
+				return err
+			}
+			if len(missing) > 0 {
+				objects = append(objects, fmt.Sprintf("%s/%s (%s)", account.Namespace, account.Name, strings.Join(missing, " ")))
+				commands = append(commands, removeReferences(account, missing))
+			}
+		}
+		return nil
+	})
+	seen := answer{Note: fmt.Sprintf("%d accounts", accounts)}
+	if len(objects) > 0 {
+		seen.Findings = []finding{found("unattributed-reference",
+			"accounts list Secrets that do not exist, and nobody can say who wrote that", referencesRemedy(commands), objects...)}
+	}
+	return seen, err
+}
+
+// missingReferences asks kube-apiserver for what is no token Secret: a list names others, too.
+func (c *cluster) missingReferences(ctx context.Context, account *corev1.ServiceAccount, known sets.Set[cache.ObjectName]) ([]string, error) {
+	var failed error
+	missing := tokensecrets.UnattributedReferences(account, func(name string) bool {
+		secret := cache.NewObjectName(account.Namespace, name)
+		// Of what can be no name neither a request may be made nor a line for a shell.
+		if failed != nil || known.Has(secret) || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return true
+		}
+		live, err := tokensecrets.LiveSecret(ctx, c.Client, secret)
+		failed = err
+		return live != nil
+	})
+	return missing, failed
+}
+
+func removeReferences(account *corev1.ServiceAccount, names []string) string {
+	var entries []string
+	for _, name := range names {
+		entries = append(entries, fmt.Sprintf(`{"$patch":"delete","name":%q}`, name))
+	}
+	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'", account.Namespace, account.Name, strings.Join(entries, ","))
+}
+
+// referencesRemedy has the whole command for the first of them: names of Secrets differ.
+func referencesRemedy(commands []string) string {
+	remedy := "create the Secret, or, if none is to come, " + commands[0]
+	if len(commands) > 1 {
+		remedy += ", and likewise for the others"
+	}
+	return remedy
+}

@@ -1,0 +1,70 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/internal/meta"
+)
+
+// listing makes an account in namespace shop, and managedFields say that manager wrote its list.
+func listing(name, manager string, age time.Duration, secrets ...string) func() runtime.Object {
+	return func() runtime.Object {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: "listing", CreationTimestamp: metav1.NewTime(time.Now().Add(-age)),
+		}}
+		for _, secret := range secrets {
+			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: secret})
+			account.ManagedFields = append(account.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{"k:{\"name\":\"` + secret + `\"}":{}}}`),
+			})
+		}
+		return account
+	}
+}
+
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	opaque := func() runtime.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "docker"}, Type: corev1.SecretTypeDockercfg}
+	}
+	try(t, "references", map[string]checkCase{
+		"Healthy":         {reason: "nothing to say"},
+		"Missing":         {reason: "it may be to come", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")), want: []string{"unattributed-reference: accounts list Secrets that do not exist, and nobody can say who wrote that: shop/cart (cart-token-vault vault)"}},
+		"OfATokenManager": {reason: "that one removes it", change: adding(listing("cart", meta.FieldManager, time.Hour, "gone"))},
+		"There":           {reason: "of any type", change: adding(listing("cart", "kubectl", time.Hour, "mine", "docker"), secret("mine", "cart"), opaque)},
+		"Young":           {reason: "its Secret is about to come", change: adding(listing("cart", "kubectl", time.Second, "vault"))},
+		"NoName":          {reason: "nobody pastes it into a shell", change: adding(listing("cart", "kubectl", time.Hour, "a'; reboot #"))},
+		"Down":            {reason: "not asked", change: failing("list", "serviceaccounts"), wantErr: "list ServiceAccounts: the API is down"},
+		"SecretsDown": {reason: "not found and not asked differ", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
+			t.Helper()
+			adding(listing("cart", "kubectl", time.Hour, "vault"))(t, c, client)
+			failing("get", "secrets")(t, c, client)
+		}, wantErr: "look up secret shop/vault: the API is down"},
+	})
+}
+
+func TestRemedyOfReferences(t *testing.T) {
+	t.Parallel()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
+	command := removeReferences(account, []string{"a", "b"})
+	const want = `kubectl --namespace=shop patch serviceaccount cart --patch='{"secrets":[{"$patch":"delete","name":"a"},{"$patch":"delete","name":"b"}]}'`
+	if command != want {
+		t.Errorf("got  %s\nwant %s", command, want)
+	}
+	if remedy := referencesRemedy([]string{command}); strings.Contains(remedy, "others") || !strings.Contains(remedy, want) {
+		t.Errorf("of one: %s", remedy)
+	}
+	if remedy := referencesRemedy([]string{command, "another"}); !strings.Contains(remedy, want+", and likewise for the others") {
+		t.Errorf("of two: %s", remedy)
+	}
+}

@@ -52,7 +52,8 @@ func TestFirstContact(t *testing.T) {
 	}{
 		"MistypedFlag":     {"unknown flag", []string{"--kubeconfg=x"}},
 		"FlagOfKCMStrict":  {"--strict-flags", []string{kubeconfig, "--strict-flags", "--cluster-name=a"}},
-		"Argument":         {"does not take any arguments", []string{"run"}},
+		"UnknownCommand":   {"unknown command", []string{"run"}},
+		"Argument":         {"does not take any arguments", []string{"version", "run"}},
 		"KeyInsteadOfPath": {"PEM file", []string{"--service-account-private-key-file=" + string(testkeys.P256())}},
 		"NoCluster":        {"neither --kubeconfig nor", nil},
 		"NoKubeconfig":     {`--kubeconfig "...": stat`, []string{"--kubeconfig=/does/not/exist"}},

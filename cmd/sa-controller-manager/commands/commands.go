@@ -145,30 +145,17 @@ func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	return nil
 }
 
-// setHelp gives the root command a help with the flags by concern. The
-// sub-commands keep cobra's: it is inherited otherwise.
+// setHelp gives the root command a help with the flags by concern. Commands below it that have none
+// of their own keep cobra's: they inherit this one.
 func setHelp(root *cobra.Command, sets cliflag.NamedFlagSets) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	help, usage := root.HelpFunc(), root.UsageFunc()
-	for _, sub := range root.Commands() {
-		sub.SetHelpFunc(help)
-		sub.SetUsageFunc(usage)
-	}
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		printHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
-	})
-}
-
-// printHelp writes what --help prints. columns is the width of the terminal; 0
-// means lines are not wrapped.
-func printHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets, columns int) {
-	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n  %s [command]\n\nCommands:\n", cmd.Long, cmd.UseLine(), cmd.CommandPath())
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			fmt.Fprintf(w, "  %-12s%s\n", sub.Name(), sub.Short)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd != root {
+			help(cmd, args)
+			return
 		}
-	}
-	fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
-	cliflag.PrintSections(w, sets, columns)
+		cli.PrintHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
+	})
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -59,14 +60,24 @@ func TestCommandRefuses(t *testing.T) {
 				"See 'sa-controller-manager keys list --help' for usage.\n",
 		},
 		"UnknownShorthand": {args: []string{"-x"}, want: "Error: unknown shorthand flag: 'x' in -x\n" + seeHelp},
-		"Argument": {
-			reason: "the words are KCM's",
-			args:   []string{"foo", "bar"},
-			want:   "Error: \"sa-controller-manager\" does not take any arguments, got [\"foo\" \"bar\"]\n" + seeHelp,
+		"UnknownCommand": {
+			args: []string{"foo", "bar"},
+			want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp,
 		},
 		"MistypedCommand": {
 			args: []string{"verison"},
-			want: "Error: \"sa-controller-manager\" does not take any arguments, got [\"verison\"]; did you mean 'sa-controller-manager version'?\n" + seeHelp,
+			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" + seeHelp,
+		},
+		"MistypedSubcommand": {
+			args: []string{"webhook", "mised"},
+			want: "Error: unknown command \"mised\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook missed'?\n" +
+				"See 'sa-controller-manager webhook --help' for usage.\n",
+		},
+		"Argument": {
+			reason: "the words are KCM's",
+			args:   []string{"version", "foo"},
+			want: "Error: \"sa-controller-manager version\" does not take any arguments, got [\"foo\"]\n" +
+				"See 'sa-controller-manager version --help' for usage.\n",
 		},
 		"NotANumber": {
 			args: []string{"--secure-port=x"},
@@ -243,6 +254,7 @@ func TestCommandPrints(t *testing.T) {
 		"CompleteClaims":    {[]string{"__complete", "--legacy-token-claims", ""}, "compat\nunique\n:4\n"},
 		"CompleteKeys":      {[]string{"__complete", "--service-account-key-activation", ""}, "verified\nimmediate\n:4\n"},
 		"CompleteFormat":    {[]string{"__complete", "--logging-format", ""}, "text\njson\n:4\n"},
+		"PreflightHelp":     {[]string{"preflight", "--help"}, "Ask kube-apiserver for every permission"},
 		"Docs":              {[]string{"docs"}, "Generate documentation"},
 	}
 	for name, tc := range cases {
@@ -263,12 +275,26 @@ func TestHelp(t *testing.T) {
 	clitest.Golden(t, "help.txt", flagLines.ReplaceAllString(command(t, "--help").stdout, ""))
 }
 
+// TestPreflightHelp wants the flags of the manager by concern, as the root command has them.
+func TestPreflightHelp(t *testing.T) {
+	t.Parallel()
+	got := command(t, "preflight", "--help").stdout
+	at := 0
+	for _, title := range []string{"\nUsage:\n  sa-controller-manager preflight [flags]\n", "\nExamples:\n", "\nPreflight flags:\n\n", "  -o, --output", "\nConnection flags:\n", "\nService account token flags:\n"} {
+		next := strings.Index(got[at:], title)
+		if next < 0 {
+			t.Fatalf("%q is not there, or not in its place:\n%s", title, got)
+		}
+		at += next
+	}
+}
+
 func TestHelpFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	sets := options.New().Flags()
 	options.AddGlobalFlags(sets.FlagSet("global"))
-	printHelp(&b, newCommand(nil, &b, &b), sets, 100)
+	cli.PrintHelp(&b, newCommand(nil, &b, &b), sets, 100)
 	_, flags, _ := strings.Cut(b.String(), "Connection flags:")
 	for line := range strings.Lines(flags) {
 		if len(line) > 101 {

@@ -16,14 +16,18 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
-// NoArguments refuses positional arguments in KCM's words. Empty ones pass, as
-// there: they are what an unset variable in a manifest becomes.
+// NoArguments refuses positional arguments in KCM's words, and where there are commands a word
+// that is none of them. Empty ones pass, as in KCM: they are what an unset variable in a manifest
+// becomes.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	for _, arg := range args {
 		if arg == "" {
 			continue
 		}
 		err := fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
+		if cmd.HasSubCommands() {
+			err = fmt.Errorf("unknown command %q for %q", arg, cmd.CommandPath())
+		}
 		if similar := cmd.SuggestionsFor(arg); len(similar) > 0 {
 			err = fmt.Errorf("%w; did you mean '%s %s'?", err, cmd.CommandPath(), strings.Join(similar, "' or '"))
 		}

@@ -56,3 +56,19 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	parent.AddCommand(children...)
 	return parent
 }
+
+// PrintHelp writes the help of a command whose flags have sections. columns is the width of the
+// terminal; 0 means lines are not wrapped.
+func PrintHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets, columns int) {
+	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
+	if cmd.HasSubCommands() {
+		fmt.Fprintf(w, "  %s [command]\n\nCommands:\n", cmd.CommandPath())
+	}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			fmt.Fprintf(w, "  %-12s%s\n", sub.Name(), sub.Short)
+		}
+	}
+	fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	cliflag.PrintSections(w, sets, columns)
+}

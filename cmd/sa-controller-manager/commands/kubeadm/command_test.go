@@ -28,7 +28,7 @@ func TestKubeadmCommandLine(t *testing.T) {
 		"KubeconfigHelp": {args: []string{"kubeconfig", "--help"}, wantStdout: "Issue a client certificate for system:sa-controller-manager"},
 		"Mistyped": {
 			args: []string{"kubconfig"}, wantCode: 1,
-			wantStderr: "Error: \"sa-controller-manager kubeadm\" does not take any arguments, got [\"kubconfig\"]; did you mean 'sa-controller-manager kubeadm kubeconfig'",
+			wantStderr: "Error: unknown command \"kubconfig\" for \"sa-controller-manager kubeadm\"; did you mean 'sa-controller-manager kubeadm kubeconfig'",
 		},
 		"NoCA": {
 			args: []string{"kubeconfig", "--cert-dir=testdata/none"}, wantCode: 1,

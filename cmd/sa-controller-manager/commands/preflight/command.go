@@ -6,6 +6,7 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,6 +55,11 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		cmd.Flags().AddFlagSet(sets.FlagSets[name])
 	}
 	output.AddFlag(cmd, "table", "json", "yaml", "grant")
+	sets.FlagSet("preflight").AddFlag(cmd.Flags().Lookup("output"))
+	sets.Order = append([]string{"preflight"}, slices.DeleteFunc(sets.Order, func(name string) bool { return name == "preflight" })...)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		cli.PrintHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
+	})
 	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; \"grant\" prints the roles and bindings that grant what is missing, and nothing else."
 	cli.AddChoiceCompletions(cmd)
 	return cmd

@@ -115,7 +115,7 @@ func TestWebhookCommandLine(t *testing.T) {
 		"Help":  {args: []string{"unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
 		"Mistyped": {
 			args: []string{"unregster"}, wantCode: 1,
-			wantStderr: "Error: \"sa-controller-manager webhook\" does not take any arguments, got [\"unregster\"]; did you mean 'sa-controller-manager webhook unregister'",
+			wantStderr: "Error: unknown command \"unregster\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook unregister'",
 		},
 		"NoConnection": {
 			args: []string{"register", "--kubeconfig=testdata/none"}, wantCode: 1,

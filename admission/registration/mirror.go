@@ -40,10 +40,10 @@ const (
 	refersToNothing = `has(object.spec) && !has(object.spec.serviceAccountName) && !has(object.spec.serviceAccount) && ` +
 		`!has(object.spec.imagePullSecrets) && ` +
 		`(!has(object.spec.volumes) || object.spec.volumes.all(v, v.all(field, field in ["name", "hostPath", "emptyDir", "downwardAPI"]))) && ` +
-		`(!has(object.spec.initContainers) || object.spec.initContainers` + withoutSecrets + `) && ` +
-		`(!has(object.spec.containers) || object.spec.containers` + withoutSecrets + `) && ` +
-		`(!has(object.spec.ephemeralContainers) || object.spec.ephemeralContainers` + withoutSecrets + `)`
-	withoutSecrets = `.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))))`
+		`(!has(object.spec.initContainers) || object.spec.initContainers` + readsNothing + `) && ` +
+		`(!has(object.spec.containers) || object.spec.containers` + readsNothing + `) && ` +
+		`(!has(object.spec.ephemeralContainers) || object.spec.ephemeralContainers` + readsNothing + `)`
+	readsNothing = `.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))))`
 )
 
 func notAMirror() admissionregistrationv1.MatchCondition {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,12 @@ type kubelet struct {
 	root     string
 	programs map[string]string // by the base name of a command
 	client   kubernetes.Interface
+	// node creates mirror pods, as a kubelet does, so that what is for nodes alone is for it.
+	node kubernetes.Interface
+	// broken: our binary ends at once.
+	broken atomic.Bool
+	// refusals: a webhook may refuse mirror pods.
+	refusals atomic.Bool
 
 	mu     sync.Mutex
 	paused bool
@@ -178,6 +185,18 @@ func (k *kubelet) reboot() {
 	}
 }
 
+// breakManager has our process end, and each one after it.
+func (k *kubelet) breakManager() {
+	k.broken.Store(true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if one := k.pods["sa-controller-manager.yaml"]; one != nil {
+		one.stop()
+		<-one.done
+		delete(k.pods, "sa-controller-manager.yaml") // what is read next starts it again
+	}
+}
+
 // run runs a Pod's containers, again and again.
 func (k *kubelet) run(ctx context.Context, one *staticPod) {
 	for _, volume := range one.pod.Spec.Volumes {
@@ -227,6 +246,9 @@ func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.
 		command[i] = k.onHost(one.pod.Spec.Volumes, container.VolumeMounts, arg)
 	}
 	program := k.programs[filepath.Base(container.Command[0])]
+	if program == k.programs["sa-controller-manager"] && k.broken.Load() {
+		program = "/bin/false"
+	}
 	child, err := devcluster.StartChild(container.Name, program, k.root, command[1:], nil)
 	if err != nil {
 		k.t.Errorf("the kubelet cannot start %s: %v", container.Name, err)
@@ -330,8 +352,13 @@ func (k *kubelet) mirror(ctx context.Context, one *staticPod) error {
 			pod.Annotations = map[string]string{}
 		}
 		maps.Copy(pod.Annotations, map[string]string{corev1.MirrorPodAnnotationKey: one.hash, "kubernetes.io/config.hash": one.hash, "kubernetes.io/config.source": "file"})
-		pod, err = pods.Create(ctx, pod, metav1.CreateOptions{})
-		if err != nil && strings.Contains(err.Error(), "sa-controller-manager") {
+		node, getErr := k.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+		if getErr != nil {
+			return getErr
+		}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: nodeName, UID: node.UID, Controller: new(true)}}
+		pod, err = k.node.CoreV1().Pods("kube-system").Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil && strings.Contains(err.Error(), "sa-controller-manager") && !k.refusals.Load() {
 			k.t.Errorf("the mirror pod is refused: %v", err)
 		}
 	}

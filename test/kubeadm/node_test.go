@@ -72,7 +72,7 @@ func newNode(t *testing.T, prepare ...func(*node)) *node {
 	}
 	n.write(t, "/usr/local/bin/sa-controller-manager", nil) // the kubelet runs n.binary in its place
 	n.connect(t)
-	n.kubelet = &kubelet{t: t, root: n.root, client: n.client, programs: map[string]string{"sa-controller-manager": n.binary}}
+	n.kubelet = &kubelet{t: t, root: n.root, client: n.client, node: n.nodeClient(t), programs: map[string]string{"sa-controller-manager": n.binary}}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if n.kubelet.programs[name], err = devcluster.ControlPlaneBinary(name); err != nil {
 			t.Fatal(err)
@@ -226,6 +226,23 @@ func (n *node) connect(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(transport.CloseIdleConnections)
+}
+
+// nodeClient is an administrator who passes for the kubelet, because only what a node is known by
+// is wanted, and no rights of its own.
+func (n *node) nodeClient(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes", "system:masters"}}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // kubeadm runs a sub-command on the node.

@@ -165,7 +165,7 @@ func failing(body string) string {
 // managerGone looks whether nothing of our process is left on this node. The mirror pod
 // may go before the process does.
 func (c *Config) managerGone(o *observed) cli.Look {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.manager)))
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.own())))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {
 			return errors.New("the kubelet has not ended sa-controller-manager yet")

@@ -89,12 +89,26 @@ func TestMayRegister(t *testing.T) {
 func TestPluginsOn(t *testing.T) {
 	t.Parallel()
 	off := []string{apiServer, "--disable-admission-plugins=PodSecurity,ServiceAccount"}
+	here, there := mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, apiServer, "--disable-admission-plugins=PodSecurity")
+	bound := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate"}},
+	}
+	lease := func(host string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "apiserver-" + host,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+		}}
+	}
 	for name, tc := range map[string]struct {
 		pods []runtime.Object
 		want string
 	}{
-		"On":  {[]runtime.Object{mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, apiServer, "--disable-admission-plugins=PodSecurity")}, ""},
-		"Off": {[]runtime.Object{mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
+		"On":            {[]runtime.Object{bound, here, there, lease("n"), lease("m")}, ""},
+		"Off":           {[]runtime.Object{bound, here, mirror(apiServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
+		"OffAndUnbound": {[]runtime.Object{mirror(apiServer, "n", true, off...)}, ""},
+		"NotShownHere":  {[]runtime.Object{bound, there}, `the Pod of kube-apiserver on ["m"] only`},
+		"NotShownThere": {[]runtime.Object{bound, here, lease("n"), lease("m")}, `the Pod of kube-apiserver on ["n"] only`},
+		"WithoutLeases": {[]runtime.Object{bound, here, there}, ""},
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
 		says(t, name, c.pluginsOn(t.Context()), tc.want)

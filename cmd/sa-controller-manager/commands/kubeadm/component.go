@@ -6,7 +6,6 @@ package kubeadm
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
@@ -35,9 +34,8 @@ type component struct {
 	lines []string
 	// out is the edit that turns what we replace off, empty if it is off already.
 	out func(*staticpod.Manifest) (staticpod.Edit, error)
-	// in is the edit that turns it on again. keyFile is what signs tokens if the
-	// manifest does not say.
-	in func(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error)
+	// rest, unless nil, adds to the edit of a handback what lines do not say.
+	rest func(*staticpod.Manifest, staticpod.Edit) (staticpod.Edit, error)
 }
 
 func apiServerComponent() component {
@@ -45,7 +43,6 @@ func apiServerComponent() component {
 		name:  apiServer,
 		lines: []string{assign(disableFlag, pluginName)},
 		out:   pluginOut,
-		in:    func(m *staticpod.Manifest, _ string) (staticpod.Edit, error) { return pluginIn(m) },
 	}
 }
 
@@ -54,7 +51,6 @@ func controllerManagerComponent() component {
 		name:  controllerManager,
 		lines: []string{assign(controllersFlag, controllersOff), assign(keyFlag, "")},
 		out:   controllersOut,
-		in:    controllersIn,
 	}
 }
 
@@ -87,34 +83,4 @@ func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 		return staticpod.Edit{}, nil
 	}
 	return staticpod.Edit{Append: apiServerComponent().lines}, nil
-}
-
-// pluginIn takes the plugin out of every list that disables it.
-func pluginIn(m *staticpod.Manifest) (staticpod.Edit, error) {
-	disabled, err := m.Flag(disableFlag)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
-	return without(disableFlag, disabled, func(name string) bool { return name == pluginName }), nil
-}
-
-// without takes elements out of every value of a list flag, and flags that have nothing
-// left out of the command.
-func without(flag string, values []staticpod.Value, unwanted func(string) bool) staticpod.Edit {
-	var edit staticpod.Edit
-	for _, value := range values {
-		before := staticpod.Split(value.Text)
-		after := slices.DeleteFunc(slices.Clone(before), unwanted)
-		switch {
-		case len(after) == len(before):
-		case len(after) == 0:
-			edit.Remove = append(edit.Remove, value.Item)
-		default:
-			if edit.Replace == nil {
-				edit.Replace = map[int]string{}
-			}
-			edit.Replace[value.Item] = assign(flag, strings.Join(after, ","))
-		}
-	}
-	return edit
 }

@@ -36,7 +36,7 @@ func TestThereAndBack(t *testing.T) {
 				if diff := cmp.Diff(string(out.Bytes()), string(again.Bytes())); diff != "" {
 					t.Errorf("a second time changes something (-first +second):\n%s", diff)
 				}
-				back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, "") })
+				back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, nil, "") })
 				if diff := cmp.Diff(string(before.Bytes()), string(back.Bytes())); diff != "" {
 					t.Errorf("not the same after the way back (-before +after):\n%s", diff)
 				}
@@ -84,30 +84,31 @@ func TestEdits(t *testing.T) {
 			back:      []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=sa.key", "--v=2"},
 		},
 		"Aliases": {
+			reason:    "that is not how a takeover calls them, so the operator has turned them off",
 			component: kcm,
 			command:   []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k"},
 			out:       []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k", "--service-account-private-key-file="},
-			back:      []string{"--service_account_private_key_file=k"},
+			back:      []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k"},
 		},
 		"OneOfThreeIsOff": {
 			component: kcm,
 			command:   []string{"--controllers=*,-serviceaccount-controller"},
 			out:       []string{"--controllers=*,-serviceaccount-controller", off},
-			back:      []string{"--service-account-private-key-file=sa.key"},
+			back:      []string{"--controllers=*,-serviceaccount-controller"},
 		},
 		"NoStar": {
 			reason:    "nothing is on by default then",
 			component: kcm,
 			command:   []string{"--controllers=deployment,replicaset"},
 			out:       []string{"--controllers=deployment,replicaset"},
-			back:      []string{"--controllers=deployment,replicaset", "--service-account-private-key-file=sa.key"},
+			back:      []string{"--controllers=deployment,replicaset"},
 		},
 		"NamedController": {
 			reason:    "the first mention counts, so a line at the end would not do",
 			component: kcm,
 			command:   []string{"--controllers=*,serviceaccount"},
 			refused:   "names serviceaccount-controller",
-			back:      []string{"--controllers=*,serviceaccount", "--service-account-private-key-file=sa.key"},
+			back:      []string{"--controllers=*,serviceaccount"},
 		},
 		"FilledIn": {
 			component: kcm,
@@ -132,11 +133,11 @@ func TestEdits(t *testing.T) {
 			back:      []string{"--disable-admission-plugins=PodSecurity"},
 		},
 		"PluginOffTwice": {
-			reason:    "so it is after kubeadm upgrade with a patch and an extraArg",
+			reason:    "so it is after kubeadm upgrade with a patch and an extraArg, which is the operator's",
 			component: api,
 			command:   []string{"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount"},
 			out:       []string{"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount"},
-			back:      []string{},
+			back:      []string{"--disable-admission-plugins=ServiceAccount"},
 		},
 		"PluginEnabled": {
 			reason:    "kube-apiserver does not start with a plugin in both lists",
@@ -173,7 +174,7 @@ func TestEdits(t *testing.T) {
 			if tc.back == nil {
 				return
 			}
-			edit, err = tc.component.in(m, "sa.key")
+			edit, err = tc.component.in(m, nil, "sa.key")
 			if diff := cmp.Diff(tc.back, commandOf(t, m, edit, err)); diff != "" {
 				t.Errorf("%s\nthe way back (-want +got):\n%s", tc.reason, diff)
 			}
@@ -184,7 +185,7 @@ func TestEdits(t *testing.T) {
 func TestNoKeyToGiveBack(t *testing.T) {
 	t.Parallel()
 	m := parse(t, controllerManagerComponent(), pod([]string{controllerManager, "--service-account-private-key-file="}))
-	if _, err := controllersIn(m, ""); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
+	if _, err := controllerManagerComponent().in(m, nil, ""); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
 		t.Errorf("error %v, want one that names --signing-key-file", err)
 	}
 }

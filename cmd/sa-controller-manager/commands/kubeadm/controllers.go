@@ -89,59 +89,6 @@ func decided(list []string, c replacedController) (on, named bool) {
 	return slices.Contains(list, allControllers), false
 }
 
-// controllersIn turns them on again.
-func controllersIn(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error) {
-	flags, err := m.Flags(controllersFlag, keyFlag)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
-	controllers := flags[controllersFlag]
-	edit := without(controllersFlag, controllers, turnsOff)
-	// What a takeover adds where there was no flag is the default and nothing else.
-	for item, text := range edit.Replace {
-		if text == assign(controllersFlag, allControllers) && len(controllers) == 1 {
-			delete(edit.Replace, item)
-			edit.Remove = append(edit.Remove, item)
-		}
-	}
-	return restoreKey(edit, flags[keyFlag], keyFile)
-}
-
-func turnsOff(element string) bool {
-	return slices.ContainsFunc(replacedControllers(), func(c replacedController) bool {
-		return element == "-"+c.name || element == "-"+c.alias
-	})
-}
-
-// restoreKey removes empty values from the end on, so that the last one that is left
-// counts again. If none is left, keyFile takes the place of the first.
-func restoreKey(edit staticpod.Edit, key []staticpod.Value, keyFile string) (staticpod.Edit, error) {
-	end := len(key)
-	for end > 0 && key[end-1].Text == "" {
-		end--
-	}
-	empty := key[end:]
-	if end == 0 {
-		if keyFile == "" {
-			return staticpod.Edit{}, fmt.Errorf("--%s has no value and had none before; say with --signing-key-file which key signs tokens", keyFlag)
-		}
-		text := assign(keyFlag, keyFile)
-		if len(empty) == 0 {
-			edit.Append = append(edit.Append, text)
-			return edit, nil
-		}
-		if edit.Replace == nil {
-			edit.Replace = map[int]string{}
-		}
-		edit.Replace[empty[0].Item] = text
-		empty = empty[1:]
-	}
-	for _, value := range empty {
-		edit.Remove = append(edit.Remove, value.Item)
-	}
-	return edit, nil
-}
-
 // oldestMinor is that of the oldest Kubernetes 1.x that a takeover knows.
 const oldestMinor = 30
 

@@ -5,6 +5,7 @@ package kubeadm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,13 +54,13 @@ func (c *Config) onNode(path string) string {
 	return filepath.Join(root, path)
 }
 
-// keysInUse reads the keys that our manifest names, nil if it names none that signs.
+// keysInUse reads the keys that our manifest names, nil if it names none that signs or is gone.
 func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	keys, err := c.signsNow(o)
 	if err != nil || keys == nil {
 		return nil, err
 	}
-	for _, path := range c.allOnNode(ownFlags(o.manager, verifyKeyFlag)) {
+	for _, path := range c.allOnNode(ownFlags(o.own(), verifyKeyFlag)) {
 		found, err := readPublicKeys(path)
 		if err != nil {
 			return nil, fmt.Errorf("our --%s: %w", verifyKeyFlag, err)
@@ -70,7 +71,7 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 }
 
 func (c *Config) signsNow(o *observed) (*inUse, error) {
-	if path := ownFlag(o.manager, keyRingFlag); path != "" {
+	if path := ownFlag(o.own(), keyRingFlag); path != "" {
 		path = c.onNode(path)
 		state, err := ringfile.At(path).Read()
 		if err != nil {
@@ -91,7 +92,7 @@ func (c *Config) signsNow(o *observed) (*inUse, error) {
 		}
 		return keys, nil
 	}
-	path := ownFlag(o.manager, keyFlag)
+	path := ownFlag(o.own(), keyFlag)
 	if path == "" {
 		return nil, nil
 	}
@@ -114,36 +115,75 @@ func publicOf(path string) string {
 	return "cat " + path
 }
 
-// keysFit refuses to give a component key files that have missed a rotation: kube-apiserver would
-// refuse tokens that are in use, or tokens would be signed with a key that was retired. after is
-// its manifest as it is to become.
-func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) error {
-	if c.SkipKeyCheck || !c.does(name) {
-		return nil
-	}
-	keys, err := c.keysInUse(o)
-	if err != nil {
-		return fmt.Errorf("compare the keys in use with those of the files that %s gets back: %w (--skip-key-check does not compare)", name, err)
-	}
-	if keys == nil {
-		return nil
-	}
+// keysFit refuses to give a component key files that are not there or have missed a rotation:
+// kube-apiserver would not start or refuse tokens that are in use, or tokens would be signed with a
+// key that was retired. after is its manifest as it is to become. With SkipKeyCheck it says all that
+// in notes, and goes on.
+func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) (notes []string, err error) {
 	signs := keyFlag
 	if name == apiServer {
 		signs = signingKeyFlag
 	}
-	files, err := after.Flag(verifyKeyFlag) // kube-controller-manager has none
+	flags, err := after.Flags(verifyKeyFlag, signs) // kube-controller-manager verifies nothing
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := keys.verifiable(c.allOnNode(texts(files))); err != nil {
-		return err
+	var files []string
+	for _, file := range flags[verifyKeyFlag] {
+		files = append(files, c.seenBy(after, file.Text))
 	}
-	private, err := after.Flag(signs)
-	if err != nil || staticpod.Last(private) == "" {
-		return err
+	private := staticpod.Last(flags[signs])
+	if private != "" {
+		private = c.seenBy(after, private)
 	}
-	return keys.sign(name, c.onNode(staticpod.Last(private)))
+	unfit, err := c.unfit(o, name, files, private)
+	if err != nil {
+		unfit = append(unfit, fmt.Errorf("compare the keys in use with those of the files that %s gets back: %w (--skip-key-check goes on without)", name, err))
+	}
+	if !c.SkipKeyCheck {
+		return nil, errors.Join(unfit...)
+	}
+	for _, one := range unfit {
+		notes = append(notes, "Skipped: "+one.Error())
+	}
+	return notes, nil
+}
+
+// seenBy is where a file of a component is seen from here.
+func (c *Config) seenBy(m *staticpod.Manifest, file string) string {
+	if host, err := m.HostPath(file); err == nil {
+		file = host
+	}
+	return c.onNode(file)
+}
+
+// unfit is what is wrong with the files that a component is to verify and to sign with.
+func (c *Config) unfit(o *observed, name string, files []string, private string) (unfit []error, err error) {
+	var known []signing.PublicKey
+	for _, file := range files {
+		found, err := readPublicKeys(file)
+		if err != nil {
+			unfit = append(unfit, fmt.Errorf("%s gets --%s=%s back, and without it does not start; all tokens that are signed with a key of this file alone are refused: %w", name, verifyKeyFlag, file, err))
+		}
+		known = append(known, found...)
+	}
+	var signer signing.PublicKey
+	if private != "" {
+		if signer, err = readPrivateKey(private); err != nil {
+			unfit = append(unfit, fmt.Errorf("%s gets %s back to sign with, and without it signs nothing: %w", name, private, err))
+		}
+	}
+	keys, err := c.keysInUse(o)
+	if err != nil || keys == nil {
+		return unfit, err
+	}
+	if len(files) > 0 {
+		unfit = append(unfit, keys.unverifiable(known, files)...)
+	}
+	if signer.ID != "" && signer.ID != keys.active.ID {
+		unfit = append(unfit, keys.otherSigner(name, private, signer))
+	}
+	return unfit, nil
 }
 
 func (c *Config) allOnNode(paths []string) []string {
@@ -154,27 +194,16 @@ func (c *Config) allOnNode(paths []string) []string {
 	return all
 }
 
-// verifiable wants the files together to have every key.
-func (k *inUse) verifiable(files []string) error {
-	if len(files) == 0 {
-		return nil
-	}
-	var known []signing.PublicKey
-	for _, file := range files {
-		found, err := readPublicKeys(file)
-		if err != nil {
-			return err
-		}
-		known = append(known, found...)
-	}
+// unverifiable are the keys that are in use and not among those of the files.
+func (k *inUse) unverifiable(known []signing.PublicKey, files []string) (unfit []error) {
 	for _, key := range k.verify {
 		if slices.ContainsFunc(known, func(one signing.PublicKey) bool { return one.ID == key.ID }) {
 			continue
 		}
-		return fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s",
-			strings.Join(files, ", "), key.ID, key.Algorithm, appended(key.publicOf, files[len(files)-1]))
+		unfit = append(unfit, fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s",
+			strings.Join(files, ", "), key.ID, key.Algorithm, appended(key.publicOf, files[len(files)-1])))
 	}
-	return nil
+	return unfit
 }
 
 // appended is a command that puts what another prints at the end of a file. What is there stays: it
@@ -185,14 +214,16 @@ func appended(command, file string) string {
 	return "(echo; " + command + ") >>" + file
 }
 
-// sign wants a file to have the key that signs.
-func (k *inUse) sign(name, file string) error {
-	key, err := readPrivateKey(file)
-	if err != nil || key.ID == k.active.ID {
-		return err
+// otherSigner is about a file that holds another key than the one that signs. A key that is not ours
+// may have no other copy and stays where it is; one that is ours is kept beside.
+func (k *inUse) otherSigner(name, file string, holds signing.PublicKey) error {
+	what := fmt.Sprintf("%s holds key %s (%s), and %s would sign with it after the handback; key %s (%s) signs now; ",
+		file, holds.ID, holds.Algorithm, name, k.active.ID, k.active.Algorithm)
+	if slices.ContainsFunc(k.verify, func(one verifyKey) bool { return one.ID == holds.ID }) {
+		return fmt.Errorf("%sfirst: cp -a %s %s.$(date +%%s) && %s", what, file, file, k.install(file))
 	}
-	return fmt.Errorf("%s holds key %s (%s), and %s would sign with it after the handback; key %s (%s) signs now; first: %s",
-		file, key.ID, key.Algorithm, name, k.active.ID, k.active.Algorithm, k.install(file))
+	return fmt.Errorf("%sit is not among our keys, so leave the file as it is: either %s signs with it again (--skip-key-check), or it gets a file of its own (%s) and that path in its manifest",
+		what, name, k.install(file+".handback"))
 }
 
 // readPrivateKey keeps the public half.

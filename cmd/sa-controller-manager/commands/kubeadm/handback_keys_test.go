@@ -93,7 +93,34 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		"FormerPrivateKey": {
 			reason: "it would sign again",
 			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", testkeys.RSA2048()) },
-			want:   "PKI/sa.key holds key " + rsa + " (RS256), and ",
+			want:   "would sign with it after the handback; key " + ecdsa + " (ES256) signs now; first: cp -a PKI/sa.key PKI/sa.key.$(date +%s) && ",
+		},
+		"ForeignPrivateKey": {
+			reason: "there may be no other copy of it, so nothing is to be put in its place",
+			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", testkeys.P384()) },
+			want: "it is not among our keys, so leave the file as it is: either kube-apiserver signs with it again (--skip-key-check), or it gets a file of its own " +
+				"(sa-controller-manager keys export --private --replace --file=PKI/sa.key.handback --service-account-key-ring=PKI/sa-keys/ring.json)",
+		},
+		"NoPrivateKey": {
+			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); must(t, os.Remove(p.pki+"/sa.key")) },
+			want:   "kube-apiserver gets PKI/sa.key back to sign with, and without it signs nothing: open PKI/sa.key: no such file or directory",
+		},
+		"NoKeysAndOurManifestIsGone": {
+			reason: "what kube-apiserver gets back must be there, whoever has signed",
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				must(t, os.Remove(p.config.manifest(manager)))
+				must(t, os.Remove(p.pki+"/sa.pub"))
+			},
+			want: "kube-apiserver gets --service-account-key-file=PKI/sa.pub back, and without it does not start; all tokens that are signed with a key of this file alone are refused: open PKI/sa.pub: ",
+		},
+		"OurManifestIsGoneButItsCopy": {
+			change: func(t *testing.T, p *rotated) {
+				t.Helper()
+				p.write(t, "backup/sa-controller-manager.yaml", read(t, p.config.manifest(manager)))
+				must(t, os.Remove(p.config.manifest(manager)))
+			},
+			want: "PKI/sa.pub does not hold key " + ecdsa,
 		},
 		"NoPublicKey": {
 			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); must(t, os.Remove(p.pki+"/sa.pub")) },
@@ -236,9 +263,26 @@ func TestHandbackOfStaleKeysToOne(t *testing.T) {
 	p := newRotated(t, true)
 	p.config.Steps = []string{StepControllerManager}
 	want := "sa.key holds key " + keyID(t, testkeys.RSA2048()) + " (RS256), and kube-controller-manager would sign with it after the handback; key " +
-		keyID(t, testkeys.P256()) + " (ES256) signs now; first: sa-controller-manager keys export --private --replace --file=" + p.pki + "/sa.key --service-account-key-ring=" + p.ring.Path()
+		keyID(t, testkeys.P256()) + " (ES256) signs now; first: cp -a " + p.pki + "/sa.key " + p.pki + "/sa.key.$(date +%s) && sa-controller-manager keys export --private --replace --file=" + p.pki + "/sa.key --service-account-key-ring=" + p.ring.Path()
 	if err := Handback(t.Context(), p.config); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestSkippedKeyCheck goes on, and says which tokens die.
+func TestSkippedKeyCheck(t *testing.T) {
+	t.Parallel()
+	p := newRotated(t, false)
+	p.config.SkipKeyCheck = true
+	must(t, os.Remove(p.pki+"/sa.key"))
+	must(t, Handback(t.Context(), p.config)) // a dry run
+	for _, want := range []string{
+		"\nSkipped: " + p.pki + "/sa.pub does not hold key " + keyID(t, testkeys.P256()) + " (ES256), and kube-apiserver would refuse all its tokens after the handback; ",
+		"\nSkipped: kube-controller-manager gets " + p.pki + "/sa.key back to sign with, and without it signs nothing: ",
+	} {
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, &p.out)
+		}
 	}
 }
 

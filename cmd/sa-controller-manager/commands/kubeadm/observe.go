@@ -37,6 +37,9 @@ func (c *Config) observe() (*observed, error) {
 	if o.manager, err = readIfThere(c.manifest(manager)); err != nil {
 		return nil, err
 	}
+	if o.backups[manager], err = readIfThere(c.backup(manager)); err != nil {
+		return nil, err
+	}
 	for _, one := range components() {
 		if o.edited[one.name], err = os.ReadFile(c.manifest(one.name)); err != nil {
 			return nil, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", one.name, err)
@@ -49,6 +52,16 @@ func (c *Config) observe() (*observed, error) {
 		}
 	}
 	return o, nil
+}
+
+// own is our manifest, or the copy that was kept of it if the one that was there is gone or
+// damaged.
+func (o *observed) own() []byte {
+	var pod corev1.Pod
+	if yaml.Unmarshal(o.manager, &pod) == nil && len(pod.Spec.Containers) > 0 {
+		return o.manager
+	}
+	return o.backups[manager]
 }
 
 func components() []component { return []component{controllerManagerComponent(), apiServerComponent()} }

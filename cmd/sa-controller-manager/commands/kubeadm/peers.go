@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -101,11 +102,22 @@ func nodesWithoutManager(have map[string]*corev1.Pod, node string, lack map[stri
 	return names
 }
 
-// pluginsOn looks whether every kube-apiserver has its plugin, as far as its Pod says.
+// pluginsOn looks whether every kube-apiserver has its plugin, which its Pod says. Where the
+// webhook is out already there is nothing to lose.
 func (c *Config) pluginsOn(ctx context.Context) error {
+	if c.unbound(ctx) == nil {
+		return nil
+	}
 	servers, err := c.mirrors(ctx, apiServer)
 	if err != nil {
 		return err
+	}
+	hosts, err := registration.LiveHosts(ctx, c.Client, c.Clock.Now())
+	if err != nil {
+		return err
+	}
+	if servers[c.Node] == nil || len(servers) < len(hosts) {
+		return fmt.Errorf("the kubelets show the Pod of kube-apiserver on %q only, and one runs here and on each of %q", slices.Sorted(maps.Keys(servers)), hosts)
 	}
 	var off []string
 	for node, pod := range servers {
@@ -117,7 +129,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(off)
-	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s",
+	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s; where it had none before the takeover: sa-controller-manager webhook unregister",
 		strings.Join(off, ", "), StepAPIServer, StepControllerManager))
 }
 

@@ -15,6 +15,8 @@ import (
 // step is one thing to do and to wait for.
 type step struct {
 	name string
+	// notes are what the user has to know before it is done.
+	notes []string
 	// brings is what it does, and advice what to do if it does not come, for the user.
 	brings, advice string
 	// guards are what must be so before anything is written, awaited one after the other.
@@ -102,7 +104,7 @@ func (c *Config) takes(o *observed, one component, s *step) error {
 	if !bytes.Equal(before.Bytes(), after.Bytes()) {
 		s.writes = wanted(s.writes, c.backup(one.name), o.backups[one.name], first.Bytes())
 	}
-	patch, err := o.patch(one, first)
+	patch, err := o.patch(one, first, before)
 	if err != nil {
 		return err
 	}
@@ -138,65 +140,6 @@ func edit(m *staticpod.Manifest, decide func(*staticpod.Manifest) (staticpod.Edi
 		return nil, err
 	}
 	return m.Apply(e)
-}
-
-// planHandback decides what a handback does.
-func (c *Config) planHandback(o *observed) ([]step, error) {
-	key := c.SigningKeyFile
-	if key == "" {
-		key = ownFlag(o.manager, keyFlag)
-	}
-	all, err := c.components(o)
-	if err != nil {
-		return nil, err
-	}
-	kcm := step{name: StepControllerManager, brings: "kube-controller-manager has its ServiceAccount controllers again"}
-	api := step{name: StepAPIServer, brings: "kube-apiserver has its ServiceAccount plugin again"}
-	for i, s := range slices.Backward([]*step{&kcm, &api}) {
-		if err := c.gives(o, all[i], key, s); err != nil {
-			return nil, err
-		}
-	}
-	return c.chosen(api, kcm, step{
-		name:   StepWebhook,
-		brings: "the webhook is unregistered",
-		guards: []cli.Look{c.pluginsOn},
-		comes:  []cli.Look{c.unregister},
-	}, step{
-		name:   StepManager,
-		brings: "sa-controller-manager ends, and its two webhook configurations are deleted",
-		guards: []cli.Look{c.socketUnused, c.unbound},
-		writes: wanted(nil, c.manifest(manager), o.manager, nil),
-		comes:  []cli.Look{c.managerGone(o), c.deleteConfigurations},
-	}), nil
-}
-
-// gives plans what a step of a handback writes, and what is awaited then.
-func (c *Config) gives(o *observed, one component, key string, s *step) error {
-	before, err := o.parsed(one)
-	if err != nil {
-		return fmt.Errorf("%w; put it right by hand, %s may have what it was", err, c.backup(one.name))
-	}
-	after, err := o.former(one, before, key)
-	if err != nil {
-		return fmt.Errorf("the manifest of %s: %w", one.name, err)
-	}
-	if err := c.keysFit(o, one.name, after); err != nil {
-		return err
-	}
-	s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
-	s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], nil)
-	s.comes = []cli.Look{c.runs(one.name, after.Command())}
-	return nil
-}
-
-// former is a component's manifest as it was: the backup, if a takeover would make of it
-// exactly what there is now, and otherwise what there is now without our edits.
-func (o *observed) former(one component, now *staticpod.Manifest, key string) (*staticpod.Manifest, error) {
-	if first := o.original(one, now); first != now {
-		return first, nil
-	}
-	return edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) { return one.in(m, key) })
 }
 
 // chosen are the steps that are to be done.

@@ -17,6 +17,9 @@ const devNull = "/dev/null"
 func (c *Config) print(steps []step) {
 	for i, s := range steps {
 		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.brings)
+		for _, note := range s.notes {
+			fmt.Fprintln(c.Out, note)
+		}
 		for _, w := range s.writes {
 			if w.path == c.backup(s.name) {
 				fmt.Fprintf(c.Out, "The manifest as it is now is kept in %s.\n", w.path)

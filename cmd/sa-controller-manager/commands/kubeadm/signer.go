@@ -69,13 +69,7 @@ func signingAPIServerComponent(keys signingKeys) component {
 			}
 			return signerOut(m, e)
 		},
-		in: func(m *staticpod.Manifest, keyFile string) (staticpod.Edit, error) {
-			e, err := plain.in(m, keyFile)
-			if err != nil {
-				return staticpod.Edit{}, err
-			}
-			return signerIn(m, e, keys)
-		},
+		rest: func(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) { return signerIn(m, e, keys) },
 	}
 }
 
@@ -112,14 +106,16 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	return e, nil
 }
 
-// signerIn gives the keys back.
+// signerIn gives the keys back in the place of an endpoint.
 func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (staticpod.Edit, error) {
 	endpoint, err := m.Flag(endpointFlag)
 	if err != nil {
 		return staticpod.Edit{}, err
 	}
 	for _, value := range endpoint {
-		e.Remove = append(e.Remove, value.Item)
+		if !slices.Contains(e.Remove, value.Item) {
+			e.Remove = append(e.Remove, value.Item)
+		}
 	}
 	if len(endpoint) > 0 {
 		if keys.private == "" || len(keys.verify) == 0 {
@@ -163,12 +159,18 @@ func (c *Config) components(o *observed) ([]component, error) {
 	if err != nil || !signs {
 		return components(), err
 	}
-	return []component{controllerManagerComponent(), signingAPIServerComponent(o.ownKeys())}, nil
+	return []component{controllerManagerComponent(), signingAPIServerComponent(o.formerKeys())}, nil
 }
 
-// ownKeys are those that our manifest names.
-func (o *observed) ownKeys() signingKeys {
-	return signingKeys{private: ownFlag(o.manager, keyFlag), verify: ownFlags(o.manager, verifyKeyFlag)}
+// formerKeys are those that the backup names, and otherwise our manifest.
+func (o *observed) formerKeys() signingKeys {
+	if backup, err := staticpod.Parse(o.backups[apiServer], apiServer); err == nil {
+		flags, err := backup.Flags(signingKeyFlag, verifyKeyFlag)
+		if private := staticpod.Last(flags[signingKeyFlag]); err == nil && private != "" {
+			return signingKeys{private: private, verify: texts(flags[verifyKeyFlag])}
+		}
+	}
+	return signingKeys{private: ownFlag(o.own(), keyFlag), verify: ownFlags(o.own(), verifyKeyFlag)}
 }
 
 // ofAPIServer puts into our manifest what kube-apiserver's says: where the CA is whose client
@@ -220,7 +222,7 @@ func (c *Config) signer(o *observed) (*Signer, error) {
 		return nil, err
 	}
 	if len(s.VerifyKeyFiles) == 0 {
-		s.VerifyKeyFiles = o.ownKeys().verify
+		s.VerifyKeyFiles = o.formerKeys().verify
 	}
 	return s, nil
 }

@@ -93,13 +93,13 @@ func TestSignerThereAndBack(t *testing.T) {
 				}
 			}
 			// Without a backup the flags come back at the end.
-			back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, "") })
+			back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, nil, "") })
 			sorted := func(data []byte) []string { return slices.Sorted(strings.Lines(string(data))) }
 			if diff := cmp.Diff(sorted(before.Bytes()), sorted(back.Bytes())); diff != "" {
 				t.Errorf("lines (-before +after):\n%s", diff)
 			}
 
-			patch, err := (&observed{}).patch(c, before)
+			patch, err := (&observed{}).patch(c, before, before)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,13 +63,16 @@ kube-controller-manager its controllers; the webhook is unregistered, our static
 removed, and the webhook configurations are deleted.
 
 A manifest that nobody has edited since the takeover is what it was before, byte for byte.
-From one that somebody has edited, only our edits are taken out. This also works while
-kube-apiserver does not come up. docs/uninstall.md says what is left after it.
+From one that somebody has edited, or that kubeadm upgrade has written, the lines go that
+the takeover has added: the patch in --patches-dir is the record of them. This also works
+while kube-apiserver does not come up, and while our process does not, whatever is wrong
+with it. docs/uninstall.md says what is left after it.
 
-The key files that the two get back must hold the key that signs now and all that verify;
-after a rotation they may not. That is refused before anything is changed, with the
-command that mends it; no command takes a public key out. What verifies is every key of
-our --service-account-key-ring and --service-account-key-file.`
+The key files that the two get back must be there, and hold the key that signs now and all
+that verify; after a rotation they may not. That is refused before anything is changed,
+with the command that is the remedy. None of these takes a public key out, or writes over
+a private key that is not ours. What verifies is every key of our
+--service-account-key-ring and --service-account-key-file.`
 
 const handbackExamples = `  # What would be done
   sa-controller-manager kubeadm handback --dry-run
@@ -210,8 +213,8 @@ func newHandbackCommand() *cobra.Command {
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,
-		"Private key `file` for kube-controller-manager to sign with, if its manifest has named none before. Default: the one that our manifest names.")
+		"Private key `file` for kube-controller-manager to sign with, in a cluster that was made with ours and has never had another. Default: the one that our manifest names.")
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
-		"Do not compare the key files that the two get back with the keys in use. If a rotation is missing in them, tokens are refused.")
+		"Go on although the key files that the two get back are not there or lack keys in use, and say which tokens are refused then.")
 	return cmd
 }

@@ -1,0 +1,294 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+)
+
+// ownOptOut is what an operator has put into kubeadm's configuration, and kubeadm puts into every
+// manifest that it writes.
+func ownOptOut(manifest string) string {
+	return strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=*,bootstrapsigner,tokencleaner,-legacy-serviceaccount-token-cleaner-controller", 1)
+}
+
+func ownPluginOff(manifest string) string {
+	return strings.Replace(manifest, "    - --secure-port=6443\n", "    - --secure-port=6443\n    - --disable-admission-plugins=ServiceAccount\n", 1)
+}
+
+// bornWithUs is what manifests/kind makes.
+func bornWithUs(manifest string) string {
+	manifest = strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=*,bootstrapsigner,tokencleaner,"+controllersOff, 1)
+	return strings.Replace(manifest, "--service-account-private-key-file=/etc/kubernetes/pki/sa.key", "--service-account-private-key-file=", 1)
+}
+
+func unchanged(manifest string) string { return manifest }
+
+// sample is one of kubeadm's manifests, with what an operator has done to its configuration.
+func sample(t *testing.T, version, name string, operator func(string) string) []byte {
+	t.Helper()
+	return []byte(operator(string(read(t, "testdata/manifests/"+version+"/"+name+".yaml"))))
+}
+
+// upgrades does what kubeadm upgrade does to a manifest: the one of another version, with our patch
+// or without.
+func (p *controlPlane) upgrades(t *testing.T, name string, operator func(string) string, patches bool) {
+	t.Helper()
+	rendered := sample(t, "v1.34", name, operator)
+	if patches {
+		var operations []struct{ Op, Path, Value string }
+		if err := yaml.Unmarshal(read(t, p.config.patch(name)), &operations); err != nil {
+			t.Fatal(err)
+		}
+		m, err := staticpod.Parse(rendered, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e staticpod.Edit
+		for _, one := range operations {
+			e.Append = append(e.Append, one.Value)
+		}
+		if m, err = m.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+		rendered = m.Bytes()
+	}
+	p.write(t, "manifests/"+name+".yaml", rendered)
+}
+
+func (p *controlPlane) loses(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(p.dir + "/" + name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHandbackGivesBackWhatWasThere: all that an operator has set is there after a handback, and
+// nothing of ours.
+func TestHandbackGivesBackWhatWasThere(t *testing.T) {
+	t.Parallel()
+	const oldVersion, newVersion = "v1.36", "v1.34" // an upgrade is to another one
+	cases := map[string]struct {
+		reason    string
+		operator  map[string]func(string) string // by component
+		born      bool                           // made with ours, and never taken over
+		meanwhile func(*testing.T, *controlPlane)
+		version   string
+		want      map[string]func(string) string // by component, if it is not as the operator has it
+	}{
+		"OwnOptOut":    {operator: map[string]func(string) string{controllerManager: ownOptOut}, version: oldVersion},
+		"OwnPluginOff": {operator: map[string]func(string) string{apiServer: ownPluginOff}, version: oldVersion},
+		"OwnPluginOffEditedSince": {
+			reason:   "takeover has recorded that it added nothing",
+			operator: map[string]func(string) string{apiServer: ownPluginOff}, version: oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) { p.upgrades(t, apiServer, ownPluginOff, true) },
+			want:      map[string]func(string) string{apiServer: nil},
+		},
+		"UpgradeWithPatches": {
+			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: newVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.upgrades(t, controllerManager, ownOptOut, true)
+				p.upgrades(t, apiServer, unchanged, true)
+			},
+		},
+		"UpgradeWithoutPatches": {
+			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: newVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.upgrades(t, controllerManager, ownOptOut, false)
+				p.upgrades(t, apiServer, unchanged, false)
+			},
+		},
+		"OurManifestIsGone": {
+			version:   oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) { p.loses(t, "manifests/sa-controller-manager.yaml") },
+		},
+		"OurManifestIsGoneAndUpgraded": {
+			version: newVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.loses(t, "manifests/sa-controller-manager.yaml")
+				p.upgrades(t, controllerManager, unchanged, true)
+				p.upgrades(t, apiServer, unchanged, true)
+			},
+		},
+		"OurManifestIsDamaged": {
+			version: oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: ["))
+			},
+		},
+		"TheBackupIsGone": {
+			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.loses(t, "backup/kube-controller-manager.yaml")
+				p.loses(t, "backup/kube-apiserver.yaml")
+			},
+		},
+		"AllThatWeKeptIsGone": {
+			reason: "our lines are known by their names", version: oldVersion,
+			operator: map[string]func(string) string{controllerManager: ownOptOut},
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				for name := range p.all(t) {
+					if !strings.HasPrefix(name, "manifests/kube-") {
+						p.loses(t, name)
+					}
+				}
+			},
+		},
+		"BornWithUs": {
+			born: true, version: oldVersion,
+			operator: map[string]func(string) string{controllerManager: bornWithUs, apiServer: ownPluginOff},
+			want: map[string]func(string) string{
+				controllerManager: func(m string) string { return strings.Replace(m, "pki/sa.key", "pki/ours.key", 1) },
+				apiServer:         unchanged,
+			},
+		},
+		"BornWithoutUs": {
+			reason: "one of the three, and all of them under their aliases, are the operator's", born: true, version: oldVersion,
+			operator: map[string]func(string) string{controllerManager: func(m string) string {
+				return strings.Replace(ownOptOut(m), "*,", "*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner,", 1)
+			}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, oldVersion)
+			for component, change := range tc.operator {
+				p.write(t, "manifests/"+component+".yaml", sample(t, oldVersion, component, change))
+			}
+			if tc.born {
+				p.does(t, takeover, 1) // our manifest
+			} else {
+				p.does(t, takeover, 3)
+			}
+			if tc.meanwhile != nil {
+				tc.meanwhile(t, p)
+			}
+			p.does(t, handback, 4)
+			for _, one := range components() {
+				operator, version := tc.operator[one.name], tc.version
+				if want, other := tc.want[one.name]; other && want == nil {
+					version = newVersion
+				} else if other {
+					operator = want
+				}
+				if operator == nil {
+					operator = unchanged
+				}
+				if diff := cmp.Diff(string(sample(t, version, one.name, operator)), string(read(t, p.config.manifest(one.name)))); diff != "" {
+					t.Errorf("%s: %s (-want +got):\n%s", tc.reason, one.name, diff)
+				}
+			}
+			for name := range p.all(t) {
+				if !strings.HasPrefix(name, "backup/") && !strings.HasPrefix(name, "manifests/kube-") {
+					t.Errorf("%s is left", name)
+				}
+			}
+		})
+	}
+}
+
+// TestHandbackWhileNobodyAnswers is the whole way back of a node whose process is dead, and whose
+// kube-apiserver is away for a while: nothing is awaited that the process would have to do.
+func TestHandbackWhileNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*testing.T, *controlPlane){
+		"CrashLooping": func(*testing.T, *controlPlane) {}, // its manifest is there
+		"Gone":         func(t *testing.T, p *controlPlane) { p.loses(t, "manifests/sa-controller-manager.yaml") },
+		"Damaged": func(t *testing.T, p *controlPlane) {
+			p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: ["))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, "v1.36")
+			before := p.all(t)
+			p.does(t, takeover, 3)
+			// On this machine a process of ours may listen on the port that is the default.
+			own := []byte(strings.Replace(string(read(t, p.config.manifest(manager))), "    args:\n", "    args:\n    - --secure-port=1\n", 1))
+			p.write(t, "manifests/sa-controller-manager.yaml", own)
+			p.write(t, "backup/sa-controller-manager.yaml", own)
+			prepare(t, p)
+			client := fake.NewClientset(
+				&admissionregistrationv1.MutatingWebhookConfiguration{
+					ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "mutate"}},
+				},
+				&admissionregistrationv1.ValidatingWebhookConfiguration{
+					ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate.sa-controller-manager.webhook"}},
+				})
+			p.kubelet(t, client)
+			p.config.DryRun, p.config.Client, p.config.Clock, p.config.StepTimeout = false, client, clock.RealClock{}, 10*time.Second
+			if err := Handback(t.Context(), p.config); err != nil {
+				t.Fatal(err)
+			}
+			after := p.all(t)
+			for _, one := range components() {
+				file := "manifests/" + one.name + ".yaml"
+				if diff := cmp.Diff(before[file], after[file]); diff != "" {
+					t.Errorf("%s (-before +after):\n%s", file, diff)
+				}
+			}
+			if _, there := after["manifests/sa-controller-manager.yaml"]; there {
+				t.Error("our manifest is still there")
+			}
+			if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the validating configuration: %v", err)
+			}
+		})
+	}
+}
+
+// kubelet answers for the Pods of kube-system: it shows what the manifests say, but no mirror pod
+// that has changed before the webhook leaves it out. Every third look nobody answers.
+func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	looks := 0
+	exempt := false
+	client.PrependReactor("update", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		webhooks := action.(clienttesting.UpdateAction).GetObject().(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
+		if !exempt && len(webhooks) == 0 {
+			t.Error("the webhook goes before kube-apiserver has its plugin")
+		}
+		exempt = exempt || len(webhooks) == 1 && len(webhooks[0].MatchConditions) == 1
+		return false, nil, nil
+	})
+	show := func(name string) *corev1.Pod {
+		m, err := staticpod.Parse(read(t, p.config.manifest(name)), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mirror(name, "n", true, m.Command()...)
+	}
+	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if looks++; looks%3 == 0 {
+			return true, nil, errors.New("connection refused")
+		}
+		if list, ok := action.(clienttesting.ListAction); ok && list.GetVerb() == "list" {
+			return true, &corev1.PodList{Items: []corev1.Pod{*show(apiServer), *show(controllerManager)}}, nil
+		}
+		name := strings.TrimSuffix(action.(clienttesting.GetAction).GetName(), "-n")
+		if name == manager || !exempt {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+		}
+		return true, show(name), nil
+	})
+}

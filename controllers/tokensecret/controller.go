@@ -88,7 +88,7 @@ type Controller struct {
 	referenceLoop *reconcile.Runner[referenceKey]
 
 	written writeExpectations
-	waiting firstSeen
+	waiting byVersion[time.Time]         // since when Secrets wait for their account
 	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
 }
 

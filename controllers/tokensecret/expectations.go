@@ -79,20 +79,6 @@ func version(secret *tokensecrets.TokenSecret) string {
 	return string(secret.UID) + "/" + secret.ResourceVersion
 }
 
-// firstSeen is when this process first saw a version of a Secret that waits for its account.
-// One goroutine at a time may ask about a Secret, as with the workers of a loop.
-type firstSeen struct{ byVersion[time.Time] }
-
-// since also reports whether that is now.
-func (f *firstSeen) since(secret *tokensecrets.TokenSecret, now time.Time) (first time.Time, isNew bool) {
-	name, version := secret.ObjectName(), version(secret)
-	if seen, ok := f.get(name, version); ok {
-		return seen, false
-	}
-	f.set(name, version, now)
-	return now, true
-}
-
 // createExpectation is the Secret that was just asked for, created and referenced for an account.
 // It is kept until the caches show it and the reference to it.
 type createExpectation struct {

@@ -45,7 +45,7 @@ func TestOrphanGraceAcrossAJump(t *testing.T) {
 		}
 
 		w.secretLoop.Add(named("token"))
-		expect("first sight")
+		expect("first sight", "get serviceaccounts app")
 		clock.Jump(jump)
 		w.secretLoop.Add(named("token"))
 		expect("looked at again after the jump")

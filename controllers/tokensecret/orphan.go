@@ -19,18 +19,23 @@ import (
 // stale. The watch normally brings what is newer much earlier.
 const requeueAfter = time.Second
 
+// uncachedRecheck is when a Secret is synced again whose account the cache did not show. That may
+// last as long as a watch hangs.
+const uncachedRecheck = time.Minute
+
 // requeue follows a conflict. A proxy on the way to the apiserver may answer with one although
 // the Secret is as it was: then no watch event comes before the resync.
 func (c *Controller) requeue(secret *tokensecrets.TokenSecret) {
 	c.secretLoop.AddAfter(secret.ObjectName(), requeueAfter)
 }
 
-// syncOrphan deletes a Secret whose account the cache does not know, once its grace is over and
-// the apiserver has confirmed that there is no such account. A user's that was filled for the
-// previous account from a stale cache is emptied instead.
+// syncOrphan asks the apiserver for the account that the cache does not know. If it is there, the
+// Secret is filled for it. If not, the Secret is deleted once its grace is over, after another look. A
+// user's that was filled for the previous account from a stale cache is emptied instead.
 func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenSecret) error {
 	name := secret.ObjectName()
-	if left := c.graceLeft(secret); left > 0 {
+	since, waits := c.waiting.get(name, version(secret))
+	if left := c.OrphanGrace - c.Clock.Since(since); waits && left > 0 {
 		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
@@ -39,8 +44,17 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		return err
 	}
 	if secret.BelongsTo(live) {
-		klog.FromContext(ctx).V(2).Info("Account exists, the cache is stale", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(live))
-		c.secretLoop.AddAfter(name, requeueAfter)
+		c.waiting.forget(name)
+		// If the account goes before the cache has shown it, no event says so.
+		c.secretLoop.AddAfter(name, uncachedRecheck)
+		return c.fill(ctx, secret, live)
+	}
+	if mayWait(secret) && !waits && c.OrphanGrace > 0 {
+		// It begins when this process first sees the Secret, and again after every change.
+		c.waiting.set(name, version(secret), c.Clock.Now())
+		c.secretLoop.AddAfter(name, c.OrphanGrace)
+		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", "Fill", fmt.Sprintf(
+			"there is no ServiceAccount %q: the Secret is deleted in %v unless it is created", secret.AccountName, c.OrphanGrace))
 		return nil
 	}
 	// The annotations may have changed while the apiserver was asked.
@@ -59,21 +73,6 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		}
 	}
 	return c.deleteOrphan(ctx, secret, live)
-}
-
-// graceLeft is how long the Secret may still wait for its account. The grace
-// begins when this process first sees the Secret and again after every change.
-func (c *Controller) graceLeft(secret *tokensecrets.TokenSecret) time.Duration {
-	if !mayWait(secret) || c.OrphanGrace <= 0 {
-		return 0
-	}
-	now := c.Clock.Now()
-	since, isNew := c.waiting.since(secret, now)
-	if isNew {
-		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", "Fill", fmt.Sprintf(
-			"there is no ServiceAccount %q: the Secret is deleted in %v unless it is created", secret.AccountName, c.OrphanGrace))
-	}
-	return c.OrphanGrace - now.Sub(since)
 }
 
 func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) error {

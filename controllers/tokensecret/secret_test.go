@@ -4,8 +4,11 @@
 package tokensecret
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -154,10 +157,30 @@ func TestSyncSecret(t *testing.T) {
 			live:        []runtime.Object{account()},
 			wantActions: []string{"get serviceaccounts app"},
 		},
+		"EmptyAndAccountNotCachedYet": {
+			reason:      "it is filled for the account that is there, and nobody is warned of what nobody has looked at",
+			secret:      tokenSecret("token"),
+			live:        []runtime.Object{account()},
+			wantActions: []string{"get serviceaccounts app", everything},
+		},
+		"AccountCachedIsThePreviousOne": {
+			reason:      "it names the account that lives",
+			secret:      tokenSecret("token", boundTo(testUID)),
+			account:     account(recreated),
+			live:        []runtime.Object{account()},
+			wantActions: []string{"get serviceaccounts app", everything},
+		},
+		"EmptyAndTerminatingAccountNotCachedYet": {
+			reason:      "no token for who is going",
+			secret:      tokenSecret("token"),
+			live:        []runtime.Object{account(terminatingAccount)},
+			wantActions: []string{"get serviceaccounts app"},
+		},
 		"AppliedBeforeItsAccount": {
-			reason:     "a Secret that never belonged to anybody may wait",
-			secret:     tokenSecret("token"),
-			wantEvents: []string{"Warning ServiceAccountMissing"},
+			reason:      "a Secret that never belonged to anybody may wait",
+			secret:      tokenSecret("token"),
+			wantActions: []string{"get serviceaccounts app"},
+			wantEvents:  []string{"Warning ServiceAccountMissing"},
 		},
 		"OrphanWithTokenOnly": {
 			reason:      "a token means that there was an account: no grace",
@@ -273,6 +296,37 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 	}
 }
 
+// TestAccountWatchHangs: the account is there and no watch shows it. Secrets are filled all the
+// same, and kube-apiserver is not asked over and over.
+func TestAccountWatchHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, tokenSecret("token"), account())
+		w.jumping()
+		w.Cache(t, tokenSecret("token"))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.secretLoop.Run(ctx) }()
+		defer func() { stop(); <-ended }()
+		w.secretLoop.Add(named("token"))
+		synctest.Wait()
+		want := []string{"get serviceaccounts app", "patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace token"}
+		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
+			t.Fatalf("at first sight (-want +got):\n%s", diff)
+		}
+		w.Cache(t, tokenSecret("token", filled(t), func(secret *corev1.Secret) { secret.ResourceVersion = "21" }))
+		w.secretLoop.Add(named("token"))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if asked := w.actions(t); len(asked) > 12 {
+			t.Errorf("asked %d times in ten minutes: %q", len(asked), asked)
+		}
+		if events := w.Events(); len(events) > 0 {
+			t.Errorf("nothing is wrong, yet there are Events: %q", events)
+		}
+	})
+}
+
 func TestOrphanGrace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
@@ -289,9 +343,9 @@ func TestOrphanGrace(t *testing.T) {
 		version string
 		want    []string
 	}{
-		{"first sight", "20", nil},
+		{"first sight: it is asked whether the account is there", "20", []string{"get serviceaccounts app"}},
 		{"still within the grace", "20", nil},
-		{"changed: the grace begins anew", "21", nil},
+		{"changed: the grace begins again", "21", []string{"get serviceaccounts app"}},
 		{"the first version's grace would be over", "21", nil},
 		{"the grace is over", "21", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}},
 	} {

@@ -210,3 +210,32 @@ func TestReannotatedWhileDecided(t *testing.T) {
 		})
 	}
 }
+
+// TestFilledWhileTheAccountWatchHangs: an account and its Secret come while the watch of accounts
+// says nothing. One look at the account is enough to fill the Secret.
+func TestFilledWhileTheAccountWatchHangs(t *testing.T) {
+	c := sharedControlPlane(t)
+	proxy := c.proxy(t)
+	m := c.manageThrough(t, proxy, "--token-secrets=manual")
+	namespace := c.namespace(t)
+	c.fence(t, m)
+
+	watches := faultproxy.On("watch", "serviceaccounts")
+	before := len(proxy.Requests(watches))
+	release := make(chan struct{})
+	proxy.Use(&faultproxy.Rule{Match: watches, Fault: faultproxy.Hold(release, faultproxy.Forward)})
+	if n := proxy.CutWatches(watches); n != 1 {
+		t.Fatalf("%d watches of ServiceAccounts were open, want 1", n)
+	}
+	if err := proxy.Await(limited(t), watches, func(all []faultproxy.Request) bool { return len(all) > before }); err != nil {
+		t.Fatal(err)
+	}
+	account := c.createAccount(t, namespace, "someone")
+	c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
+	c.accepted(t, c.awaitFilled(t, namespace, "mine"), account)
+	if asked := len(proxy.Requests(faultproxy.On("get", "serviceaccounts").In(namespace))); asked != 1 {
+		t.Errorf("the account was asked for %d times, want once", asked)
+	}
+	close(release)
+	c.fence(t, m)
+}

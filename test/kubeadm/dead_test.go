@@ -38,7 +38,7 @@ func takenOver(t *testing.T) (n *node, before map[string]string) {
 	}
 	weRun(t, n)
 	n.kubelet.breakManager()
-	n.write(t, "/etc/kubernetes/sa-controller-manager.conf", []byte("kind: ["))
+	n.write(t, "/etc/kubernetes/sa-controller-manager/kubeconfig", []byte("kind: ["))
 	if err := os.Remove(n.path("/etc/kubernetes/pki/ca.key")); err != nil {
 		t.Fatal(err)
 	}

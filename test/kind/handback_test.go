@@ -1,0 +1,221 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/test/await"
+)
+
+const (
+	// ownBinary is what our static pod runs here: it can be broken and removed, which what the
+	// host has mounted cannot.
+	ownBinary   = "/usr/local/bin/sa-controller-manager"
+	ownManifest = "/etc/kubernetes/manifests/sa-controller-manager.yaml"
+	caKey       = "/etc/kubernetes/pki/ca.key"
+	awayCAKey   = "/root/ca.key"
+)
+
+// TestHandbackWithoutUs breaks our process in one way after the other. Each time the handback ends
+// with the manifests as they were before, and with Pods whose tokens are accepted.
+func TestHandbackWithoutUs(t *testing.T) {
+	c := create(t, stock(t, 0))
+	c.withoutCertificateSigning(t)
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	before := map[string]string{}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
+		before[name] = c.readManifest(t, name)
+	}
+	for _, tc := range []struct {
+		name   string
+		breaks func(*testing.T)
+		// refused: no Pod is admitted then. Otherwise our process goes on to work.
+		refused bool
+	}{
+		{name: "manifest-removed", refused: true, breaks: func(t *testing.T) { c.onNode(t, "rm", ownManifest) }},
+		{name: "crash-looping", refused: true, breaks: func(t *testing.T) {
+			// It has no token, and so it ends at once.
+			c.onNode(t, "sh", "-c", fmt.Sprintf("cp %s/apicheck %[2]s.new && mv %[2]s.new %[2]s", nodeBinaries, ownBinary))
+			c.restartOurPod(t)
+		}},
+		{name: "expired-certificate", refused: true, breaks: func(t *testing.T) {
+			c.expire(t)
+			c.restartOurPod(t)
+		}},
+		{name: "ca-key-away", breaks: func(t *testing.T) {
+			c.onNode(t, "mv", caKey, awayCAKey)
+			c.restartOurPod(t)
+		}},
+		{name: "binary-missing", refused: true, breaks: func(t *testing.T) {
+			c.onNode(t, "rm", ownBinary)
+			c.rebootWithoutUs(t)
+			c.upgradeCheck(t)
+		}},
+	} {
+		whole := t.Run(tc.name, func(t *testing.T) {
+			c.onNode(t, "sh", "-c", fmt.Sprintf("cp %s/sa-controller-manager %[2]s.new && mv %[2]s.new %[2]s", nodeBinaries, ownBinary))
+			c.onNode(t, "sh", "-c", fmt.Sprintf("[ ! -e %[1]s ] || mv %[1]s %[2]s", awayCAKey, caKey))
+			c.product(t, "kubeadm", "takeover", "--binary="+ownBinary)
+			tc.breaks(t)
+			if tc.refused {
+				c.awaitRefusal(t)
+			}
+			t.Log(c.product(t, "kubeadm", "handback"))
+			for name, content := range before {
+				if diff := cmp.Diff(content, c.readManifest(t, name)); diff != "" {
+					t.Errorf("%s (-before the takeover +after the handback):\n%s", name, diff)
+				}
+			}
+			_, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				t.Errorf("the webhook's configuration: %v, want none", err)
+			}
+			namespace := c.namespace(t, tc.name)
+			c.awaitDefaultAccount(t, namespace)
+			told := c.answers(t, namespace, c.asker(t, on(c.controlPlane())))
+			c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+		})
+		if !whole {
+			return // the next one would begin with what this one has left
+		}
+	}
+}
+
+// withoutCertificateSigning makes of kube-controller-manager what it is where the CA's key is not on
+// the node: it does not start without the key otherwise.
+func (c *cluster) withoutCertificateSigning(t *testing.T) {
+	t.Helper()
+	const name = "kube-controller-manager"
+	manifest := c.readManifest(t, name)
+	edited := regexp.MustCompile(`(?m)^    - --cluster-signing-.*\n`).ReplaceAllString(manifest, "")
+	if edited == manifest {
+		t.Fatalf("the manifest of %s signs no certificates:\n%s", name, manifest)
+	}
+	c.writeManifest(t, name, edited)
+	mirror := name + "-" + c.controlPlane()
+	c.awaitPods(t, metav1.NamespaceSystem, func(pods []*corev1.Pod) error {
+		pod, ok := await.Find(pods, mirror)
+		if !ok || strings.Contains(strings.Join(pod.Spec.Containers[0].Command, " "), "--cluster-signing-") || !isReady(pod) {
+			return fmt.Errorf("%s is not ready without --cluster-signing-*", mirror)
+		}
+		return nil
+	})
+}
+
+// restartOurPod ends our Pod; the kubelet starts it again with the files as they are now.
+func (c *cluster) restartOurPod(t *testing.T) {
+	t.Helper()
+	c.onNode(t, "sh", "-c", "crictl stopp $(crictl pods -q --state ready --name sa-controller-manager-"+c.controlPlane()+")")
+}
+
+// expire has our client certificate end an hour ago, and the CA's key be elsewhere, so that nobody
+// renews it.
+func (c *cluster) expire(t *testing.T) {
+	t.Helper()
+	const pair = "/etc/kubernetes/sa-controller-manager/client.pem"
+	block, private := pem.Decode([]byte(c.onNode(t, "cat", pair)))
+	caBlock, _ := pem.Decode([]byte(c.onNode(t, "cat", "/etc/kubernetes/pki/ca.crt")))
+	if block == nil || block.Type != "CERTIFICATE" || len(private) == 0 || caBlock == nil {
+		t.Fatalf("%s does not begin with a certificate, or ca.crt with none", pair)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := x509.ParseCertificate(caBlock.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM([]byte(c.onNode(t, "cat", caKey)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate.NotAfter = time.Now().Add(-time.Hour)
+	certificate.NotBefore = certificate.NotAfter.Add(-time.Hour)
+	expired, err := x509.CreateCertificate(rand.Reader, certificate, ca, certificate.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.onNode(t, "mv", caKey, awayCAKey)
+	content := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: expired})) + string(private)
+	c.onNodeWith(t, content, "sh", "-c", fmt.Sprintf("umask 077 && cat >%[1]s.new && mv %[1]s.new %[1]s", pair))
+}
+
+// awaitRefusal returns once Pods are refused because nobody answers the webhook.
+func (c *cluster) awaitRefusal(t *testing.T) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_, last = c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return last != nil && strings.Contains(last.Error(), "failed calling webhook"), nil
+	})
+	if err != nil {
+		t.Fatalf("await that Pods are refused: %v", errors.Join(err, last))
+	}
+}
+
+// rebootWithoutUs turns the node off and on. The control plane comes up without us.
+func (c *cluster) rebootWithoutUs(t *testing.T) {
+	t.Helper()
+	stopped := time.Now()
+	run(t, "docker", "restart", c.controlPlane())
+	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+	// kube-apiserver is a Pod of that node: there is nothing to watch yet.
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		for _, name := range names {
+			var pod *corev1.Pod
+			if pod, last = c.client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.controlPlane(), metav1.GetOptions{}); last != nil {
+				return false, nil
+			}
+			running := pod.Status.ContainerStatuses
+			if !isReady(pod) || len(running) != 1 || running[0].State.Running == nil || running[0].State.Running.StartedAt.Time.Before(stopped.Truncate(time.Second)) {
+				last = fmt.Errorf("%s is not ready after the restart", pod.Name)
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatalf("await the control plane after the restart: %v", errors.Join(err, last))
+	}
+	t.Logf("the control plane is ready %v after the node was turned off", time.Since(stopped).Round(100*time.Millisecond))
+}
+
+// upgradeCheck runs what kubeadm upgrade looks at first. Its Job cannot have a Pod; it goes on past
+// that as docs/takeover.md says. The upgrade itself would want the images of another version; and
+// what kubeadm misses on a kind node is ignored as kind does.
+func (c *cluster) upgradeCheck(t *testing.T) {
+	t.Helper()
+	c.awaitRefusal(t)
+	version, err := c.client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It ends with a question that nobody answers.
+	out, err := attempt(t.Context(), "", "docker", "exec", c.controlPlane(), "kubeadm", "upgrade", "apply", "phase", "preflight", version.GitVersion,
+		"--ignore-preflight-errors=CreateJob,SystemVerification,CoreDNSUnsupportedPlugins,CoreDNSMigration")
+	if said := fmt.Sprint(out, err); !strings.Contains(said, "You have chosen to upgrade the cluster version") {
+		t.Errorf("kubeadm upgrade apply --ignore-preflight-errors=CreateJob does not get past its checks:\n%s", said)
+	}
+}

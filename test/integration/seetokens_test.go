@@ -184,14 +184,14 @@ func TestInspect(t *testing.T) {
 	c.refused(t, []byte(bound))
 	got := command(t, bound, append(cluster, "-o=json")...).want(t, 2)
 	var report struct {
-		Verdict string
-		Reasons []string
-		Key     struct{ Algorithm string }
+		Verdict  string
+		Findings []struct{ Code string }
+		Key      struct{ Algorithm string }
 	}
 	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Verdict != "invalid" || report.Key.Algorithm != "RS256" || len(report.Reasons) != 1 || !strings.HasPrefix(report.Reasons[0], "kube-apiserver refuses it: ") {
+	if report.Verdict != "invalid" || report.Key.Algorithm != "RS256" || len(report.Findings) != 1 || report.Findings[0].Code != "refused" {
 		t.Errorf("report %+v", report)
 	}
 	refused := command(t, "", "tokens", "inspect", legacy).want(t, 1).says(t, "this looks like a token as an argument")

@@ -51,21 +51,21 @@ func checkCertificates(ctx context.Context, c *cluster) (answer, error) {
 		return answer{Findings: []finding{found("serving-ca-unreadable", "the serving CA in the Secret "+servingCA+" cannot be read", fixServingCA)}}, nil //nolint:nilerr // the finding says it
 	}
 	var findings []finding
-	if problem := ending(active, now); problem != "" {
+	if problem := ending(active, now, lastPart); problem != "" {
 		findings = append(findings, found("serving-ca-ends", "the serving CA in the Secret "+servingCA+" "+problem, fixServingCA))
 	}
 	note := "the serving CA ends " + active.NotAfter.UTC().Format(time.RFC3339)
 	return answer{Findings: append(findings, badBundles(registered, active, now)...), Note: note}, nil
 }
 
-// ending says that a certificate has ended or is about to, "" if neither.
-func ending(certificate *x509.Certificate, now time.Time) string {
+// ending says that a certificate has ended or is in the last part of its life, "" if neither.
+func ending(certificate *x509.Certificate, now time.Time, part time.Duration) string {
 	end := certificate.NotAfter.UTC().Format(time.RFC3339)
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	switch left := certificate.NotAfter.Sub(now); {
 	case left <= 0:
 		return "has expired at " + end
-	case left < life/lastPart:
+	case left < life/part:
 		return "expires at " + end
 	}
 	return ""
@@ -101,5 +101,5 @@ func badBundle(text []byte, active *x509.Certificate, now time.Time) string {
 		return ""
 	}
 	longest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	return ending(longest, now)
+	return ending(longest, now, lastPart)
 }

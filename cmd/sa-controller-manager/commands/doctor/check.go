@@ -48,6 +48,8 @@ type cluster struct {
 	// Get reads a path of the API server that is no resource.
 	Get   func(ctx context.Context, path string) ([]byte, error)
 	Clock clock.Clock
+	// Version is kube-apiserver's.
+	Version string
 	// Grace is how old an object must be before it counts that nobody has seen to it.
 	Grace time.Duration
 
@@ -65,6 +67,8 @@ type cluster struct {
 	// --service-account-key-ring.
 	Keys []jwks.Key
 
+	// ManagerKubeconfig is that of the manager, if this is its host.
+	ManagerKubeconfig string
 	// Kubeconfig is the flag that leads commands of a remedy to the same cluster, with a blank
 	// before it, or empty.
 	Kubeconfig string
@@ -84,7 +88,9 @@ func checks() []check {
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "leader", About: "a replica leads", run: checkLeader},
 		{Name: "permissions", About: "the manager may do what it has to", run: checkPermissions},
-		{Name: "webhook", About: "the webhook is registered and called, and a Pod gets its account and token", run: checkWebhook},
+		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
+		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager leave our part of the work to us", run: checkControlPlane},
+		{Name: "identity", About: "the client certificate of the manager is good for long, on the node that has it", run: checkIdentity},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},

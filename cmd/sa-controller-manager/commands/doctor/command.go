@@ -52,6 +52,7 @@ type commandOptions struct {
 	election   options.LeaderElection
 	account    string
 	user       string
+	manager    string
 	only, skip []string
 	timeout    time.Duration
 	grace      time.Duration
@@ -63,6 +64,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{
 		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
 		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: defaultGrace,
+		manager: "/etc/kubernetes/sa-controller-manager/kubeconfig",
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
@@ -108,6 +110,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	}, &o.admission, &o.keys, &o.election)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, whose token is tried. The trial Pod is in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "`Name` of the user that the manager is. Without it, whom its ClusterRoleBinding names.")
+	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, to see when its client certificate ends. Looked at if it is there.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Make these `checks` only.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Leave these `checks` out.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long each check may take.")
@@ -142,7 +145,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		return err
 	}
 	// One error says better than one for each check that nobody answers.
-	if _, err := cli.ServerVersion(ctx, cluster.Client); err != nil {
+	if cluster.Version, err = cli.ServerVersion(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	cluster.Get = cli.Getter(cluster.Client)
@@ -189,8 +192,9 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
-		Kubeconfig:     podscan.KubeconfigFlag(o.connection.Kubeconfig),
-		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
+		ManagerKubeconfig: o.manager,
+		Kubeconfig:        podscan.KubeconfigFlag(o.connection.Kubeconfig),
+		LeaseNamespace:    o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
 	if o.keys.RootCAFile != "" {
 		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {

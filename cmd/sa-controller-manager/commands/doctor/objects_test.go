@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // adding makes objects inside the bubble, where ages are those of the bubble.
@@ -42,6 +43,10 @@ func TestSecrets(t *testing.T) {
 	nobody := func(s *corev1.Secret) { s.Annotations = nil }
 	other := func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "former" }
 	anyUID := func(s *corev1.Secret) { delete(s.Annotations, corev1.ServiceAccountUIDKey) }
+	auto := func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }
+	successor := func(s *corev1.Secret) {
+		s.Annotations[tokensecrets.ReplacesAnnotation] = tokensecrets.Predecessor{Name: "old", UID: "1"}.String()
+	}
 	try(t, "secrets", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
 		"Orphans": {reason: "no account, or a former one", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
@@ -52,6 +57,12 @@ func TestSecrets(t *testing.T) {
 		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: token Secrets that hold another root CA than is published: shop/a"}},
 		"Spared": {reason: "too young, or on the way out", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
+		"Auto": {reason: "each one is a token that never expires", change: adding(secret("a", "default", auto), secret("b", "default", auto, successor)),
+			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has made: Pods of v1.36.3 need none, and their tokens never expire: shop/a"}},
+		"AutoBefore124": {reason: "Pods need it", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
+			adding(secret("a", "default", auto))(t, c, client)
+			c.Version = "v1.23.17"
+		}},
 		"Down": {reason: "not asked", change: failing("list", "secrets"), wantErr: "list token Secrets: the API is down"},
 	})
 }

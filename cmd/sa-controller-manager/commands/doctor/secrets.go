@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -71,7 +72,27 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 			findings = append(findings, f.finding(names[f]))
 		}
 	}
+	if auto := c.autoCreated(secrets); len(auto) > 0 {
+		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has made: Pods of "+c.Version+" need none, and their tokens never expire",
+			"start the program with --token-secrets=manual; then delete those that nobody uses: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
+	}
 	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
+}
+
+// autoCreated are those that --token-secrets=auto has made where nothing needs them, as since
+// Kubernetes 1.24. Successors of re-issued tokens are made in any mode.
+func (c *cluster) autoCreated(secrets []tokenSecret) []string {
+	running, err := version.ParseGeneric(c.Version)
+	if err != nil || running.LessThan(version.MajorMinor(1, 24)) {
+		return nil
+	}
+	var names []string
+	for _, secret := range secrets {
+		if secret.AutoCreated() && secret.Predecessor.Name == "" {
+			names = append(names, secret.name())
+		}
+	}
+	return names
 }
 
 // judge finds the worst flaw. Young Secrets and those on their way out have none.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,6 +42,11 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	}
 	answer := answer{Findings: badRegistration(c, registered), Note: "not registered"}
 	without, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
+	early, err := c.earlier(ctx, bothBound(registered))
+	if err != nil {
+		return answer, errors.Join(unknown, err)
+	}
+	answer.Findings = append(answer.Findings, early...)
 	answer.Findings = append(answer.Findings, badHosts(c, without, bothBound(registered))...)
 	// That the hosts are not known says nothing about this Pod.
 	tried, err := tryPod(ctx, c, bothBound(registered))
@@ -73,6 +79,43 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 		}
 	}
 	return findings
+}
+
+// earlier finds other webhooks that change Pods before ours: kube-apiserver calls configurations in
+// the order of their names. They see Pods without account and token, which they would have had
+// from the plugin of kube-apiserver.
+func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
+	if !bound {
+		return nil, nil
+	}
+	all, err := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list MutatingWebhookConfigurations: %w", err)
+	}
+	var names []string
+	for i := range all.Items {
+		if other := &all.Items[i]; other.Name < registration.Name && slices.ContainsFunc(other.Webhooks, changesPods) {
+			names = append(names, other.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return []finding{found("webhook-before-ours", "MutatingWebhookConfigurations that are called for new Pods before "+registration.Name+": they see Pods without account and token",
+		"give them names that sort behind "+registration.Name+", or reinvocationPolicy: IfNeeded", names...)}, nil
+}
+
+func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
+	if webhook.ReinvocationPolicy != nil && *webhook.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
+		return false // it is called again after ours
+	}
+	has := func(list []string, value string) bool {
+		return slices.Contains(list, value) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(webhook.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		create := slices.Contains(rule.Operations, admissionregistrationv1.Create) || slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
+		return create && has(rule.APIGroups, "") && (has(rule.Resources, "pods") || slices.Contains(rule.Resources, "*/*"))
+	})
 }
 
 // badHosts finds kube-apiservers that call a replica on their own host where there is none.

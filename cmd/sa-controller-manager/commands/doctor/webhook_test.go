@@ -29,6 +29,17 @@ func registered(entry string, bundle []byte) []runtime.Object {
 	}
 }
 
+// early is another program's webhook.
+func early(name, resource string, again admissionregistrationv1.ReinvocationPolicyType) runtime.Object {
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{ReinvocationPolicy: &again, Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+		}}}},
+	}
+}
+
 // perHost is what is registered with --webhook-registration=url.
 func perHost(entry string) []runtime.Object {
 	objects := registered(entry, nil)
@@ -101,7 +112,11 @@ func TestWebhook(t *testing.T) {
 	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
-		"Called":               {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
+		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
+		"Early": {reason: "it sees Pods without token", objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""), early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")), change: admits(nil, true, true, true), want: []string{
+			"webhook-before-ours: MutatingWebhookConfigurations that are called for new Pods before 00-sa-controller-manager: they see Pods without account and token: 00-first",
+		}},
+		"EarlyUnbound":         {reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")}, change: admits(nil, true, true, false)},
 		"HostWithoutReplica":   {objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
 		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
 		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},

@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,18 @@ var contract = sync.OnceValue(func() string {
 	return string(text)
 })
 
+// inWorld is the result of one check, in the bubble's time.
+func inWorld(t *testing.T, name string, change func(*testing.T, *cluster, *fake.Clientset)) (got result) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(healthyWorld()...)
+		cluster := newCluster(client)
+		change(t, cluster, client)
+		got = run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(check) {})[0]
+	})
+	return got
+}
+
 func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Action) {
 	t.Helper()
 	var problems []string
@@ -118,6 +131,7 @@ func newCluster(client *fake.Clientset) *cluster {
 	})
 	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
 	return &cluster{
+		Version: "v1.36.3", ManagerKubeconfig: filepath.Join("testdata", "none"),
 		Grace: defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
 		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),

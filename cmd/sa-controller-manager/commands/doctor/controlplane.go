@@ -1,0 +1,79 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
+)
+
+// identityPart of a client certificate's life, two months of a year, is when it should long have
+// been renewed: that begins when a third is left.
+const identityPart = 6
+
+const fixStock = "sa-controller-manager kubeadm takeover on that node, and give kubeadm upgrade the --patches that it wrote"
+
+// checkControlPlane finds what "kubeadm upgrade" without our patches has put back. Where a component
+// is no static pod nothing is seen.
+func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
+	lease, err := c.lease(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	registered, err := registration.Inspect(ctx, c.Client)
+	if err != nil {
+		return answer{}, err
+	}
+	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return answer{}, fmt.Errorf("list the Pods of kube-system: %w", err)
+	}
+	var findings []finding
+	servers, managers := kubeadm.Stock(pods.Items)
+	if len(servers) > 0 && bothBound(registered) {
+		findings = append(findings, found("apiserver-stock", "kube-apiservers with the plugin ServiceAccount, though the webhook does its work", fixStock, servers...))
+	}
+	if len(managers) > 0 && isHeld(lease, c.Clock.Now()) {
+		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers which we run too", fixStock, managers...))
+	}
+	return answer{Findings: findings, Note: "looked at the commands of mirror pods"}, nil
+}
+
+// checkIdentity looks at the client certificate of the manager, on the node that has it.
+func checkIdentity(_ context.Context, c *cluster) (answer, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.ManagerKubeconfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return answer{Note: "no " + c.ManagerKubeconfig + " on this host"}, nil
+	}
+	if err != nil {
+		return answer{}, fmt.Errorf("%s: %w", c.ManagerKubeconfig, err)
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return answer{}, fmt.Errorf("%s: %w", c.ManagerKubeconfig, err)
+	}
+	if len(config.CertData) == 0 {
+		return answer{Note: c.ManagerKubeconfig + " has no client certificate"}, nil
+	}
+	certificates, err := cert.ParseCertsPEM(config.CertData)
+	if err != nil {
+		return answer{}, fmt.Errorf("the client certificate of %s: %w", c.ManagerKubeconfig, err)
+	}
+	if problem := ending(certificates[0], c.Clock.Now(), identityPart); problem != "" {
+		return answer{Findings: []finding{found("client-certificate-ends", "the client certificate of "+c.ManagerKubeconfig+" "+problem,
+			"see why the container identity of our Pod does not renew it: kubectl -n kube-system logs -l component=sa-controller-manager -c identity"+c.Kubeconfig+
+				"; or on the node: sa-controller-manager kubeadm kubeconfig")}}, nil
+	}
+	return answer{Note: "it ends " + certificates[0].NotAfter.UTC().Format(time.RFC3339)}, nil
+}

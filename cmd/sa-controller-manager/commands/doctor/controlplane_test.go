@@ -1,0 +1,102 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// mirrorPod is a component of the control plane on node cp.
+func mirrorPod(component string, flags ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: component + "-cp", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}},
+		Spec:       corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{Command: append([]string{component}, flags...)}}},
+	}
+}
+
+func TestControlPlane(t *testing.T) {
+	t.Parallel()
+	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller", "--service-account-private-key-file=sa.key")
+	bound := append(registered("mutate.sa-controller-manager.webhook", nil), server, kcm)
+	try(t, "control-plane", map[string]checkCase{
+		"Nothing of ours": {reason: "it is stock because nobody took over", objects: []runtime.Object{server, kcm}},
+		"Server":          {reason: "the upgrade had no patches", objects: bound, want: []string{"apiserver-stock: kube-apiservers with the plugin ServiceAccount, though the webhook does its work: kube-apiserver-cp"}},
+		"Manager": {
+			reason: "two processes contend", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
+			want: []string{"controller-manager-stock: kube-controller-managers that run controllers which we run too: " +
+				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
+		},
+		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	with := func(begin, end time.Duration, embed bool) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
+			t.Helper()
+			directory := t.TempDir()
+			c.ManagerKubeconfig = filepath.Join(directory, "kubeconfig")
+			user := &clientcmdapi.AuthInfo{ClientCertificateData: certificate(t, now.Add(begin), now.Add(end)), ClientKeyData: []byte("key")}
+			if !embed {
+				user.ClientCertificate, user.ClientKey = "client.pem", "client.pem"
+				if err := os.WriteFile(filepath.Join(directory, "client.pem"), user.ClientCertificateData, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				user.ClientCertificateData, user.ClientKeyData = nil, nil
+			}
+			config := clientcmdapi.Config{
+				Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": user},
+				Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
+			}
+			if err := clientcmd.WriteToFile(config, c.ManagerKubeconfig); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const day = 24 * time.Hour
+	for name, tc := range map[string]struct {
+		change func(*testing.T, *cluster, *fake.Clientset)
+		want   string
+	}{
+		"Elsewhere": {func(*testing.T, *cluster, *fake.Clientset) {}, ""},
+		"Good":      {with(-300*day, 65*day, false), ""},
+		"Ending":    {with(-310*day, 55*day, false), " expires at 2000-02-25T00:00:00Z"},
+		"Embedded":  {with(-310*day, 55*day, true), " expires at 2000-02-25T00:00:00Z"},
+		"Ended":     {with(-365*day, -day, false), " has expired at 1999-12-31T00:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var path string
+			change := func(t *testing.T, c *cluster, client *fake.Clientset) {
+				t.Helper()
+				tc.change(t, c, client)
+				path = c.ManagerKubeconfig
+			}
+			checked := inWorld(t, "identity", change)
+			var got string
+			for _, finding := range checked.findings {
+				got += finding.Code + ": " + finding.Message
+			}
+			want := tc.want
+			if want != "" {
+				want = "client-certificate-ends: the client certificate of " + path + want
+			}
+			if got != want || checked.Error != "" {
+				t.Errorf("%q and error %q, want %q", got, checked.Error, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
+// Stock finds what "kubeadm upgrade" without the patches of a takeover leaves, by the commands of
+// mirror pods: those of kube-apiserver that have the ServiceAccount plugin, and those of
+// kube-controller-manager with the controllers that they run. A controller that our process on the
+// same node leaves alone is meant to run there.
+func Stock(pods []corev1.Pod) (servers, managers []string) {
+	own := map[string][]string{} // --controllers of our process, by node
+	for i := range pods {
+		if isMirror(&pods[i], manager) {
+			own[pods[i].Spec.NodeName] = flagList(&pods[i], controllersFlag)
+		}
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if isMirror(pod, apiServer) && !pluginIsOff(podCommand(pod)) {
+			servers = append(servers, pod.Name)
+		}
+		if !isMirror(pod, controllerManager) {
+			continue
+		}
+		if names := stockControllers(pod, own[pod.Spec.NodeName]); len(names) > 0 {
+			managers = append(managers, pod.Name+" ("+strings.Join(names, ", ")+")")
+		}
+	}
+	return servers, managers
+}
+
+func stockControllers(pod *corev1.Pod, own []string) []string {
+	var names []string
+	for _, controller := range ourControllers() {
+		on := runsController(flagList(pod, controllersFlag), controller)
+		if controller.name == options.ServiceAccountTokenController {
+			keys := flagList(pod, keyFlag)
+			on = len(keys) > 0 && keys[len(keys)-1] != ""
+		}
+		if on && runsController(own, controller) {
+			names = append(names, controller.name)
+		}
+	}
+	return names
+}
+
+// runsController reports whether a process with this list runs a controller. Without the flag it
+// runs all.
+func runsController(list []string, c replacedController) bool {
+	on, _ := decided(list, c)
+	return on || len(list) == 0
+}
+
+func isMirror(pod *corev1.Pod, component string) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror && pod.Name == component+"-"+pod.Spec.NodeName && len(pod.Spec.Containers) == 1
+}
+
+func podCommand(pod *corev1.Pod) []string {
+	return slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
+}
+
+// flagList is what a flag that takes a list gets in a Pod's command.
+func flagList(pod *corev1.Pod, name string) []string {
+	var list []string
+	for _, arg := range podCommand(pod) {
+		if text, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			list = append(list, strings.Split(text, ",")...)
+		}
+	}
+	return slices.DeleteFunc(list, func(one string) bool { return one == "" && name == controllersFlag })
+}

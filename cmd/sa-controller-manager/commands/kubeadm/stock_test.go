@@ -1,0 +1,55 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestStock(t *testing.T) {
+	t.Parallel()
+	mirror := func(component string, flags ...string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: component + "-cp", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}},
+			Spec:       corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{Command: append([]string{component}, flags...)}}},
+		}
+	}
+	fake := mirror(apiServer)
+	fake.Annotations = nil
+	const three = " (serviceaccount-controller, root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller"
+	cases := map[string]struct {
+		pods              []corev1.Pod
+		servers, managers []string
+	}{
+		"Taken over": {pods: []corev1.Pod{
+			mirror(apiServer, "--disable-admission-plugins=ServiceAccount"),
+			mirror(controllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff, "--service-account-private-key-file="),
+		}},
+		"Stock": {
+			pods:     []corev1.Pod{mirror(apiServer), mirror(controllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key")},
+			servers:  []string{"kube-apiserver-cp"},
+			managers: []string{"kube-controller-manager-cp" + three + ", serviceaccount-token-controller)"},
+		},
+		"No flags":      {pods: []corev1.Pod{mirror(controllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}},
+		"Aliases":       {pods: []corev1.Pod{mirror(controllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner")}},
+		"Left to it":    {pods: []corev1.Pod{mirror(controllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"), mirror(manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller")}},
+		"No mirror pod": {pods: []corev1.Pod{fake}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, managers := Stock(tc.pods)
+			if diff := cmp.Diff(tc.servers, servers); diff != "" {
+				t.Errorf("kube-apiservers (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.managers, managers); diff != "" {
+				t.Errorf("kube-controller-managers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

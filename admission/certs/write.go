@@ -44,7 +44,7 @@ func (m *Managed) create(ctx context.Context, decided decision) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("create secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
+		return fmt.Errorf("create secret %s/%s: %w", m.config.Namespace, m.config.Name, meta.SecretError(err))
 	}
 	m.written(ctx, decided.reason, m.held != nil)
 	return nil
@@ -60,7 +60,7 @@ func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided dec
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("update secret %s/%s: %w", m.config.Namespace, m.config.Name, err)
+		return fmt.Errorf("update secret %s/%s: %w", m.config.Namespace, m.config.Name, meta.SecretError(err))
 	}
 	m.written(ctx, decided.reason, read(secret).damage != "")
 	return nil

@@ -37,11 +37,12 @@ type apiserver struct {
 	mu        sync.Mutex
 	known     map[string]signing.PublicKey
 	issuer    string
-	discover  http.HandlerFunc   // answers the discovery document
-	broken    error              // what it answers instead of reviewing
-	reviewing func(keyID string) // called in each review, before the verdict
-	reviews   []string           // key ID and time of each
-	tokens    []string           // all that were presented
+	discover  http.HandlerFunc                          // answers the discovery document
+	broken    error                                     // what it answers instead of reviewing
+	reviewing func(keyID string)                        // called in each review, before the verdict
+	accepted  func(*authenticationv1.TokenReviewStatus) // what another authenticator answers
+	reviews   []string                                  // key ID and time of each
+	tokens    []string                                  // all that were presented
 	began     time.Time
 }
 
@@ -97,7 +98,14 @@ func (s *apiserver) review(review *authenticationv1.TokenReview) error {
 	if s.broken != nil {
 		return s.broken
 	}
-	review.Status.Authenticated, err = s.authenticate(review.Spec, claims)
+	if review.Status.Authenticated, err = s.authenticate(review.Spec, claims); review.Status.Authenticated {
+		private := claims["kubernetes.io"].(map[string]any)["serviceaccount"].(map[string]any)
+		review.Status.User = authenticationv1.UserInfo{Username: fmt.Sprint(claims["sub"]), UID: fmt.Sprint(private["uid"])}
+		review.Status.Audiences = review.Spec.Audiences
+	}
+	if s.accepted != nil {
+		s.accepted(&review.Status)
+	}
 	if err != nil {
 		review.Status.Error = err.Error()
 	}

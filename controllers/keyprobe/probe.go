@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -58,19 +59,22 @@ func Prove(ctx context.Context, client kubernetes.Interface, issuer string, acco
 	if err != nil {
 		return err
 	}
+	holder := tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}
 	probe, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(ctx, tokens.BoundRequest{
 		Issuer:    issuer,
-		Account:   tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)},
+		Account:   holder,
 		Audiences: []string{probeAudience},
 		Lifetime:  probeLifetime,
 	})
 	if err != nil {
 		return fmt.Errorf("sign a token to prove key %s: %w", key.ID(), err)
 	}
-	return review(ctx, client, probe)
+	return review(ctx, client, probe, holder)
 }
 
-func review(ctx context.Context, client kubernetes.Interface, token string) error {
+// review checks user and audiences too, as the API asks of its callers: kube-apiserver may pass
+// a token on to a webhook, which knows no audiences or accepts whatever it is shown.
+func review(ctx context.Context, client kubernetes.Interface, token string, holder tokens.Account) error {
 	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{probeAudience}},
 	}, metav1.CreateOptions{})
@@ -79,6 +83,13 @@ func review(ctx context.Context, client kubernetes.Interface, token string) erro
 	}
 	if !review.Status.Authenticated {
 		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is --service-account-issuer right?)")}
+	}
+	if user := review.Status.User; user.Username != holder.Subject() || user.UID != holder.UID {
+		return refusal{fmt.Sprintf("another authenticator takes it for %q with UID %q, want %q with UID %q",
+			user.Username, user.UID, holder.Subject(), holder.UID)}
+	}
+	if !slices.Contains(review.Status.Audiences, probeAudience) {
+		return refusal{fmt.Sprintf("it was accepted for the audiences %q, want %q", review.Status.Audiences, probeAudience)}
 	}
 	return nil
 }

@@ -260,3 +260,39 @@ func TestNoTokenIsShown(t *testing.T) {
 		}
 	})
 }
+
+// TestOthersDoNotProveAKey: behind kube-apiserver a webhook may accept what it is shown.
+func TestOthersDoNotProveAKey(t *testing.T) {
+	t.Parallel()
+	const user = "system:serviceaccount:kube-system:default"
+	cases := map[string]struct {
+		status authenticationv1.TokenReviewStatus
+		want   string
+	}{
+		"AnotherUser": {
+			authenticationv1.TokenReviewStatus{User: authenticationv1.UserInfo{Username: "jane", UID: "uid-of-default"}, Audiences: []string{probeAudience}},
+			`another authenticator takes it for "jane" with UID "uid-of-default", want "` + user + `" with UID "uid-of-default"`,
+		},
+		"AnotherUID": {
+			authenticationv1.TokenReviewStatus{User: authenticationv1.UserInfo{Username: user, UID: "old"}, Audiences: []string{probeAudience}},
+			`another authenticator takes it for "` + user + `" with UID "old", want "` + user + `" with UID "uid-of-default"`,
+		},
+		"NoAudience": {
+			authenticationv1.TokenReviewStatus{User: authenticationv1.UserInfo{Username: user, UID: "uid-of-default"}},
+			`it was accepted for the audiences [], want "sa-controller-manager/key-probe"`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer(account("kube-system", "default"))
+				tc.status.Authenticated = true
+				server.accepted = func(status *authenticationv1.TokenReviewStatus) { *status = tc.status }
+				a := start(t, server)
+				defer a.stop()
+				check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: "+tc.want, a.named(a.Status()))
+			})
+		})
+	}
+}

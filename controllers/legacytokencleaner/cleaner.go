@@ -17,9 +17,10 @@
 // left to do.
 //
 // Only Secrets that an account references are ever touched, and those that package
-// tokenreissue has replaced; what a user made stays. The successor of a Secret stays for
-// as long as that one is there, or another would be made for it. This package alone
-// ends the life of replaced Secrets; they have a period of their own.
+// tokenreissue has replaced; what a user made stays, unless it is listed in .secrets: nothing
+// shows then who made it, and upstream takes it, too. The successor of a Secret stays for as
+// long as that one is there, or another would be made for it. This package alone ends the life
+// of replaced Secrets; they have a period of their own.
 //
 // Nothing is written without UID and resourceVersion as precondition, and nothing
 // is deleted before Secret and account have been read live.

@@ -258,6 +258,27 @@ func TestSeveralChanges(t *testing.T) {
 	})
 }
 
+// A leader whose node has missed the change of the file publishes that, and says so.
+func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "AB")
+		first := c.start("A", time.Hour)
+		synctest.Wait()
+		first.offer("B")
+		synctest.Wait()
+		first.stop()
+		told := len(c.told())
+		second := c.start("A", time.Hour)
+		defer second.stop()
+		check(t, "published", "AB", second.published())
+		check(t, "Event", "process: Warning RootCAFileIsOlder Publish: the root CA file of this process holds A, which another file has replaced: "+
+			"unless that was taken back, copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", c.told()[told+1])
+		time.Sleep(2 * lookInterval)
+		check(t, "Events", told+2, len(c.told()))
+	})
+}
+
 func TestARestart(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

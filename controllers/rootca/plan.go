@@ -20,9 +20,10 @@ type decision struct {
 	// next is when the first overlap ends; zero if there is none.
 	next time.Time
 
-	// What is reported: certificates whose overlap begins and ends, and those that are
-	// dropped before their time because the union would be too large.
-	began, ended, evicted []*x509.Certificate
+	// What is reported: certificates whose overlap begins and ends, those that are dropped
+	// before their time because the union would be too large, and those in overlap that the
+	// file holds again.
+	began, ended, evicted, returned []*x509.Certificate
 }
 
 // plan decides what is published. known is the state as it was last written, or zero
@@ -45,6 +46,9 @@ func plan(file *Bundle, known state, now time.Time, overlap time.Duration) decis
 		return true
 	}
 	for _, p := range known.previous {
+		if contains(d.state.current, p.certificate) && !contains(known.current, p.certificate) {
+			d.returned = append(d.returned, p.certificate)
+		}
 		keep(p.certificate, earlier(p.until, latest))
 	}
 	for _, certificate := range unique(known.current) {

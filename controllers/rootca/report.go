@@ -32,6 +32,12 @@ func (c *BundleController) report(ctx context.Context, decided decision) {
 		c.Recorder.Normal(c.Process, "RootCAOverlapBegan", "Publish",
 			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", began, until))
 	}
+	if returned := fingerprints(decided.returned); returned != "" {
+		logger.Info("The root CA file is an earlier one", "again", returned)
+		c.Recorder.Warn(c.Process, "RootCAFileIsOlder", "Publish", fmt.Sprintf(
+			"the root CA file of this process holds %s, which another file has replaced: unless that was taken back, copy the newer --root-ca-file here "+
+				"before the overlap ends and its root CA is not published any more", returned))
+	}
 	if ended := fingerprints(decided.ended); ended != "" {
 		logger.Info("A previous root CA is not published any more", "previous", ended)
 		c.Recorder.Normal(c.Process, "RootCAOverlapEnded", "Publish",

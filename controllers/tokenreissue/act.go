@@ -88,7 +88,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		// Either an earlier try has succeeded, which the cache will show, or the name is
 		// taken: if the cache shows nothing in time, another one is chosen.
 	case err != nil:
-		return fmt.Errorf("create secret %s: %w", made.name, err)
+		return fmt.Errorf("create secret %s: %w", made.name, meta.SecretError(err))
 	}
 	c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
 	c.loop.AddAfter(keyOf(cached), cacheSyncGrace)

@@ -109,7 +109,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 		if !apierrors.IsAlreadyExists(err) {
 			c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: name})
 		}
-		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
+		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, meta.SecretError(err))
 	}
 	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
 	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))

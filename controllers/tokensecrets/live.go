@@ -63,7 +63,7 @@ func Delete(ctx context.Context, client kubernetes.Interface, recorder *events.R
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), err)
+		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), meta.SecretError(err))
 	}
 	klog.FromContext(ctx).Info("Deleted token secret", "secret", klog.KObj(secret), "uid", secret.UID, "reason", reason, "why", why)
 	recorder.Normal(secret.Reference(), reason, "Delete", "deleted: "+why)
@@ -93,7 +93,7 @@ func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret
 	if isStale(err) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil, meta.SecretError(err)
 }
 
 // isStale reports whether kube-apiserver has another version of an object, or none.

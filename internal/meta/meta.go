@@ -11,6 +11,7 @@ package meta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,3 +72,24 @@ func CachedAccount(lister corev1listers.ServiceAccountLister, name cache.ObjectN
 	}
 	return account
 }
+
+// SecretError is what may be logged of an error of a write of a Secret: of kube-apiserver's
+// answer the code and the reason. In its text a policy may quote the Secret. The error itself
+// is still found by errors.As and by what is built on it.
+func SecretError(err error) error {
+	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
+		return &secretError{answer.Status(), err}
+	}
+	return err
+}
+
+type secretError struct {
+	answer metav1.Status
+	err    error
+}
+
+func (e *secretError) Error() string {
+	return fmt.Sprintf("kube-apiserver answered %d %s; its audit log has the text, which may quote the Secret", e.answer.Code, e.answer.Reason)
+}
+
+func (e *secretError) Unwrap() error { return e.err }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"runtime/debug"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -25,6 +26,8 @@ type authFilter struct {
 	metrics *Metrics
 	clock   clock.PassiveClock
 	logger  klog.Logger
+	// refusals bounds their lines in the log: a wrong issuer refuses every token of a cluster.
+	refusals rate.Sometimes
 }
 
 // intercept is a grpc.UnaryServerInterceptor.
@@ -60,14 +63,16 @@ func (f *authFilter) call(ctx context.Context, request any, handle grpc.UnaryHan
 	return handle(ctx, request)
 }
 
-// log is the audit: one line for each refusal, which says who asked and which rule it was, never
-// what was asked for.
+// log is the audit: a line for a refusal says who asked and which rule it was, never what was
+// asked for. Beyond the first ones there is one a second at most; a metric counts them all.
 func (f *authFilter) log(ctx context.Context, method string, ended outcome, err error) {
 	c, _ := callerOf(ctx)
 	logger := f.logger.WithValues("method", method, "uid", c.uid, "pid", c.pid)
 	switch {
 	case ended.refused:
-		logger.Info("Refused a call to the external signer", "outcome", ended.label, "reason", ended.text)
+		f.refusals.Do(func() {
+			logger.Info("Refused a call to the external signer", "outcome", ended.label, "reason", ended.text)
+		})
 	case ended.label == "error":
 		logger.Error(err, "A call to the external signer has failed")
 	case err != nil:

@@ -155,7 +155,10 @@ type end struct {
 // build makes the gRPC server. What one client can hold on to is bounded: messages, headers, calls,
 // buffers; and a connection whose other end has gone without a word is noticed.
 func (s *Server) build(logger klog.Logger) *grpc.Server {
-	filter := &authFilter{allowed: s.config.AllowedUIDs, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger}
+	filter := &authFilter{
+		allowed: s.config.AllowedUIDs, metrics: s.config.Metrics, clock: s.config.Clock, logger: logger,
+		refusals: rate.Sometimes{First: 10, Interval: time.Second},
+	}
 	server := grpc.NewServer(
 		grpc.Creds(peerCredentials{}),
 		grpc.UnaryInterceptor(filter.intercept),

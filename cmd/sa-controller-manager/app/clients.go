@@ -22,8 +22,11 @@ type clients struct {
 }
 
 // newClients gives the election client no more time for a request than a renewal
-// has, so that a hanging connection costs a try and not the lease.
+// has, so that a hanging connection costs a try and not the lease. Neither logs warnings: a
+// policy may quote in one the Secret that was written.
 func newClients(config *rest.Config, renewDeadline time.Duration) (clients, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{}
 	main, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return clients{}, fmt.Errorf("build the API client: %w", err)

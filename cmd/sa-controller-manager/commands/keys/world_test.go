@@ -81,7 +81,10 @@ func (w *world) review(action clienttesting.Action) (bool, runtime.Object, error
 	if err != nil {
 		w.t.Errorf("reviewed something that is no token: %v", err)
 	}
-	review.Status.Authenticated = slices.Contains(w.accepts, token.KeyID)
+	if review.Status.Authenticated = slices.Contains(w.accepts, token.KeyID); review.Status.Authenticated {
+		review.Status.User = authenticationv1.UserInfo{Username: token.Subject, UID: "1"}
+		review.Status.Audiences = review.Spec.Audiences
+	}
 	return true, review, nil
 }
 

@@ -31,8 +31,8 @@ type Found struct {
 	Looked    int // how many Pods
 }
 
-// Find looks at the Pods of a namespace, or at all if it is empty. All pages are of one
-// resourceVersion. Besides lists of Pods it sends one GET for each account, and perhaps
+// Find looks at the Pods of a namespace, or at all if it is empty. Those that come while it
+// looks are admitted by the webhook. Besides lists of Pods it sends one GET for each account, and perhaps
 // for each namespace, of Pods that look like misses.
 func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	var found Found
@@ -41,7 +41,7 @@ func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 		return found, err
 	}
 	options := metav1.ListOptions{FieldSelector: stillRunning}
-	err = paging.Each(ctx, "Pods", f.Client.CoreV1().Pods(namespace).List, options, func(page *corev1.PodList) error {
+	err = paging.Each(ctx, "Pods", paging.GoingOn(f.Client.CoreV1().Pods(namespace).List), options, func(page *corev1.PodList) error {
 		for i := range page.Items {
 			if err := f.add(ctx, &found, lookups, &page.Items[i]); err != nil {
 				return err

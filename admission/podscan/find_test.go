@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -114,6 +115,31 @@ func TestFindFails(t *testing.T) {
 				t.Errorf("got %v and error %v, want %q", found, err, want)
 			}
 		})
+	}
+}
+
+// In a large cluster the pages of one list outlive what kube-apiserver keeps of it. A scan that
+// began again would never end.
+func TestFindGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(accountNamed("shop", "default"), newPod(named("shop", "a")), newPod(named("shop", "b")), newPod(named("shop", "c")))
+	w.pageSize = 1
+	lists := 0
+	w.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		lists++
+		if lists != 2 {
+			return false, nil, nil
+		}
+		expired := apierrors.NewResourceExpired("too old")
+		expired.ErrStatus.Continue = action.(clienttesting.ListActionImpl).ListOptions.Continue
+		return true, nil, expired
+	})
+	found, err := w.finder().Find(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"shop/a", "shop/b", "shop/c"}, names(found.Missed)); diff != "" || found.Looked != 3 {
+		t.Errorf("of %d Pods, missed (-want +got):\n%s", found.Looked, diff)
 	}
 }
 

@@ -10,8 +10,10 @@ package paging
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -36,5 +38,20 @@ func Each[L metav1.ListInterface](
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return nil
 		}
+	}
+}
+
+// GoingOn is a list for Each that goes on where a page is asked for too late, after some five
+// minutes: kube-apiserver answers with a token for the rest, in the present state of things. It is
+// for those who can do with pages of different times. Two such answers in a row are an error.
+func GoingOn[L any](list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) (L, error) {
+	return func(ctx context.Context, options metav1.ListOptions) (L, error) {
+		page, err := list(ctx, options)
+		status := apierrors.APIStatus(nil)
+		if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || status.Status().Continue == "" {
+			return page, err
+		}
+		options.Continue = status.Status().Continue
+		return list(ctx, options)
 	}
 }

@@ -5,11 +5,9 @@ package audit
 
 import (
 	"context"
-	"errors"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -68,20 +66,8 @@ func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, err
 }
 
 // pages calls visit with the token Secrets, page by page.
-//
-// kube-apiserver goes on with a list for five minutes. If a page is asked for later it answers 410
-// Gone, with a token that goes on behind the last page in the present state of things.
 func (a *Auditor) pages(ctx context.Context, visit func(*corev1.SecretList) error) error {
-	secrets := a.Client.CoreV1().Secrets(a.Filter.Namespace)
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.SecretList, error) {
-		page, err := secrets.List(ctx, options)
-		var status apierrors.APIStatus
-		if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || status.Status().Continue == "" {
-			return page, err
-		}
-		options.Continue = status.Status().Continue
-		return secrets.List(ctx, options)
-	}
+	list := paging.GoingOn(a.Client.CoreV1().Secrets(a.Filter.Namespace).List)
 	options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken), LabelSelector: a.Filter.Selector}
 	return paging.Each(ctx, "token Secrets", list, options, visit)
 }

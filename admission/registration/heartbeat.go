@@ -65,7 +65,7 @@ func readLine(encoded string) line {
 }
 
 // readHosts is what the hosts object holds by host, and whether its version is damaged. The
-// object may be nil; that of another version is an error.
+// object may be nil; one of another version is an error, and so is one that takes no heartbeat.
 func readHosts(object *corev1.ConfigMap) (lines map[string]string, damaged bool, err error) {
 	if object == nil {
 		return nil, false, nil
@@ -73,6 +73,9 @@ func readHosts(object *corev1.ConfigMap) (lines map[string]string, damaged bool,
 	fields, err := stateobject.Read(object.Data)
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", hostsObject, err)
+	}
+	if object.Immutable != nil && *object.Immutable {
+		return nil, false, fmt.Errorf("%s is immutable and takes no heartbeat: delete it, it is created again at once", hostsObject)
 	}
 	lines = map[string]string{}
 	for _, host := range fields.Between(hostPrefix, "") {

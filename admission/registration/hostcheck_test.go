@@ -19,7 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/stateobject"
@@ -309,6 +311,24 @@ func TestForeignHostsObjectStays(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"schema-version", "theirs"}, a.lines(t)); diff != "" {
 			t.Errorf("the object was written (-want +got)\n%s", diff)
+		}
+	})
+}
+
+// An immutable object takes no heartbeat. What holds up the first binding says what to do.
+func TestImmutableHostsObjectIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: HostsNamespace, Name: HostsName}, Immutable: new(true)})
+		a.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), HostsName, nil)
+		})
+		a.serve(t, "cp-1", "cp-2")
+		r := leader(t, a)
+		report(t, replica(a, "cp-2"))
+		pause(time.Minute)
+		wantState(t, r, Waiting)
+		if detail := r.Status().Detail; !strings.Contains(detail, "is immutable") || !strings.Contains(detail, "delete it") {
+			t.Errorf("the status is %q, want what to do", detail)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (o Object) String() string {
 }
 
 // Permissions returns what grants User all that the process may need: roles, bindings and
-// FlowSchemas, and the Secret that it may write but not create. The order does not matter.
+// FlowSchemas, and the Secrets that it may write but not create. The order does not matter.
 func Permissions() ([]Object, error) {
 	roles, err := objects(permissions, "permissions")
 	if err != nil {

@@ -64,13 +64,12 @@ func (w *World) Cache(t testing.TB, objects ...runtime.Object) {
 		case *corev1.ServiceAccount:
 			_, informer = in.Accounts()
 		case *corev1.Secret:
+			if object.Name == informers.KeyRingName {
+				_, informer = in.KeyRing()
+				break
+			}
 			_, informer = in.TokenSecrets()
 			cached = tokensecrets.Observe(object)
-		case *corev1.ConfigMap:
-			if object.Name != informers.KeyRingName {
-				continue
-			}
-			_, informer = in.KeyRing()
 		default:
 			continue
 		}

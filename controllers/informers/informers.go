@@ -93,13 +93,13 @@ func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
-// KeyRing is what the leader has published of its key ring, nil if it has not, and the
-// informer of that one ConfigMap.
-func (i *Informers) KeyRing() (func() *corev1.ConfigMap, cache.SharedIndexInformer) {
-	informer := i.keyRing.Core().V1().ConfigMaps()
-	i.watch("configmaps (name "+KeyRingName+")", informer.Informer(), keepObject, nil)
-	lister := informer.Lister().ConfigMaps(metav1.NamespaceSystem)
-	return func() *corev1.ConfigMap {
+// KeyRing is the Secret in which the replicas publish what their key rings are, nil if there is
+// none, and the informer of that one Secret.
+func (i *Informers) KeyRing() (func() *corev1.Secret, cache.SharedIndexInformer) {
+	informer := i.keyRing.Core().V1().Secrets()
+	i.watch("secrets (name "+KeyRingName+")", informer.Informer(), keepObject, nil)
+	lister := informer.Lister().Secrets(metav1.NamespaceSystem)
+	return func() *corev1.Secret {
 		published, err := lister.Get(KeyRingName)
 		if err != nil {
 			return nil // a lister's only error is that there is none
@@ -163,8 +163,9 @@ func (i *Informers) Stop() {
 	})
 }
 
-// KeyRingName is the ConfigMap in kube-system in which the leader publishes what its key
-// ring is, without any key.
+// KeyRingName is the Secret in kube-system in which each replica publishes what its key ring
+// is, without any key. It is a Secret because what it says decides who may sign: more people may
+// write ConfigMaps.
 const KeyRingName = "sa-controller-manager-key-ring"
 
 // keepObject keeps everything of an object that is small and alone of its kind.

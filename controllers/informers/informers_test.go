@@ -86,10 +86,10 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 			requests: []string{"list configmaps in [metadata.name=kube-root-ca.crt]", "watch configmaps in [metadata.name=kube-root-ca.crt]"},
 		},
 		"KeyRing": {
-			ask: func(v *Informers) { v.KeyRing() }, missing: []string{"configmaps (name sa-controller-manager-key-ring)"},
+			ask: func(v *Informers) { v.KeyRing() }, missing: []string{"secrets (name sa-controller-manager-key-ring)"},
 			requests: []string{
-				"list configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
-				"watch configmaps in kube-system[metadata.name=sa-controller-manager-key-ring]",
+				"list secrets in kube-system[metadata.name=sa-controller-manager-key-ring]",
+				"watch secrets in kube-system[metadata.name=sa-controller-manager-key-ring]",
 			},
 		},
 		"AllTwice": {

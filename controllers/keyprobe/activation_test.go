@@ -47,6 +47,9 @@ func TestAKeyRingDecides(t *testing.T) {
 		a.RingChanged(a.ctx)
 		synctest.Wait()
 		check(t, "key that signs", "NEXT", a.signs())
+		if err := a.MaySign(); err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key NEXT" {
+			t.Errorf("MaySign of a key that was refused: %v", err)
+		}
 		check(t, "status of a key that is not accepted", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "NEXT": the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
@@ -55,6 +58,9 @@ func TestAKeyRingDecides(t *testing.T) {
 		time.Sleep(maxBackoff)
 		synctest.Wait()
 		check(t, "status once it is accepted", "key NEXT signs", a.named(a.Status()))
+		if err := a.MaySign(); err != nil {
+			t.Errorf("MaySign of a key that is accepted: %v", err)
+		}
 		check(t, "calls of Proven, for OLD and NEXT", 2, proven)
 	})
 }

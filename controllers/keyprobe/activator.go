@@ -79,6 +79,7 @@ type Activator struct {
 	loop     *reconcile.Runner[work]
 	status   atomic.Pointer[string]
 	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
+	refused  atomic.Pointer[string] // the key ID that was refused last, "" before
 
 	// Only the loop's one worker looks at what follows.
 	failure failure
@@ -97,6 +98,7 @@ func New(config Config) *Activator {
 	a := &Activator{Config: config}
 	a.loop = reconcile.New(reconcile.Config[work]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops, Clock: config.Clock})
 	a.proven.Store(new(""))
+	a.refused.Store(new(""))
 	a.accounts, _ = config.Informers.Accounts()
 	a.show("")
 	return a
@@ -130,6 +132,15 @@ func (a *Activator) Status() string { return *a.status.Load() }
 // Confirmed reports whether that key ID is of the key that kube-apiserver has accepted last.
 func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
 
+// MaySign is nil unless kube-apiserver has refused a token of the key that signs: the next ones
+// would be dead too. One that cannot be asked has refused nothing. It does not block.
+func (a *Activator) MaySign() error {
+	if id := a.Ring.Ring().ActiveID(); !a.Immediate && *a.refused.Load() == id && !a.Confirmed(id) {
+		return fmt.Errorf("kube-apiserver refuses tokens of key %s", id)
+	}
+	return nil
+}
+
 // Run proves the signing key and, if proof activates it, every next one until ctx ends.
 // The informers must be synced.
 func (a *Activator) Run(ctx context.Context) error {
@@ -149,7 +160,10 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 		a.failure = failure{}
 		return nil
 	}
-	err := a.prove(ctx, key)
+	err := a.kept(isNext)
+	if err == nil {
+		err = a.prove(ctx, key)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err() // it was cut off
 	}
@@ -166,6 +180,9 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 		a.loop.Add(probing) // there may be another one
 		return nil
 	}
+	if IsRefusal(err) {
+		a.refused.Store(new(key.ID()))
+	}
 	a.show(trouble(key, isNext, err))
 	if reason := key.ID() + err.Error(); reason != a.failure.reported {
 		a.failure.reported = reason
@@ -173,6 +190,16 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 	}
 	a.loop.AddAfter(probing, a.failure.next(fmt.Sprint(key.ID(), IsRefusal(err))))
 	return nil
+}
+
+// kept is nil unless the key that signs would be in no file once the next one signs, and
+// kube-apiserver takes its keys from the ring: its tokens would be dead after a restart.
+func (a *Activator) kept(isNext bool) error {
+	active := a.Ring.Ring().ActiveID()
+	if !isNext || a.Kept == nil || a.Kept(active) {
+		return nil
+	}
+	return fmt.Errorf("key %s, which signs, is in no verification file: give it with --service-account-key-file first, or use --service-account-key-ring", active)
 }
 
 // failure is what the last probe has ended with.

@@ -5,8 +5,10 @@ package keyprobe
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestAFormerKeyThatIsNotKept: an apiserver that takes its keys from the ring refuses the tokens of
@@ -25,8 +27,7 @@ func TestAFormerKeyThatIsNotKept(t *testing.T) {
 		log       []string
 		events    []string
 	}{
-		"NotKept":          {reason: "no file has it", kept: func(string) bool { return false }, log: []string{logged}, events: []string{event}},
-		"NotKeptImmediate": {reason: "likewise", kept: func(string) bool { return false }, immediate: true, log: []string{logged}, events: []string{event}},
+		"NotKeptImmediate": {reason: "no file has it", kept: func(string) bool { return false }, immediate: true, log: []string{logged}, events: []string{event}},
 		"Kept":             {reason: "a file has it", kept: func(id string) bool { return id == testKeys().old.ID() }},
 		"NobodyAsks":       {reason: "the apiserver has files of its own"},
 	}
@@ -49,18 +50,26 @@ func TestAFormerKeyThatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestANextKeyThatWaitsEndsNoKey: nothing is lost before it signs.
-func TestANextKeyThatWaitsEndsNoKey(t *testing.T) {
+// TestANextKeyWaitsUntilTheFormerOneIsKept: with the external signer, the tokens of the former key
+// would be dead after a restart.
+func TestANextKeyWaitsUntilTheFormerOneIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
-		a := start(t, server, func(c *Config) { c.Kept = func(string) bool { return false } })
+		server.learn(testKeys().old, testKeys().next)
+		var kept atomic.Bool
+		a := start(t, server, func(c *Config) { c.Kept = func(string) bool { return kept.Load() } })
 		defer a.stop()
 		a.give(a.next)
-		a.give(a.old) // withdrawn
+		time.Sleep(time.Hour)
+		check(t, "key that signs while no file has the former one", "OLD", a.signs())
 		check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
+			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: key OLD, which signs, is in no verification file: ` +
+				"give it with --service-account-key-file first, or use --service-account-key-ring",
 		}, a.told())
+		kept.Store(true)
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		check(t, "key that signs once a file has the former one", "NEXT", a.signs())
 	})
 }

@@ -24,7 +24,6 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
-	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/tokens"
 )
 
@@ -198,90 +197,100 @@ func TestOverwrittenTokenIsOfTheActiveKey(t *testing.T) {
 	}
 }
 
-// TestWithoutALeadNothingIsDone: each of these forbids all writes but the publication.
+// TestWithoutALeadNothingIsDone: each of these forbids all writes.
 func TestWithoutALeadNothingIsDone(t *testing.T) {
 	t.Parallel()
-	published := func(generation, hash string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName, ResourceVersion: "7"},
-			Data:       map[string]string{stateobject.VersionKey: "1", generationKey: generation, hashKey: hash},
-		}
-	}
+	own, newer := published(rotated(t)), published(ringOf(t, 4, newPEM(), oldPEM()))
+	fork := own
+	fork.Version = "3:other"
 	cases := map[string]struct {
-		reason  string
-		objects []runtime.Object
-		change  func(*world)
-		want    []string
+		reason string
+		rings  []PublishedRing
+		change func(*world)
+		fails  bool
 	}{
-		"NewerIsPublished": {objects: []runtime.Object{published("4", "other")}, want: []string{"get configmaps sa-controller-manager-key-ring"}},
-		"Forked":           {objects: []runtime.Object{published("3", "other")}, want: []string{"get configmaps sa-controller-manager-key-ring"}},
-		"Unreadable":       {objects: []runtime.Object{published("x", "other")}, want: []string{"get configmaps sa-controller-manager-key-ring"}},
-		"Off": {
-			change: func(w *world) { w.Off = true },
-			want:   []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
-		},
+		"NotPublished":     {reason: "the next leader would not know of it"},
+		"NewerIsPublished": {rings: []PublishedRing{own, newer}},
+		"Forked":           {rings: []PublishedRing{own, fork}},
+		"Unreadable":       {rings: []PublishedRing{own, {}}, fails: true},
+		"Off":              {rings: []PublishedRing{own}, change: func(w *world) { w.Off = true }},
 		"NotConfirmed": {
 			reason: "kube-apiserver does not accept the key: the new tokens would be dead",
-			change: func(w *world) { w.unconfirmed = true },
-			want:   []string{"get configmaps sa-controller-manager-key-ring", "create configmaps sa-controller-manager-key-ring"},
+			rings:  []PublishedRing{own}, change: func(w *world) { w.unconfirmed = true },
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.objects, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))...)
+			w := newWorld(t, publishing(t, tc.rings...), account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))
 			if tc.change != nil {
 				tc.change(w)
 			}
-			if err := w.publish(t.Context()); err != nil {
+			if err := w.Controller.compare(t.Context()); (err != nil) != tc.fails {
 				t.Fatal(err)
 			}
 			if err := w.reissue(t.Context(), app); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
+			if diff := cmp.Diff([]string{"get secrets sa-controller-manager-key-ring"}, w.actions(t)); diff != "" {
 				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// TestPublishing: an older ring gives way, and one that has changed since it was
-// published is not acted on.
-func TestPublishing(t *testing.T) {
+// TestCompared: a ring that has changed since it was compared is not acted on, and one that could
+// not be compared is not either.
+func TestCompared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
 	w.lead(t)
+	if _, ok := w.mayReissue(); !ok {
+		t.Error("what is published is not acted on")
+	}
 	w.Ring.Set(ringOf(t, 4, newPEM(), oldPEM()))
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string(nil), w.actions(t)); diff != "" {
-		t.Errorf("before it was published (-want +got):\n%s", diff)
+		t.Errorf("before it was compared (-want +got):\n%s", diff)
 	}
-	if err := w.publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"get configmaps sa-controller-manager-key-ring", "update configmaps sa-controller-manager-key-ring []"}, w.actions(t)); diff != "" {
-		t.Errorf("publishing (-want +got):\n%s", diff)
-	}
-	if err := w.publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"get configmaps sa-controller-manager-key-ring"}, w.actions(t)); diff != "" {
-		t.Errorf("publishing once more (-want +got):\n%s", diff)
-	}
+	w.lead(t)
 	if _, ok := w.mayReissue(); !ok {
 		t.Error("what is published is not acted on")
 	}
-	w.Client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, informers.KeyRingName, errors.New("no"))
+	w.Client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, informers.KeyRingName, errors.New("no"))
 	})
-	if err := w.publish(t.Context()); err == nil {
+	if err := w.Controller.compare(t.Context()); err == nil {
 		t.Error("no error")
 	}
 	if _, ok := w.mayReissue(); ok {
-		t.Error("what may not be published any more is acted on")
+		t.Error("acts on a ring that could not be compared")
+	}
+}
+
+// TestRingChangesWithinAnAccount: what is left of an account with many Secrets is not done by a ring
+// that is over.
+func TestRingChangesWithinAnAccount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withOld(t)))
+	w.lead(t)
+	w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.Ring.Set(ringOf(t, 4, oldPEM(), newPEM())) // rolled back
+		return false, nil, nil
+	})
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	created := 0
+	for _, action := range w.Client.Actions() {
+		if action.Matches("create", "secrets") {
+			created++
+		}
+	}
+	if created != 1 {
+		t.Errorf("created %d Secrets, want that it stops after the one under way", created)
 	}
 }
 

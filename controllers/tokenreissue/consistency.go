@@ -4,20 +4,29 @@
 package tokenreissue
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
 )
 
@@ -29,9 +38,15 @@ const reasonMismatch = "KeyRingMismatch"
 
 // RingConsistencyConfig is what a RingConsistency needs. Clock may be nil.
 type RingConsistencyConfig struct {
+	Client    kubernetes.Interface
 	Informers *informers.Informers
 	// Ring is that of this process.
-	Ring     *signing.Keyring
+	Ring *signing.Keyring
+	// Host is the name of this host, as kube-apiserver on it would write it into its
+	// identity Lease.
+	Host string
+	// Signer says that this process is the external signer of kube-apiserver.
+	Signer   bool
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
 	Process *corev1.ObjectReference
@@ -40,115 +55,188 @@ type RingConsistencyConfig struct {
 	Clock   clock.WithTicker
 }
 
-// RingConsistency watches, on every replica, whether the ring of this process is the one
-// that the leader has published, and reports if it is not. It changes nothing. Build it with
+// RingConsistency publishes, on every replica, what the ring of this process is, compares it with
+// those of the others, and says whether its active key may be used. Build it with
 // NewRingConsistency before the informers are started.
 type RingConsistency struct {
 	RingConsistencyConfig
 
-	published func() *corev1.ConfigMap
-	informer  cache.SharedIndexInformer
-	loop      *reconcile.Runner[work]
-	status    atomic.Pointer[string]
+	secret   func() *corev1.Secret
+	informer cache.SharedIndexInformer
+	loop     *reconcile.Runner[work]
+	status   atomic.Pointer[string]
+	rings    atomic.Pointer[[]PublishedRing]
 
 	// Only the loop's one worker looks at what follows.
 
-	found    drift
-	since    time.Time // when it was found first
-	reported drift
+	replica   string // the name of this process's line
+	announced string // the version that was published last
+	signs     string // the key that signed at the last look
+	stopped   map[string]time.Time
+	found     drift
+	since     time.Time // when it was found first
+	reported  drift
 }
-
-const comparing work = "compare"
 
 // NewRingConsistency builds one that does not run yet.
 func NewRingConsistency(config RingConsistencyConfig) *RingConsistency {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	c := &RingConsistency{RingConsistencyConfig: config}
-	c.published, c.informer = config.Informers.KeyRing()
+	c := &RingConsistency{RingConsistencyConfig: config, replica: config.Host + "_" + utilrand.String(5), stopped: map[string]time.Time{}}
+	c.secret, c.informer = config.Informers.KeyRing()
 	c.loop = reconcile.New(reconcile.Config[work]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
 	c.show("not compared yet")
+	c.rings.Store(&[]PublishedRing{})
 	return c
 }
 
-// RingChanged has the ring compared again. It does not block.
+// RingChanged has the ring published and compared again. It does not block.
 func (c *RingConsistency) RingChanged() { c.loop.AddIfRunning(comparing) }
 
 // Status says in a few words whether the rings are the same. It does not block.
 func (c *RingConsistency) Status() string { return *c.status.Load() }
 
-// Run compares until ctx ends. The informers must be synced.
+// MaySign is nil, or says why nothing may be signed with the active key: a newer ring does not have
+// it, so that its tokens are dead or soon will be. It does not block.
+func (c *RingConsistency) MaySign() error {
+	ring := c.Ring.Ring()
+	if found := judge(ring, *c.rings.Load()); found.drift == lost {
+		return errors.New(found.describe(ring))
+	}
+	return nil
+}
+
+// MayFill is MaySign for tokens that are not made again soon: these wait while the newest ring has
+// another key sign, too.
+func (c *RingConsistency) MayFill() error {
+	ring := c.Ring.Ring()
+	found := judge(ring, *c.rings.Load())
+	if found.drift == lost || found.active != "" && found.active != ring.ActiveID() {
+		return errors.New(found.describe(ring))
+	}
+	return nil
+}
+
+// Run works until ctx ends. The informers must be synced.
 func (c *RingConsistency) Run(ctx context.Context) error {
 	c.loop.Add(comparing)
 	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
-		reconcile.Handled{What: "the published key ring", Informer: c.informer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
+		reconcile.Handled{What: "the published key rings", Informer: c.informer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
 }
 
 // sync waits to see whether a drift that was not reported yet goes away.
 func (c *RingConsistency) sync(ctx context.Context, _ work) error {
-	found := compare(summaryOf(c.Ring.Ring()), c.published())
-	if found != c.found {
-		c.found, c.since = found, c.Clock.Now()
+	ring, secret := c.Ring.Ring(), c.secret()
+	rings, err := PublishedRings(secret)
+	c.rings.Store(&rings)
+	found := judge(ring, rings)
+	if _, unknown := errors.AsType[*stateobject.UnknownVersionError](err); unknown {
+		found.drift = unreadable
+	} else {
+		err = c.publish(ctx, ring, secret, rings)
 	}
-	if left := settleDelay - c.Clock.Since(c.since); found != inSync && found != c.reported && left > 0 {
+	if found.drift != c.found {
+		c.found, c.since = found.drift, c.Clock.Now()
+	}
+	left := settleDelay - c.Clock.Since(c.since)
+	if found.drift != inSync && found.drift != lost && found.drift != c.reported && left > 0 {
 		c.loop.AddAfter(comparing, left)
-		return nil
+		return err
 	}
-	c.reported = found
-	c.report(ctx, found)
-	return nil
+	c.reported = found.drift
+	c.report(ctx, ring, found)
+	return err
 }
 
-func (c *RingConsistency) report(ctx context.Context, found drift) {
-	own := summaryOf(c.Ring.Ring())
-	note := describe(found, own, c.published())
+func (c *RingConsistency) report(ctx context.Context, ring *signing.Ring, found standing) {
+	note := found.describe(ring)
 	if c.Status() == note {
 		return
 	}
 	c.show(note)
-	c.Metrics.mismatch(found)
-	logger := klog.FromContext(ctx).WithValues("generation", own.generation, "hash", own.hash)
-	if found == inSync {
-		logger.Info("The key ring is the one that the leader has published")
-		return
-	}
-	logger.Info("The key ring is not the one that the leader has published", "verdict", found)
-	if found != unpublished {
-		c.Recorder.Warn(c.Process, reasonMismatch, "Compare", note+remedy(found))
+	c.Metrics.mismatch(found.drift)
+	klog.FromContext(ctx).Info("Compared the key rings of the replicas", "verdict", found.drift, "note", note)
+	if found.drift != inSync && found.drift != unpublished {
+		c.Recorder.Warn(c.Process, reasonMismatch, "Compare", note+found.remedy())
 	}
 }
 
 func (c *RingConsistency) show(status string) { c.status.Store(&status) }
 
-// describe says what was found.
-func describe(found drift, own publishedRing, published *corev1.ConfigMap) string {
-	mine := fmt.Sprintf("the key ring of this process (generation %d, hash %s)", own.generation, own.hash)
-	where := metav1.NamespaceSystem + "/" + informers.KeyRingName
-	if published == nil {
-		return mine + " is not published in ConfigMap " + where
+// publish writes the line of this process, if it is not there. With a ring that it has not announced
+// yet it takes the lines of older and equal rings out, and those of processes before it on this
+// host: a replica that lives writes its own again, and those of dead ones do not pile up.
+func (c *RingConsistency) publish(ctx context.Context, ring *signing.Ring, secret *corev1.Secret, rings []PublishedRing) error {
+	if active := ring.ActiveID(); c.signs != active {
+		if c.signs != "" {
+			c.stop(c.signs, c.Clock.Now())
+		}
+		c.signs = active
 	}
-	theirs, err := readPublishedRing(published)
+	next := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName}}
+	if secret != nil {
+		next = secret.DeepCopy()
+	}
+	if next.Data == nil {
+		next.Data = map[string][]byte{}
+	}
+	for _, other := range rings {
+		isOld := compare(ring, other) == inSync || c.announced == "" && other.Host == c.Host
+		if c.announced != ring.Version() && other.Replica != c.replica && isOld {
+			c.absorb(other, ring)
+			delete(next.Data, ringPrefix+other.Replica)
+		}
+	}
+	line, err := c.line(ring)
 	if err != nil {
-		return fmt.Sprintf("ConfigMap %s cannot be read: %v", where, err)
+		return err
 	}
-	if found == inSync {
-		return mine + " is the one that the leader has published"
+	next.Data[ringPrefix+c.replica] = line
+	stateobject.Stamp(next.Data)
+	if secret != nil && maps.EqualFunc(next.Data, secret.Data, bytes.Equal) {
+		c.announced = ring.Version()
+		return nil
 	}
-	return fmt.Sprintf("%s is not the one that the leader has published (generation %d, hash %s)", mine, theirs.generation, theirs.hash)
+	secrets := c.Client.CoreV1().Secrets(metav1.NamespaceSystem)
+	if secret == nil {
+		// It comes with the permissions. Where there are more of them it need not.
+		_, err = secrets.Create(ctx, next, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	} else {
+		_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
+	}
+	if err != nil {
+		return fmt.Errorf("publish the key ring in %s, which comes with manifests/permissions: %w", ringSecret, err)
+	}
+	c.announced = ring.Version()
+	klog.FromContext(ctx).Info("Published the key ring", "generation", ring.Generation(), "version", ring.Version(), "active", ring.ActiveID())
+	return nil
 }
 
-// remedy says what to do about it.
-func remedy(found drift) string {
-	switch found {
-	case behind:
-		return ": this one is older; bring the ring of the other replica here (keys import) or, if this one is right, delete the ConfigMap; " +
-			"until then this process re-issues nothing"
-	case ahead:
-		return ": this one is newer; bring the ring of this replica to the leader (keys import)"
-	case forked:
-		return ": neither is newer; copy the ring file that is right to all replicas, then delete the ConfigMap; until then nothing is re-issued"
-	default:
-		return ": delete it, and the leader writes it again; until then nothing is re-issued"
+// line is what this process publishes.
+func (c *RingConsistency) line(ring *signing.Ring) ([]byte, error) {
+	own := published(ring)
+	own.Host, own.Signer = c.Host, c.Signer
+	maps.DeleteFunc(c.stopped, func(id string, _ time.Time) bool { return ring.Role(id) != signing.Retired })
+	own.Stopped = c.stopped
+	return json.Marshal(own)
+}
+
+// absorb remembers what a line knows that is about to go.
+func (c *RingConsistency) absorb(other PublishedRing, ring *signing.Ring) {
+	for id, at := range other.Stopped {
+		c.stop(id, at)
+	}
+	if active := other.Active(); active != ring.ActiveID() {
+		c.stop(active, c.Clock.Now())
+	}
+}
+
+func (c *RingConsistency) stop(id string, at time.Time) {
+	if at = at.UTC().Truncate(time.Second); at.After(c.stopped[id]) {
+		c.stopped[id] = at
 	}
 }

@@ -5,15 +5,20 @@ package tokenreissue
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
@@ -24,83 +29,209 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// TestRingConsistency: a disagreement is told once it has lasted, and once; and so is its end.
-func TestRingConsistency(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		recorded := clientevents.NewFakeRecorder(10)
-		registry := metrics.NewKubeRegistry()
-		w := &controllertest.World{Registry: registry, Recorded: recorded}
-		keyring := signing.NewKeyring(rotated(t))
-		generation := func(n int64) { keyring.Set(ringOf(t, n, newPEM(), oldPEM())) }
-		v := informers.New(client, 0)
-		a := NewRingConsistency(RingConsistencyConfig{
-			Informers: v, Ring: keyring, Recorder: events.NewRecorderTo(recorded, clock.RealClock{}),
-			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(registry.MustRegister),
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		v.Start(ctx)
-		v.Await(ctx)
-		ended := make(chan error)
-		go func() { ended <- a.Run(ctx) }()
-		check := func(when, status string, mismatch map[string]float64, told ...string) {
-			t.Helper()
-			synctest.Wait()
-			if !strings.Contains(a.Status(), status) {
-				t.Errorf("%s: the status is %q, want %q", when, a.Status(), status)
-			}
-			if diff := cmp.Diff(mismatch, w.Series(t, "sacm_key_ring_mismatch")); diff != "" {
-				t.Errorf("%s: mismatch (-want +got):\n%s", when, diff)
-			}
-			if diff := cmp.Diff(told, w.Events()); diff != "" {
-				t.Errorf("%s: events (-want +got):\n%s", when, diff)
-			}
-		}
-		publish := func(number int64) {
-			t.Helper()
-			ring := keyring.Ring()
-			configMap := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName},
-				Data:       publishedRing{generation: number, hash: ring.Hash()}.data(ring.ActiveID()),
-			}
-			configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-			if _, err := configMaps.Update(t.Context(), configMap, metav1.UpdateOptions{}); err != nil {
-				if _, err := configMaps.Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+// ringReplica is a process with a ring, on a host.
+type ringReplica struct {
+	*RingConsistency
+	*controllertest.World
 
-		check("at the start", "not compared yet", map[string]float64{})
-		time.Sleep(settleDelay)
-		check("nobody publishes", "is not published", map[string]float64{"unpublished": 1})
-		publish(3)
-		check("published", "is the one that the leader has published", map[string]float64{})
-		publish(4)
-		time.Sleep(settleDelay - time.Second)
-		check("a moment behind", "is the one that the leader has published", map[string]float64{})
-		generation(4)
-		a.RingChanged()
-		time.Sleep(time.Hour)
-		check("not behind any more", "generation 4", map[string]float64{})
-		generation(3)
-		a.RingChanged()
-		time.Sleep(settleDelay + time.Second)
-		check("behind", "is not the one", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
-		a.RingChanged()
-		time.Sleep(time.Minute)
-		check("still behind", "is not the one", map[string]float64{"behind": 1})
-		generation(5)
-		a.RingChanged()
-		time.Sleep(settleDelay + time.Second)
-		check("ahead", "is not the one", map[string]float64{"ahead": 1}, "Warning KeyRingMismatch")
-		publish(5)
-		check("at the end", "is the one", map[string]float64{})
+	stop func()
+}
+
+// newAPI is a fake API that refuses an update of another version than the present one, as the real
+// one does.
+func newAPI(objects ...runtime.Object) *fake.Clientset {
+	client := fake.NewClientset(objects...)
+	var versions sync.Mutex
+	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		versions.Lock()
+		defer versions.Unlock()
+		next := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).DeepCopy()
+		present, err := client.Tracker().Get(action.GetResource(), next.Namespace, next.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		version := present.(*corev1.Secret).ResourceVersion
+		if next.ResourceVersion != version {
+			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), next.Name, errors.New("it has changed"))
+		}
+		next.ResourceVersion = version + "1"
+		return true, next, client.Tracker().Update(action.GetResource(), next, next.Namespace)
+	})
+	return client
+}
+
+func startReplica(t *testing.T, client *fake.Clientset, host string, ring *signing.Ring) *ringReplica {
+	t.Helper()
+	w := &controllertest.World{Client: client, Registry: metrics.NewKubeRegistry(), Recorded: clientevents.NewFakeRecorder(10), Informers: informers.New(client, 0)}
+	c := NewRingConsistency(RingConsistencyConfig{
+		Client: client, Informers: w.Informers, Ring: signing.NewKeyring(ring), Host: host,
+		Recorder: events.NewRecorderTo(w.Recorded, clock.RealClock{}),
+		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Informers.Start(ctx)
+	w.Informers.Await(ctx)
+	synctest.Wait() // the fake API forgets what happens between a list and its watch
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	r := &ringReplica{RingConsistency: c, World: w, stop: func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		v.Stop()
+		w.Informers.Stop()
+	}}
+	time.Sleep(time.Second) // for writes that are refused once
+	synctest.Wait()
+	return r
+}
+
+func (r *ringReplica) set(ring *signing.Ring) {
+	r.Ring.Set(ring)
+	r.RingChanged()
+	synctest.Wait()
+}
+
+func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[string]float64, told ...string) {
+	t.Helper()
+	synctest.Wait()
+	if !strings.Contains(r.Status(), status) {
+		t.Errorf("%s: the status is %q, want %q", when, r.Status(), status)
+	}
+	if diff := cmp.Diff(mismatch, r.World.Series(t, "sacm_key_ring_mismatch")); diff != "" {
+		t.Errorf("%s: mismatch (-want +got):\n%s", when, diff)
+	}
+	if diff := cmp.Diff(told, r.World.Events()); diff != "" {
+		t.Errorf("%s: events (-want +got):\n%s", when, diff)
+	}
+}
+
+func rings(t *testing.T, client *fake.Clientset) []PublishedRing {
+	t.Helper()
+	rings, err := LivePublishedRings(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rings
+}
+
+// TestRingConsistency: each replica publishes its ring, and one that is behind says so once it has
+// lasted, and once. What a newer ring does not have stops at once.
+func TestRingConsistency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPI(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName}})
+		generation := func(n int64) *signing.Ring { return ringOf(t, n, newPEM(), oldPEM()) }
+		first := startReplica(t, client, "cp-1", generation(3))
+		second := startReplica(t, client, "cp-2", generation(3))
+		first.check(t, "at the start", "is the one that is published", map[string]float64{})
+		if found := rings(t, client); len(found) != 2 || found[0].Host != "cp-1" || found[1].Host != "cp-2" {
+			t.Errorf("published: %+v", found)
+		}
+		first.set(generation(4))
+		time.Sleep(settleDelay - time.Second)
+		second.check(t, "a moment behind", "is the one that is published", map[string]float64{})
+		second.set(generation(4))
+		time.Sleep(time.Hour)
+		second.check(t, "not behind any more", "generation 4", map[string]float64{})
+		first.set(signing.NewRing(5, parse(t, strangePEM()).As(signing.Active), parse(t, newPEM()).Public().As(signing.Retired),
+			parse(t, oldPEM()).Public().As(signing.Retired)).WithPast(past("main", 5)))
+		time.Sleep(settleDelay + time.Second)
+		second.check(t, "behind", "is older than that of host cp-1 (generation 5", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
+		first.check(t, "ahead", "is the one that is published", map[string]float64{})
+		if second.MayFill() == nil || second.MaySign() != nil {
+			t.Error("between activate and the copy nothing is to be filled, and signing goes on")
+		}
+		second.RingChanged()
+		time.Sleep(time.Minute)
+		second.check(t, "still behind", "is older", map[string]float64{"behind": 1})
+
+		first.set(signing.NewRing(6, parse(t, strangePEM()).As(signing.Active)).WithPast(past("main", 6)))
+		second.check(t, "its key was pruned", "does not have that key", map[string]float64{"lost": 1}, "Warning KeyRingMismatch")
+		if second.MayFill() == nil || second.MaySign() == nil {
+			t.Error("something is signed with a key that was pruned")
+		}
+		second.set(ringOf(t, 7, strangePEM(), oldPEM()))
+		second.check(t, "at the end", "is the one", map[string]float64{})
+		if second.MayFill() != nil || second.MaySign() != nil {
+			t.Error("nothing is signed with the key of the newest ring")
+		}
+		for _, replica := range []*ringReplica{first, second} {
+			replica.stop()
+		}
+	})
+}
+
+// TestLinesOfDeadReplicas: those of processes that are gone are taken out when a ring comes, those
+// of others come back, and when each stopped to sign with a key is not forgotten.
+func TestLinesOfDeadReplicas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPI()
+		a, b := signing.NewRing(3, parse(t, oldPEM()).As(signing.Active)).WithPast(past("main", 3)), ringOf(t, 4, newPEM(), oldPEM())
+		id := a.ActiveID()
+		first := startReplica(t, client, "cp-1", a)
+		late := startReplica(t, client, "cp-2", a)
+		dead := startReplica(t, client, "cp-3", a)
+		time.Sleep(time.Hour)
+		dead.stop()
+		first.set(b)
+		hosts := func() (hosts []string) {
+			synctest.Wait()
+			for _, ring := range rings(t, client) {
+				hosts = append(hosts, ring.Host)
+			}
+			return hosts
+		}
+		if diff := cmp.Diff([]string{"cp-1", "cp-2"}, hosts()); diff != "" {
+			t.Errorf("lines after a rotation (-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Hour)
+		stopped := time.Now().UTC().Truncate(time.Second)
+		late.set(b)
+		if at := LastSigned(rings(t, client), id); !at.Equal(stopped) {
+			t.Errorf("the key signed last at %v, want %v", at, stopped)
+		}
+		for range 3 {
+			first.stop()
+			first = startReplica(t, client, "cp-1", b)
+		}
+		if diff := cmp.Diff([]string{"cp-1", "cp-2"}, hosts()); diff != "" {
+			t.Errorf("lines after restarts (-want +got):\n%s", diff)
+		}
+		writes := func() (n int) {
+			for _, action := range client.Actions() {
+				if action.GetVerb() == "update" || action.GetVerb() == "create" {
+					n++
+				}
+			}
+			return n
+		}
+		before := writes()
+		time.Sleep(24 * time.Hour)
+		if after := writes(); after != before {
+			t.Errorf("%d writes while nothing changes", after-before)
+		}
+		if at := LastSigned(rings(t, client), id); !at.Equal(stopped) {
+			t.Errorf("after restarts the key signed last at %v, want %v", at, stopped)
+		}
+		first.stop()
+		late.stop()
+	})
+}
+
+// TestRestoredBackup: a process that comes back with an older ring than that of the process before
+// it on this host goes on with it.
+func TestRestoredBackup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPI()
+		startReplica(t, client, "cp-1", ringOf(t, 9, strangePEM(), newPEM())).stop()
+		restored := startReplica(t, client, "cp-1", ringOf(t, 3, oldPEM(), newPEM()))
+		synctest.Wait()
+		if err := restored.MaySign(); err != nil {
+			t.Error(err)
+		}
+		restored.stop()
 	})
 }

@@ -11,8 +11,8 @@
 // for another way: in-place, where the token is overwritten and its holders are refused
 // until they read the new one, or never. What a user made is left alone without it.
 //
-// A leader begins with publishing its ring, and does nothing unless its ring is the
-// newest one that was published: replicas whose rings differ must not undo each other's
+// Every replica publishes its ring (RingConsistency). A leader does nothing unless its ring is the
+// newest one that is published: replicas whose rings differ must not undo each other's
 // work. Re-issue is then decided account by account, from the cache, by a pure plan.
 // Before anything is created or overwritten, Secret and account are read live and the
 // plan is asked again. What has been done shows in the objects, so that the next
@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/informers"
@@ -76,7 +77,7 @@ type Config struct {
 	Metrics   *Metrics
 	Loops     *reconcile.Metrics
 
-	// Off: the ring is published and Secrets are counted, and none is re-issued.
+	// Off: Secrets are counted, and none is re-issued.
 	Off bool
 	// Auto: the token controller gives every account a Secret of its own.
 	Auto bool
@@ -100,10 +101,10 @@ type Controller struct {
 
 	// Only the loop's one worker looks at what follows.
 
-	// published is the ring that this process may re-issue by, zero if none.
-	published publishedRing
-	created   expectations
-	refused   refusals
+	// newest is the version of the ring that this process may re-issue by, "" if none.
+	newest  string
+	created expectations
+	refused refusals
 }
 
 // key is one kind of work, and the account if it is about one.
@@ -123,9 +124,9 @@ func (k key) String() string {
 type work string
 
 const (
-	publishing work = "publish"
-	surveying  work = "survey"
-	reissuing  work = "reissue"
+	comparing work = "compare"
+	surveying work = "survey"
+	reissuing work = "reissue"
 )
 
 // New builds a controller that does not run yet.
@@ -144,17 +145,17 @@ func New(config Config) *Controller {
 	return c
 }
 
-// RingChanged has the ring published, and what follows from it done, if this process
-// leads. It is called too once kube-apiserver accepts the key that signs, for which re-issue
+// RingChanged has the ring compared with what is published, and what follows from it done, if this
+// process leads. It is called too once kube-apiserver accepts the key that signs, for which re-issue
 // waits. It does not block.
-func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: publishing}) }
+func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: comparing}) }
 
 // Run works until ctx ends and returns when no sync is under way any more. The informers
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
-	c.published, c.created, c.refused = publishedRing{}, expectations{}, refusals{}
-	c.loop.Add(key{Work: publishing})
+	c.newest, c.created, c.refused = "", expectations{}, refusals{}
+	c.loop.Add(key{Work: comparing})
 	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnEveryName(c.queue)},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)},
@@ -182,8 +183,8 @@ func (c *Controller) queue(account cache.ObjectName) {
 
 func (c *Controller) sync(ctx context.Context, key key) error {
 	switch key.Work {
-	case publishing:
-		return c.publish(ctx)
+	case comparing:
+		return c.compare(ctx)
 	case surveying:
 		c.survey()
 		return nil
@@ -201,6 +202,9 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	seen := observe(meta.CachedAccount(c.accounts, name), c.secrets.OfAccount(name), ring)
 	var errs []error
 	for _, step := range seen.plan(c.Auto, c.Clock.Now()) {
+		if now, ok := c.mayReissue(); !ok || now != ring {
+			break // the survey after the comparison begins again: an account may have thousands of Secrets
+		}
 		if err := c.act(ctx, step, seen); err != nil {
 			errs = append(errs, err)
 		}
@@ -208,12 +212,31 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	return errors.Join(errs...)
 }
 
-// mayReissue is the ring, and whether it still is the one that was published, with a key
+// compare finds out whether the ring of this process is published and no other one is newer, forked
+// or unreadable. The cache is not asked: a leader begins with what its predecessor knew last.
+func (c *Controller) compare(ctx context.Context) error {
+	ring := c.Ring.Ring()
+	rings, err := LivePublishedRings(ctx, c.Client)
+	if err != nil {
+		c.newest = ""
+		return err
+	}
+	if found := judge(ring, rings); found.drift.worse(differs) {
+		c.newest = ""
+		klog.FromContext(ctx).Info("No token Secret is re-issued", "verdict", found.drift, "reason", found.describe(ring))
+	} else if c.newest != ring.Version() {
+		c.newest, c.refused = ring.Version(), refusals{}
+	}
+	c.loop.Add(key{Work: surveying})
+	return nil
+}
+
+// mayReissue is the ring, and whether it still is the one that was compared, with a key
 // that kube-apiserver accepts: a rollback may have gone to one that it does not know any
 // more.
 func (c *Controller) mayReissue() (*signing.Ring, bool) {
 	ring := c.Ring.Ring()
-	return ring, !c.Off && summaryOf(ring) == c.published && c.Confirmed(ring.ActiveID())
+	return ring, !c.Off && ring.Version() == c.newest && c.Confirmed(ring.ActiveID())
 }
 
 // survey counts, forgets what is gone, and queues the accounts for which something is left

@@ -43,8 +43,9 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"state", "reason"}),
 		differs: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_key_ring_mismatch",
-			Help: "1 if the key ring of this replica is not the one that the leader has published, by how it stands to that one: " +
-				"ahead, behind, forked, unreadable or unpublished.",
+			Help: "1 if the key ring of this replica is not the newest of those that the replicas have published, by how it stands to another one: " +
+				"behind, forked, lost (a newer ring does not have the key that signs here: nothing is signed with it), unreadable, differs " +
+				"(one of the two is a single key file), or unpublished.",
 		}, []string{"verdict"}),
 	}
 	mustRegister(m.reissues, m.secrets, m.candidates, m.differs)
@@ -74,7 +75,7 @@ func (m *Metrics) end() {
 }
 
 func (m *Metrics) mismatch(found drift) {
-	for _, each := range []drift{ahead, behind, forked, unreadable, unpublished} {
+	for _, each := range drifts()[1:] {
 		value := 0.0
 		if each == found {
 			value = 1

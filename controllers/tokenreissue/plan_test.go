@@ -15,7 +15,6 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
-	"sa-controller-manager/internal/stateobject"
 )
 
 func TestPlan(t *testing.T) {
@@ -274,41 +273,5 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s: holders (-want +got):\n%s", tc.reason, diff)
 			}
 		})
-	}
-}
-
-func TestCompare(t *testing.T) {
-	t.Parallel()
-	own := publishedRing{generation: 5, hash: "h"}
-	published := func(version, generation, hash string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{Data: map[string]string{stateobject.VersionKey: version, generationKey: generation, hashKey: hash}}
-	}
-	cases := map[string]struct {
-		published *corev1.ConfigMap
-		want      drift
-	}{
-		"Nothing":         {want: unpublished},
-		"Same":            {published: published("1", "5", "h"), want: inSync},
-		"Older":           {published: published("1", "4", "other"), want: ahead},
-		"OlderSameKeys":   {published: published("1", "4", "h"), want: ahead},
-		"Newer":           {published: published("1", "6", "other"), want: behind},
-		"NewerSameKeys":   {published: published("1", "6", "h"), want: behind},
-		"Forked":          {published: published("1", "5", "other"), want: forked},
-		"Empty":           {published: &corev1.ConfigMap{}, want: unreadable},
-		"NewerSchema":     {published: published("2", "5", "h"), want: unreadable},
-		"GenerationIsBad": {published: published("1", "five", "h"), want: unreadable},
-		"NoHash":          {published: published("1", "5", ""), want: unreadable},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := compare(own, tc.published); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-	ring := rotated(t)
-	if got := compare(summaryOf(ring), &corev1.ConfigMap{Data: summaryOf(ring).data(ring.ActiveID())}); got != inSync {
-		t.Errorf("what is published is read as %q", got)
 	}
 }

@@ -5,157 +5,241 @@ package tokenreissue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
 )
 
-// Members of the ConfigMap's data. It holds no key.
 const (
-	generationKey = "generation"
-	hashKey       = "hash"
-	activeKey     = "active"
+	// ringPrefix begins the key of a replica's line in the Secret.
+	ringPrefix = "replica."
+
+	ringSecret = "secret " + metav1.NamespaceSystem + "/" + informers.KeyRingName
 )
 
-// drift is how the ring of this process stands to the one that the leader has published.
-type drift string
-
-const (
-	// inSync: it is the same one.
-	inSync drift = "agreed"
-	// unpublished: nobody has published one.
-	unpublished drift = "unpublished"
-	// ahead: this one is newer, so the leader is to publish or to be brought up to date.
-	ahead drift = "ahead"
-	// behind: this one is older.
-	behind drift = "behind"
-	// forked: the two say different things and neither is newer.
-	forked drift = "forked"
-	// unreadable: what is published is not what this program writes.
-	unreadable drift = "unreadable"
-)
-
-// mayPublish reports whether what is published may be replaced by this ring.
-func (d drift) mayPublish() bool { return d == unpublished || d == ahead }
-
-// publishedRing is the summary of a ring that the leader publishes.
-type publishedRing struct {
-	generation int64
-	hash       string
+// PublishedRing is what a replica says of its key ring. It holds no key.
+type PublishedRing struct {
+	// Replica is the name of the line.
+	Replica    string `json:"-"`
+	Host       string `json:"host"`
+	Generation int64  `json:"generation"` // 0 of a single key file
+	Version    string `json:"version"`
+	// Keys are the roles by key ID.
+	Keys      map[string]signing.Role `json:"keys"`
+	Pruned    []string                `json:"pruned,omitempty"`
+	Withdrawn []string                `json:"withdrawn,omitempty"`
+	// Signer says that kube-apiserver on that host has its tokens signed by the replica.
+	Signer bool `json:"signer,omitempty"`
+	// Stopped is when keys signed last that are retired now, as far as the replica knows.
+	Stopped map[string]time.Time `json:"stopped,omitempty"`
 }
 
-func summaryOf(ring *signing.Ring) publishedRing {
-	return publishedRing{generation: ring.Generation(), hash: ring.Hash()}
-}
-
-// data renders the ring for the ConfigMap.
-func (p publishedRing) data(active string) map[string]string {
-	return stateobject.Stamp(map[string]string{
-		generationKey: strconv.FormatInt(p.generation, 10), hashKey: p.hash, activeKey: active,
-	})
-}
-
-func readPublishedRing(configMap *corev1.ConfigMap) (publishedRing, error) {
-	fields, err := stateobject.Read(configMap.Data)
-	if err != nil {
-		return publishedRing{}, err
+// Active is the key that the replica signs with.
+func (p PublishedRing) Active() string {
+	for id, role := range p.Keys {
+		if role == signing.Active {
+			return id
+		}
 	}
-	generation, err := strconv.ParseInt(fields.Get(generationKey), 10, 64)
-	if err != nil {
-		fields.Damaged(generationKey, errors.New("want a number"))
+	return ""
+}
+
+// LastSigned is the latest time at which a replica signed with a key that none signs with any more,
+// zero if nobody knows of one.
+func LastSigned(rings []PublishedRing, id string) time.Time {
+	var last time.Time
+	for _, ring := range rings {
+		if at := ring.Stopped[id]; at.After(last) {
+			last = at
+		}
 	}
-	if fields.Get(hashKey) == "" {
-		fields.Damaged(hashKey, errors.New("it is missing"))
+	return last
+}
+
+// published is what a replica says of a ring.
+func published(ring *signing.Ring) PublishedRing {
+	past := ring.Past()
+	p := PublishedRing{
+		Generation: ring.Generation(), Version: ring.Version(), Keys: map[string]signing.Role{}, Pruned: past.Pruned, Withdrawn: past.Withdrawn,
+	}
+	for _, key := range ring.All() {
+		if key.Role != signing.VerifyOnly {
+			p.Keys[key.ID] = key.Role
+		}
+	}
+	return p
+}
+
+// PublishedRings reads what the replicas have published. The Secret may be nil.
+func PublishedRings(secret *corev1.Secret) ([]PublishedRing, error) {
+	if secret == nil || len(secret.Data) == 0 {
+		return nil, nil
+	}
+	fields, err := stateobject.Read(secret.Data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ringSecret, err)
+	}
+	var rings []PublishedRing
+	for _, replica := range fields.Between(ringPrefix, "") {
+		ring := PublishedRing{Replica: replica}
+		if err := json.Unmarshal(fields.Get(ringPrefix+replica), &ring); err != nil || ring.Version == "" {
+			ring = PublishedRing{Replica: replica}
+			fields.Damaged(ringPrefix+replica, errors.New("it is no published key ring"))
+		}
+		rings = append(rings, ring)
 	}
 	if damage := fields.Damage(); damage != "" {
-		return publishedRing{}, errors.New(damage)
+		return rings, fmt.Errorf("%s: %s", ringSecret, damage)
 	}
-	return publishedRing{generation: generation, hash: fields.Get(hashKey)}, nil
+	return rings, nil
 }
 
-// compare holds the ring of this process against what is published; nil if nothing is.
-// The generation decides which one is newer. That two rings of different generations have
-// the same keys in the same roles makes neither of them stale.
-func compare(own publishedRing, published *corev1.ConfigMap) drift {
-	if published == nil {
-		return unpublished
-	}
-	theirs, err := readPublishedRing(published)
-	switch {
-	case err != nil:
-		return unreadable
-	case own.generation > theirs.generation:
-		return ahead
-	case own.generation < theirs.generation:
-		return behind
-	case own.hash != theirs.hash:
-		return forked
-	}
-	return inSync
-}
-
-// publish makes the ring of this process known to all replicas if it is the newest, and
-// finds out whether it may be acted on. The cache is not asked: a leader begins with
-// what its predecessor wrote last.
-func (c *Controller) publish(ctx context.Context) error {
-	ring := c.Ring.Ring()
-	own := summaryOf(ring)
-	c.published = publishedRing{}
-	live, err := c.livePublishedRing(ctx)
-	if err != nil {
-		return err
-	}
-	found := compare(own, live)
-	logger := klog.FromContext(ctx).WithValues("generation", own.generation, "hash", own.hash, "active", ring.ActiveID())
-	if found.mayPublish() {
-		if err := c.write(ctx, live, own.data(ring.ActiveID())); err != nil {
-			return fmt.Errorf("publish the key ring in config map %s/%s: %w", metav1.NamespaceSystem, informers.KeyRingName, err)
-		}
-		logger.Info("Published the key ring")
-		found = inSync
-	}
-	if found == inSync {
-		c.published = own
-	} else {
-		logger.Info("No token Secret is re-issued, because the key ring is not the one that was published", "verdict", found)
-	}
-	c.loop.Add(key{Work: surveying})
-	return nil
-}
-
-// livePublishedRing is nil if there is none.
-func (c *Controller) livePublishedRing(ctx context.Context) (*corev1.ConfigMap, error) {
-	live, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.KeyRingName, metav1.GetOptions{})
+// LivePublishedRings asks the API.
+func LivePublishedRings(ctx context.Context, client kubernetes.Interface) ([]PublishedRing, error) {
+	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, informers.KeyRingName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the published key ring, in config map %s/%s: %w", metav1.NamespaceSystem, informers.KeyRingName, err)
+		return nil, fmt.Errorf("look up the published key rings, in %s: %w", ringSecret, err)
 	}
-	return live, nil
+	return PublishedRings(live)
 }
 
-// write replaces the very version that was judged.
-func (c *Controller) write(ctx context.Context, live *corev1.ConfigMap, data map[string]string) error {
-	configMaps := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	if live == nil {
-		_, err := configMaps.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName}, Data: data,
-		}, metav1.CreateOptions{FieldManager: meta.FieldManager})
-		return err
+// drift is how the ring of this process stands to a published one.
+type drift string
+
+const (
+	// inSync: it is the same one, or the other one is older.
+	inSync drift = "agreed"
+	// differs: one of the two is a single key file, and another key signs there.
+	differs drift = "differs"
+	// unpublished: what this process has is not published.
+	unpublished drift = "unpublished"
+	// behind: this one is older.
+	behind drift = "behind"
+	// unreadable: what is published is not what this program writes.
+	unreadable drift = "unreadable"
+	// forked: neither has come from the other.
+	forked drift = "forked"
+	// lost: the other one is newer and does not have the key that signs here: it was pruned or
+	// withdrawn, or the rings are forked.
+	lost drift = "lost"
+)
+
+// drifts are all of them, the worst last.
+func drifts() []drift {
+	return []drift{inSync, differs, unpublished, behind, unreadable, forked, lost}
+}
+
+func (d drift) worse(than drift) bool {
+	return slices.Index(drifts(), d) > slices.Index(drifts(), than)
+}
+
+// compare holds the ring of this process against a published one. Whether a ring has come from
+// another one is in its history, of which the older one of the two knows nothing: there a key
+// that is gone without a record tells a fork.
+func compare(own *signing.Ring, theirs PublishedRing) drift {
+	switch {
+	case own.Version() == theirs.Version || slices.Contains(own.Past().History, theirs.Version):
+		return inSync
+	case theirs.Version == "":
+		return unreadable
+	case own.Generation() == 0 || theirs.Generation == 0:
+		if own.ActiveID() == theirs.Active() {
+			return inSync
+		}
+		return differs
+	case theirs.Generation <= own.Generation():
+		return forked
+	case theirs.Keys[own.ActiveID()] == "":
+		return lost
 	}
-	next := live.DeepCopy()
-	next.Data = data
-	_, err := configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	return err
+	for _, key := range own.All() {
+		if key.Role == signing.Retired && theirs.Keys[key.ID] == "" && !slices.Contains(theirs.Pruned, key.ID) {
+			return forked
+		}
+	}
+	return behind
+}
+
+// standing is how the ring of this process stands to all that are published.
+type standing struct {
+	drift drift
+	// other is what drift is about.
+	other PublishedRing
+	// active is what signs by the newest ring, if that is newer than this one.
+	active string
+}
+
+func judge(own *signing.Ring, rings []PublishedRing) standing {
+	s := standing{drift: inSync}
+	isPublished, newest := false, own.Generation()
+	for _, ring := range rings {
+		isPublished = isPublished || ring.Version == own.Version()
+		found := compare(own, ring)
+		if found.worse(s.drift) {
+			s.drift, s.other = found, ring
+		}
+		if ring.Generation > newest && found.worse(unpublished) {
+			newest, s.active = ring.Generation, ring.Active()
+		}
+	}
+	if !isPublished && unpublished.worse(s.drift) {
+		s.drift = unpublished
+	}
+	return s
+}
+
+// describe says what was found, and remedy what to do about it.
+func (s standing) describe(own *signing.Ring) string {
+	mine := fmt.Sprintf("the key ring of this process (generation %d, version %s)", own.Generation(), own.Version())
+	theirs := fmt.Sprintf("that of host %s (generation %d, version %s)", s.other.Host, s.other.Generation, s.other.Version)
+	switch s.drift {
+	case inSync:
+		return mine + " is the one that is published, and no other replica has another one that is newer"
+	case differs:
+		return mine + " signs with key " + own.ActiveID() + ", and " + theirs + " with key " + s.other.Active()
+	case unpublished:
+		return mine + " is not published in " + ringSecret
+	case behind:
+		return mine + " is older than " + theirs
+	case unreadable:
+		return "the line " + ringPrefix + s.other.Replica + " of " + ringSecret + " cannot be read"
+	case lost:
+		return mine + " signs with key " + own.ActiveID() + ", and " + theirs + ", which is newer, does not have that key"
+	case forked:
+	}
+	return mine + " and " + theirs + " are forked: neither has come from the other"
+}
+
+func (s standing) remedy() string {
+	gone := "; if that replica is gone for good, remove its line: kubectl -n " + metav1.NamespaceSystem + " patch secret " + informers.KeyRingName +
+		` --type=json -p '[{"op":"remove","path":"/data/` + strings.ReplaceAll(ringPrefix+s.other.Replica, "/", "~1") + `"}]'`
+	switch s.drift {
+	case behind:
+		return ": bring the newer one here (keys import)" + gone
+	case forked:
+		return ": keys import --join-fork" + gone
+	case lost:
+		return ": nothing is signed with it; bring the newer one here (keys import, or keys import --join-fork if that is refused)" + gone
+	case unreadable:
+		return ": another release wrote it" + gone
+	case unpublished:
+		return ": apply manifests/permissions"
+	case inSync, differs:
+	}
+	return ""
 }

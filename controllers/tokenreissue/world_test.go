@@ -17,8 +17,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -56,7 +58,33 @@ func rotated(t *testing.T) *signing.Ring { t.Helper(); return ringOf(t, 3, newPE
 // ringOf is a ring with an active and a retired key.
 func ringOf(t *testing.T, generation int64, active, retired []byte) *signing.Ring {
 	t.Helper()
-	return signing.NewRing(generation, parse(t, active).As(signing.Active), parse(t, retired).Public().As(signing.Retired))
+	return signing.NewRing(generation, parse(t, active).As(signing.Active), parse(t, retired).Public().As(signing.Retired)).WithPast(past("main", generation))
+}
+
+// past is that of a ring that was changed on one branch only.
+func past(branch string, generation int64) signing.Past {
+	var past signing.Past
+	for n := range generation {
+		past.History = append(past.History, fmt.Sprintf("%d:%s", n+1, branch))
+	}
+	return past
+}
+
+// publishing is the Secret with a line for each ring.
+func publishing(t *testing.T, rings ...PublishedRing) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName, ResourceVersion: "7"},
+		Data:       stateobject.Stamp(map[string][]byte{}),
+	}
+	for i, ring := range rings {
+		line, err := json.Marshal(ring)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret.Data[fmt.Sprintf("%sreplica-%d", ringPrefix, i)] = line
+	}
+	return secret
 }
 
 func account(changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
@@ -200,10 +228,16 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	return w
 }
 
-// lead publishes the ring and forgets that it did.
+// lead has the ring published, compares it, and forgets that it did.
 func (w *world) lead(t *testing.T) {
 	t.Helper()
-	if err := w.publish(t.Context()); err != nil {
+	secrets, secret := w.Client.CoreV1().Secrets(metav1.NamespaceSystem), publishing(t, published(w.Ring.Ring()))
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.compare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.Client.ClearActions()

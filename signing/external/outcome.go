@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"sa-controller-manager/signing"
 )
 
 // Refusal is an error of Config.Check that is told: its text holds nothing of the payload.
@@ -36,6 +38,7 @@ type outcome struct {
 // learns that there was an error.
 func outcomeOf(err error) outcome {
 	refusal, isRefusal := errors.AsType[Refusal](err)
+	blocked, isBlocked := errors.AsType[*signing.BlockedError](err)
 	switch {
 	case err == nil:
 		return outcome{label: "ok", code: codes.OK}
@@ -49,6 +52,8 @@ func outcomeOf(err error) outcome {
 		return outcome{"rate", codes.ResourceExhausted, err.Error(), false}
 	case errors.Is(err, errTooManyCallers):
 		return outcome{"connections", codes.ResourceExhausted, err.Error(), false}
+	case isBlocked:
+		return outcome{"key_blocked", codes.Unavailable, blocked.Error(), false}
 	case errors.Is(err, errNoKeys):
 		return outcome{"no_keys", codes.Unavailable, err.Error(), false}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -26,7 +26,7 @@ import (
 const (
 	reissueAnnotation  = "sa-controller-manager/reissue"
 	replacesAnnotation = "sa-controller-manager/replaces"
-	keyRingConfigMap   = "sa-controller-manager-key-ring"
+	keyRingSecret      = "sa-controller-manager-key-ring"
 )
 
 // rotation is a control plane that accepts two keys and a key ring that has one of
@@ -358,7 +358,7 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 
 	behind := r.manage(t, "--service-account-private-key-file=", "--service-account-key-ring="+old, "--token-secrets=auto")
 	behind.awaitMetric(t, "sacm_key_ring_mismatch", devcluster.Labels{"verdict": "behind"}, 1)
-	r.awaitWarning(t, aboutProcess("KeyRingMismatch"), "this one is older")
+	r.awaitWarning(t, aboutProcess("KeyRingMismatch"), "is older than that of host")
 	if verbose, err := behind.Get(t.Context(), "/readyz?verbose"); err != nil || !strings.Contains(verbose, "key-ring ok: the key ring of this process (generation 1") {
 		t.Errorf("readyz says %v:\n%s", err, verbose)
 	}
@@ -369,9 +369,9 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 	if n := m.metric(t, "sacm_key_ring_mismatch", nil); n != 0 {
 		t.Error("the other one is alarmed too")
 	}
-	published, err := r.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), keyRingConfigMap, metav1.GetOptions{})
-	if err != nil || published.Data["active"] != r.newKey {
-		t.Errorf("published: %v (%v)", published.Data, err)
+	published, err := r.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), keyRingSecret, metav1.GetOptions{})
+	if err != nil || len(published.Data) != 3 { // with the version of the schema
+		t.Errorf("published: %s (%v), want a line of each process", published.Data, err)
 	}
 	if secrets := r.marked(t, namespace, "app"); len(secrets) != 2 {
 		t.Errorf("account app has %d Secrets, want 2", len(secrets))

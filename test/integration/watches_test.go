@@ -22,6 +22,7 @@ func TestWhatIsWatched(t *testing.T) {
 	const (
 		onlyTokens  = "type=kubernetes.io/service-account-token"
 		onlyRootCAs = "metadata.name=kube-root-ca.crt"
+		onlyKeys    = "metadata.name=sa-controller-manager-key-ring"
 	)
 	type watches map[string][]string // resource to the field selectors of its watches
 	cases := map[string]struct {
@@ -32,10 +33,10 @@ func TestWhatIsWatched(t *testing.T) {
 		"Everything": {
 			reason: "one watch for each resource, however many controllers ask",
 			flags:  []string{"--token-secrets=auto"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
 		},
 		"InModeManual": {
-			want: watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want: watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
 		},
 		"WithoutTheTokenController": {
 			reason: "nor the cleaner, no Secret is its business",
@@ -49,7 +50,7 @@ func TestWhatIsWatched(t *testing.T) {
 		},
 		"OnlyTheTokenController": {
 			flags: []string{"--controllers=serviceaccount-token-controller"},
-			want:  watches{"serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want:  watches{"serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
 		},
 		"OnlyTheRootCAPublisher": {
 			flags: []string{"--controllers=root-ca-cert-publisher"},

@@ -4,8 +4,12 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"os"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -157,23 +161,45 @@ func (m *manager) signsLegacyTokens() bool {
 }
 
 func (m *manager) buildRingConsistency(r *runnable) error {
-	if !m.rotates() {
+	if m.ring == nil {
 		return nil
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this host: %w", err)
+	}
 	m.reissueMetrics = tokenreissue.NewMetrics(legacyregistry.MustRegister)
-	consistency := tokenreissue.NewRingConsistency(tokenreissue.RingConsistencyConfig{
+	m.consistency = tokenreissue.NewRingConsistency(tokenreissue.RingConsistencyConfig{
+		Client:    m.clients.main,
 		Informers: m.informers,
 		Ring:      m.ring,
+		Host:      host,
+		Signer:    m.options.ExternalSigner.Socket != "",
 		Recorder:  m.recorder,
 		Process:   m.process,
 		Metrics:   m.reissueMetrics,
 		Loops:     m.loops,
 	})
-	m.onRing = append(m.onRing, func(context.Context) { consistency.RingChanged() })
-	r.run = consistency.Run
-	r.check = func() (string, error) { return consistency.Status(), nil }
+	m.onRing = append(m.onRing, func(context.Context) { m.consistency.RingChanged() })
+	r.run = m.consistency.Run
+	r.check = func() (string, error) { return m.consistency.Status(), nil }
+	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "sacm_signing_key_blocked",
+		Help: "1 while token Secrets are not filled, because the active key was refused by kube-apiserver or is not that of the newest published key ring.",
+	}, func() float64 {
+		if m.mayFill() != nil {
+			return 1
+		}
+		return 0
+	}))
 	return nil
 }
+
+// maySign is nil, or says why nothing may be signed with the active key. mayFill is about tokens
+// that stay.
+func (m *manager) maySign() error { return cmp.Or(m.activator.MaySign(), m.consistency.MaySign()) }
+
+func (m *manager) mayFill() error { return cmp.Or(m.activator.MaySign(), m.consistency.MayFill()) }
 
 func (m *manager) buildServiceAccounts(r *runnable) error {
 	if !m.enabled.Enabled(r.name) {
@@ -274,7 +300,7 @@ func (m *manager) buildTokenController(r *runnable) error {
 	r.run = tokensecret.New(tokensecret.Config{
 		Client:        m.clients.main,
 		Informers:     m.informers,
-		Issuer:        tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Issuer:        tokens.NewIssuer(signing.Guard{Signer: m.ring, May: m.mayFill}, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
 		Keys:          m.ring,
 		RootCA:        m.rootCA,
 		Recorder:      m.recorder,
@@ -303,7 +329,7 @@ func (m *manager) buildTokenReissue(r *runnable) error {
 		Informers: m.informers,
 		Ring:      m.ring,
 		Confirmed: m.activator.Confirmed,
-		Issuer:    tokens.NewIssuer(m.ring, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Issuer:    tokens.NewIssuer(signing.Guard{Signer: m.ring, May: m.mayFill}, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
 		Recorder:  m.recorder,
 		Metrics:   m.reissueMetrics,
 		Loops:     m.loops,

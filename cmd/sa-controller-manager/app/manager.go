@@ -54,6 +54,7 @@ type manager struct {
 	// What rows of the table leave for those below them; nil if flags turn it off.
 	ring           *signing.Keyring
 	activator      *keyprobe.Activator
+	consistency    *tokenreissue.RingConsistency
 	reissueMetrics *tokenreissue.Metrics
 	reissuer       *tokenreissue.Controller
 	rootCAMetrics  *rootca.Metrics
@@ -111,7 +112,7 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 		return nil, err
 	}
 	// The last thing that a start-up does, because only Run gives the socket up.
-	m.signer, err = listenAsSigner(o, m.ring)
+	m.signer, err = listenAsSigner(o, m.ring, m.maySign)
 	return m, err
 }
 

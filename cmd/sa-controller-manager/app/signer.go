@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -26,18 +27,20 @@ func (m *manager) buildSigner(r *runnable) error {
 
 // listenAsSigner takes the socket of the external signer, or returns nil if there is to
 // be none. It is the last thing that a start-up does, because only Run gives it up.
-func listenAsSigner(o *options.Options, ring *signing.Keyring) (*external.Server, error) {
+func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() error) (*external.Server, error) {
 	if o.ExternalSigner.Socket == "" {
 		return nil, nil
 	}
-	policy, err := tokens.NewPolicy(o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration, nil)
+	// kube-apiserver reads what it is told once, at its start. It goes on asking for what it was told
+	// then, or for the year that Pods get, and enforces it.
+	policy, err := tokens.NewPolicy(o.Keys.Issuers, max(o.ExternalSigner.MaxTokenExpiration, 365*24*time.Hour), nil)
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-issuer: %w", err)
 	}
 	server, err := external.Listen(external.Config{
 		Path:               o.ExternalSigner.Socket,
 		AllowedUIDs:        o.ExternalSigner.UIDs(),
-		Signer:             ring,
+		Signer:             signing.Guard{Signer: ring, May: maySign},
 		Keys:               ring,
 		Check:              policy.Check,
 		MaxTokenExpiration: o.ExternalSigner.MaxTokenExpiration,

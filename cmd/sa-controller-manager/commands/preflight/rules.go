@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/informers"
 )
 
 // Part is what needs permissions; each has a role of its own, whose name ends with it.
@@ -103,7 +104,8 @@ func unusualRules(f *flags) []Rule {
 		// The signer proves keys with a token of some account.
 		rules = append(rules,
 			Rule{Part: token, Verbs: verbs("list", "watch"), Resource: accounts},
-			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"})
+			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"},
+			keyRingRule())
 	}
 	if fills && !f.controllers.Enabled(options.RootCACertificatePublisher) {
 		// Token Secrets get the root CA that was agreed on.
@@ -172,15 +174,7 @@ func tokenRules() []Rule {
 			If: makesTokenSecrets, Verbs: verbs("create"), Resource: secrets,
 			Why: "Only for --token-secrets=auto, and for re-issue with --service-account-key-ring.",
 		},
-		{
-			If: rotates, Verbs: verbs("create"), Resource: configMaps, Namespace: system,
-			Why: "RBAC cannot restrict create to a name.",
-		},
-		{
-			If: rotates, Verbs: verbs("get", "list", "watch", "update"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-key-ring",
-			Why: "Only for --service-account-key-ring: which key ring the leader has, by a hash, so that replicas notice when theirs is " +
-				"another one. It holds no key.",
-		},
+		keyRingRule(),
 		{
 			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "To ask kube-apiserver whether it accepts a signing key.",
@@ -189,6 +183,15 @@ func tokenRules() []Rule {
 			If: discoversIssuer, Verbs: verbs("get"), Path: "/.well-known/openid-configuration",
 			Why: "The issuer, if --service-account-issuer is not given.",
 		},
+	}
+}
+
+// keyRingRule is for whatever signs: the token controller and the external signer.
+func keyRingRule() Rule {
+	return Rule{
+		Part: token, Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: informers.KeyRingName,
+		Why: "Which key ring each replica has, by key IDs and hashes, so that one whose ring is behind or forked signs nothing that is refused. " +
+			"It holds no key, and comes with the permissions.",
 	}
 }
 

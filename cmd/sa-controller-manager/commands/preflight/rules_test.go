@@ -46,19 +46,11 @@ func TestRulesFollowFlags(t *testing.T) {
 		change func(*options.Options)
 		gone   []string
 	}{
-		"Everything": {"each row is asked for", func(*options.Options) {}, nil},
-		"Manual":     {"re-issue makes Secrets", manual, nil},
-		"NoKeyRing": {"nothing is re-issued", noKeyRing, []string{
-			"get configmaps/sa-controller-manager-key-ring in kube-system",
-			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
-			"watch configmaps/sa-controller-manager-key-ring in kube-system",
-		}},
-		"ManualNoKeyRing": {"no Secrets are made", func(o *options.Options) { manual(o); noKeyRing(o) }, []string{
-			"create secrets", "get configmaps/sa-controller-manager-key-ring in kube-system",
-			"list configmaps/sa-controller-manager-key-ring in kube-system", "update configmaps/sa-controller-manager-key-ring in kube-system",
-			"watch configmaps/sa-controller-manager-key-ring in kube-system",
-		}},
-		"Issuer": {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{"get /.well-known/openid-configuration"}},
+		"Everything":      {"each row is asked for", func(*options.Options) {}, nil},
+		"Manual":          {"re-issue makes Secrets", manual, nil},
+		"NoKeyRing":       {"a key file is published too, and auto makes Secrets", noKeyRing, nil},
+		"ManualNoKeyRing": {"no Secrets are made", func(o *options.Options) { manual(o); noKeyRing(o) }, []string{"create secrets"}},
+		"Issuer":          {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{"get /.well-known/openid-configuration"}},
 		"NoLifecycle": {"the plugin is off, others list namespaces too, and nothing is excluded", func(o *options.Options) {
 			o.Admission.Selection.Enable, o.Webhook.ExcludedNamespaces = []string{"DenyEscalatingExec"}, nil
 		}, []string{"get namespaces"}},
@@ -112,7 +104,10 @@ func TestUnusualRules(t *testing.T) {
 	}{
 		"Signer": {"it proves its keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
 			"common: create events.events.k8s.io", "token: create tokenreviews.authentication.k8s.io",
-			"token: list serviceaccounts", "token: watch serviceaccounts",
+			"token: get secrets/sa-controller-manager-key-ring in kube-system",
+			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",
+			"token: update secrets/sa-controller-manager-key-ring in kube-system",
+			"token: watch secrets/sa-controller-manager-key-ring in kube-system", "token: watch serviceaccounts",
 		}},
 		"NoSigner": {"there is nothing to prove", func(*options.Options) {}, []string{"common: create events.events.k8s.io"}},
 		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{

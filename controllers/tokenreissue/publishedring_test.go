@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokenreissue
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/signing"
+)
+
+// TestJudge: the ring of this process is of generation 4, "main"; A signs, B is retired.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	a, b, c := parse(t, newPEM()), parse(t, oldPEM()), parse(t, strangePEM())
+	ring := func(branch string, generation int64, keys ...signing.Key) PublishedRing {
+		return published(signing.NewRing(generation, keys...).WithPast(past(branch, generation)))
+	}
+	retired := func(key *signing.PrivateKey) signing.Key { return key.Public().As(signing.Retired) }
+	own := ring("main", 4, a.As(signing.Active), retired(b))
+	gone := func(ring PublishedRing, ids ...string) PublishedRing { ring.Pruned = ids; return ring }
+	file := func(key *signing.PrivateKey) PublishedRing {
+		return published(signing.NewRing(0, key.As(signing.Active)))
+	}
+	cases := map[string]struct {
+		reason string
+		rings  []PublishedRing
+		want   drift
+		// What is not done with A.
+		noFilling, noSigning bool
+	}{
+		"Nobody":     {want: unpublished},
+		"Same":       {rings: []PublishedRing{own, own}, want: inSync},
+		"Older":      {reason: "it is told there", rings: []PublishedRing{own, ring("main", 3, b.As(signing.Active))}, want: inSync},
+		"NotMine":    {rings: []PublishedRing{ring("main", 3, b.As(signing.Active))}, want: unpublished},
+		"SameForked": {reason: "neither is newer", rings: []PublishedRing{own, ring("other", 4, b.As(signing.Active))}, want: forked},
+		"OlderFork":  {rings: []PublishedRing{own, ring("other", 3, c.As(signing.Active))}, want: forked},
+		"Behind": {
+			reason: "between the copy and a change that leaves A to sign",
+			rings:  []PublishedRing{own, ring("main", 5, a.As(signing.Active), retired(b), c.As(signing.Next))}, want: behind,
+		},
+		"BehindActivate": {
+			reason: "between activate and the copy all accept A, and a Secret filled with it would need another token",
+			rings:  []PublishedRing{own, ring("main", 6, c.As(signing.Active), retired(a), retired(b))}, want: behind, noFilling: true,
+		},
+		"BehindPrune": {rings: []PublishedRing{own, gone(ring("main", 5, a.As(signing.Active)), b.ID())}, want: behind},
+		"Pruned": {
+			reason: "this host was away during the rotation",
+			rings:  []PublishedRing{own, gone(ring("main", 9, c.As(signing.Active)), a.ID(), b.ID())}, want: lost, noFilling: true, noSigning: true,
+		},
+		"NewerFork": {
+			reason: "the ring was changed here and there, and A never came there",
+			rings:  []PublishedRing{own, ring("other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noSigning: true,
+		},
+		"NewerForkWithA": {reason: "B is gone without a record", rings: []PublishedRing{own, ring("other", 5, a.As(signing.Active))}, want: forked},
+		"OneOfMany": {
+			rings: []PublishedRing{own, ring("main", 5, a.As(signing.Active), retired(b)), ring("main", 6, c.As(signing.Active)), {Replica: "x"}},
+			want:  lost, noFilling: true, noSigning: true,
+		},
+		"KeyFile":      {rings: []PublishedRing{own, file(a)}, want: inSync},
+		"OtherKeyFile": {reason: "it is told and blocks nothing", rings: []PublishedRing{own, file(c)}, want: differs},
+		"Unreadable":   {rings: []PublishedRing{own, {Replica: "x"}}, want: unreadable},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &RingConsistency{RingConsistencyConfig: RingConsistencyConfig{Ring: signing.NewKeyring(
+				signing.NewRing(4, a.As(signing.Active), retired(b)).WithPast(past("main", 4)))}}
+			c.rings.Store(&tc.rings)
+			found := judge(c.Ring.Ring(), tc.rings)
+			if found.drift != tc.want {
+				t.Errorf("%s: %q, want %q", tc.reason, found.drift, tc.want)
+			}
+			if err := c.MayFill(); (err != nil) != tc.noFilling {
+				t.Errorf("%s: MayFill: %v", tc.reason, err)
+			}
+			if err := c.MaySign(); (err != nil) != tc.noSigning {
+				t.Errorf("%s: MaySign: %v", tc.reason, err)
+			}
+			if text := found.describe(c.Ring.Ring()) + found.remedy(); strings.Contains(text, "%!") || strings.Contains(text, "\n") {
+				t.Errorf("it says %q", text)
+			}
+		})
+	}
+}
+
+// TestKeyFilesDiffer: two replicas with a single key file each.
+func TestKeyFilesDiffer(t *testing.T) {
+	t.Parallel()
+	a, b := parse(t, newPEM()), parse(t, oldPEM())
+	own, other := signing.NewRing(0, a.As(signing.Active)), published(signing.NewRing(0, b.As(signing.Active)))
+	if found := judge(own, []PublishedRing{published(own), other}); found.drift != differs {
+		t.Errorf("%q, want that they differ", found.drift)
+	}
+	ring := published(ringOf(t, 7, oldPEM(), strangePEM()))
+	if found := judge(own, []PublishedRing{published(own), ring}); found.drift != differs {
+		t.Errorf("%q, want that a ring beside a key file blocks nothing", found.drift)
+	}
+}
+
+func TestPublishedRings(t *testing.T) {
+	t.Parallel()
+	good := publishing(t, published(rotated(t)))
+	with := func(key, value string) *corev1.Secret {
+		secret := good.DeepCopy()
+		secret.Data[key] = []byte(value)
+		return secret
+	}
+	for name, tc := range map[string]struct {
+		secret *corev1.Secret
+		rings  int
+		want   string // in the error
+	}{
+		"None":        {},
+		"Empty":       {secret: &corev1.Secret{}}, // as it comes with the permissions
+		"One":         {secret: good, rings: 1},
+		"OtherSchema": {secret: with(stateobject.VersionKey, "2"), want: `schema-version is "2"`},
+		"NoJSON":      {secret: with("replica.x", "{"), rings: 2, want: "replica.x: it is no published key ring"},
+		"NoVersion":   {secret: with("replica.x", `{"host":"x"}`), rings: 2, want: "replica.x: it is no published key ring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rings, err := PublishedRings(tc.secret)
+			if len(rings) != tc.rings || (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%d rings, %v; want %d and %q", len(rings), err, tc.rings, tc.want)
+			}
+		})
+	}
+}

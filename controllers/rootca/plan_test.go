@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestPlan(t *testing.T) {
@@ -172,6 +174,36 @@ func TestMerge(t *testing.T) {
 			t.Parallel()
 			got := merge(a.state(t, tc.found, now), a.state(t, tc.held, now))
 			check(t, tc.reason, tc.want, a.describe(got, now))
+		})
+	}
+}
+
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "ABC")
+	for name, tc := range map[string]struct{ file, published, known, adds, drops string }{
+		"Same":         {file: "A", published: "A"},
+		"Reordered":    {file: "AB", published: "BA"},
+		"Another":      {file: "B", published: "A", adds: "B", drops: "A"},
+		"Subset":       {file: "A", published: "AB", drops: "B"},
+		"Superset":     {file: "AB", published: "A", adds: "B"},
+		"Overlap":      {file: "B", published: "BA", known: "B A@20m"},
+		"OverlapOfOne": {file: "B", published: "BAC", known: "B A@20m", drops: "C"},
+		"NotPublished": {file: "B", published: "A", known: "B A@20m", adds: "B"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := &corev1.Secret{} // as it comes with the permissions
+			if tc.known != "" {
+				object.Data = a.state(t, tc.known, now).encode()
+			}
+			adds, drops, err := Replaces(a.bundle(t, tc.file), a.bundle(t, tc.published), object, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, "adds", fingerprints(a.certificates(tc.adds)), adds)
+			check(t, "drops", fingerprints(a.certificates(tc.drops)), drops)
 		})
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
@@ -70,4 +72,20 @@ func fingerprints(certificates []*x509.Certificate) string {
 		all = append(all, fingerprint(certificate))
 	}
 	return strings.Join(all, ", ")
+}
+
+// Replaces says which certificates a process with this file would add to a published bundle, and
+// which it would take out beside those that the state has in overlap. state may be nil or empty.
+func Replaces(file, published *Bundle, object *corev1.Secret, now time.Time) (adds, drops string, err error) {
+	var known state
+	if object != nil && len(object.Data) > 0 {
+		if known, _, err = decode(object, now, 0); err != nil {
+			return "", "", err
+		}
+	}
+	adds = fingerprints(slices.DeleteFunc(slices.Clone(file.certificates), func(c *x509.Certificate) bool { return contains(published.certificates, c) }))
+	drops = fingerprints(slices.DeleteFunc(slices.Clone(published.certificates), func(c *x509.Certificate) bool {
+		return contains(file.certificates, c) || known.overlaps(c)
+	}))
+	return adds, drops, nil
 }

@@ -4,9 +4,11 @@
 package kubeadm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
 )
 
 var edited = []string{"kube-apiserver", "kube-controller-manager"}
@@ -61,6 +64,20 @@ func TestTakeoverAndHandback(t *testing.T) {
 		t.Errorf("a second takeover: exit code %d\n%s", code, again)
 	}
 
+	// A rewrite whose process does not start leaves what ran before.
+	ours := string(n.read(t, manifestOf("sa-controller-manager")))
+	code, _, stderr = n.kubeadm(t, append([]string{"takeover", "--step-timeout=5s", "--extra-arg=--kubeconfig=/nowhere"}, n.podFlags()...)...)
+	if want := "sa-controller-manager.yaml is back\nWhile neither the new nor the previous process is ready, this kube-apiserver refuses all Pods"; code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, stderr lacks %q:\n%s", code, want, stderr)
+	}
+	if diff := cmp.Diff(ours, string(n.read(t, manifestOf("sa-controller-manager")))); diff != "" {
+		t.Errorf("our manifest is not what it was (-before +after):\n%s", diff)
+	}
+	if code, stdout, stderr := n.kubeadm(t, "takeover"); code != 0 {
+		t.Fatalf("takeover after a rewrite that did not come: exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	weRun(t, n)
+
 	begun = time.Now()
 	code, stdout, stderr = n.kubeadm(t, "handback")
 	if code != 0 {
@@ -79,6 +96,44 @@ func TestTakeoverAndHandback(t *testing.T) {
 	if code != 0 || strings.Contains(again, "+++") {
 		t.Errorf("a second handback: exit code %d\n%s", code, again)
 	}
+}
+
+// What kube-apiserver does not accept, and what clients do not expect, must not become ours.
+func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
+	await.Long(t)
+	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
+	const pki = "/etc/kubernetes/pki/"
+	n := newNode(t, func(n *node) {
+		if err := devcluster.WriteSigningKey(n.path(pki+"sa-2025.key"), devcluster.RSA); err != nil {
+			t.Fatal(err)
+		}
+		n.write(t, pki+"corp.crt", encode(newAuthority(t).cert))
+		kcm := manifestOf("kube-controller-manager")
+		n.write(t, kcm, bytes.Replace(n.read(t, kcm), []byte("pki/sa.key"), []byte("pki/sa-2025.key"), 1))
+	})
+	awaitDefaultAccount(t, n, "kube-system")
+	poll(t, "the root CA is published", func(ctx context.Context) error {
+		_, err := n.client.CoreV1().ConfigMaps("kube-system").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		return err
+	})
+	takeover := append([]string{"takeover"}, n.podFlags()...)
+	const rightKey = "--extra-arg=--service-account-private-key-file=" + pki + "sa.key"
+	for want, args := range map[string][]string{
+		"kube-apiserver on " + nodeName + " does not accept the key of " + pki + "sa-2025.key (the apiserver refuses its tokens: ": nil,
+		"our process would change ConfigMap kube-root-ca.crt of every namespace to what " + pki + "corp.crt holds":                 {rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt"},
+	} {
+		code, stdout, stderr := n.kubeadm(t, slices.Concat(takeover, args)...)
+		if code != 1 || !strings.Contains(stderr, "Error: step 1, manager: "+want) {
+			t.Errorf("exit code %d, stderr lacks %q:\n%s\n%s", code, want, stderr, stdout)
+		}
+		if n.exists(manifestOf("sa-controller-manager")) || n.exists("/etc/kubernetes/sa-controller-manager") {
+			t.Error("something of ours has been written")
+		}
+	}
+	if code, stdout, stderr := n.kubeadm(t, append(takeover, rightKey)...); code != 0 {
+		t.Fatalf("takeover: exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	weRun(t, n)
 }
 
 // A step that does not come stops the command and changes nothing after it; the same

@@ -63,9 +63,11 @@ type Config struct {
 	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
-	// Client may do anything. It must time out by itself.
-	Client kubernetes.Interface
-	Clock  clock.Clock
+	// Client may do anything. It must time out by itself. ClientAt makes one like it for the
+	// kube-apiserver at a URL.
+	Client   kubernetes.Interface
+	ClientAt func(url string) (kubernetes.Interface, error)
+	Clock    clock.Clock
 	// Out gets the plan and what has been done. Progress, unless nil, gets a line for
 	// each look while something is awaited.
 	Out      io.Writer

@@ -212,7 +212,7 @@ func (k *kcm) print(w io.Writer, ours []byte) {
 		if v.class == carriedOver {
 			value = ownFlag(ours, v.flag)
 			if v.flag == controllersFlag {
-				value = cmp.Or(strings.Join(ownFlags(ours, v.flag), ","), allControllers)
+				value = selectors(ours)
 			}
 		}
 		fmt.Fprintf(table, "--%s\t%s\t%s\t%s\t%s\n", v.flag, v.theirs, value, v.class, v.reason)
@@ -253,10 +253,9 @@ func (c *Config) runHere(o *observed) error {
 	}
 	manifest := c.ownManifest(o)
 	key, ring := ownFlag(manifest, keyFlag), ownFlag(manifest, keyRingFlag)
-	selectors := staticpod.Split(cmp.Or(strings.Join(ownFlags(manifest, controllersFlag), ","), allControllers))
-	here, err := options.ParseControllers(selectors)
+	here, err := runsIn(manifest)
 	if err != nil {
-		return fmt.Errorf("our --%s: %w", controllersFlag, err)
+		return err
 	}
 	list := staticpod.List(flags[controllersFlag])
 	if len(flags[controllersFlag]) == 0 {
@@ -270,8 +269,21 @@ func (c *Config) runHere(o *observed) error {
 		}
 		if there && !ours {
 			return fmt.Errorf("%s runs in kube-controller-manager and would not run in our process, and so nowhere after a takeover: our manifest has --%s=%s, --%s=%s and --%s=%s; say otherwise with --extra-arg (without \"*\" only controllers that are named run)",
-				one.name, controllersFlag, strings.Join(selectors, ","), keyFlag, key, keyRingFlag, ring)
+				one.name, controllersFlag, selectors(manifest), keyFlag, key, keyRingFlag, ring)
 		}
 	}
 	return nil
+}
+
+// selectors are the controllers that our manifest turns on and off.
+func selectors(manifest []byte) string {
+	return cmp.Or(strings.Join(ownFlags(manifest, controllersFlag), ","), allControllers)
+}
+
+func runsIn(manifest []byte) (options.ControllerSet, error) {
+	set, err := options.ParseControllers(staticpod.Split(selectors(manifest)))
+	if err != nil {
+		return set, fmt.Errorf("our --%s: %w", controllersFlag, err)
+	}
+	return set, nil
 }

@@ -28,6 +28,7 @@ type observed struct {
 	backups  map[string][]byte
 	patches  map[string][]byte
 	kcm      *kcm   // in a takeover
+	certDir  string // of the cluster's CA, "" if it is kubeadm's default
 	rendered []byte // our manifest as it should be, in a takeover that writes it
 }
 
@@ -85,11 +86,7 @@ func (o *observed) parsed(one component) (*staticpod.Manifest, error) {
 
 // ownFlag is the last value of a flag in our own manifest, "" if that does not say.
 func ownFlag(manifest []byte, name string) string {
-	values := ownFlags(manifest, name)
-	if len(values) == 0 {
-		return ""
-	}
-	return values[len(values)-1]
+	return last(ownFlags(manifest, name))
 }
 
 // ownFlags are all values of a flag in our own manifest.
@@ -100,13 +97,27 @@ func ownFlags(manifest []byte, name string) []string {
 	}
 	var values []string
 	for _, container := range pod.Spec.Containers {
-		for _, arg := range slices.Concat(container.Command, container.Args) {
-			if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-				values = append(values, value)
-			}
+		values = append(values, flagsIn(slices.Concat(container.Command, container.Args), name)...)
+	}
+	return values
+}
+
+// flagsIn are all values of a flag.
+func flagsIn(args []string, name string) []string {
+	var values []string
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			values = append(values, value)
 		}
 	}
 	return values
+}
+
+func last(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
 }
 
 // ownPort is where our process serves health.

@@ -134,10 +134,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 }
 
 func pluginIsOff(command []string) bool {
-	return slices.ContainsFunc(command, func(arg string) bool {
-		list, ok := strings.CutPrefix(arg, "--"+disableFlag+"=")
-		return ok && slices.Contains(staticpod.Split(list), pluginName)
-	})
+	return slices.Contains(staticpod.Split(strings.Join(flagsIn(command, disableFlag), ",")), pluginName)
 }
 
 // deleteConfigurations deletes the two webhook configurations, once nobody is left who

@@ -22,8 +22,9 @@ type step struct {
 	// guards are what must be so before anything is written, awaited one after the other.
 	guards []cli.Look
 	writes []write
-	// comes are what is awaited then.
+	// comes are what is awaited then, and back is written if that does not come.
 	comes []cli.Look
+	back  []write
 }
 
 // write makes a file have other content; nil is no file.
@@ -69,11 +70,16 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(apiServer) + ".",
 		guards: []cli.Look{c.socketServed(o), c.managerReady(o), c.bound},
 	}
-	if c.writesOwn(o) {
+	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
+		own.guards = append(own.guards, c.keyAccepted(o), c.rootCAPublished(o), c.ensureIdentity(o))
 	}
-	if len(own.writes) > 0 {
-		own.guards = append(own.guards, c.ensureIdentity)
+	if o.manager != nil && len(own.writes) > 0 {
+		own.writes = append(wanted(nil, c.backup(manager), o.backups[manager], o.manager), own.writes...)
+		own.back = []write{{c.manifest(manager), o.rendered, o.manager}}
+		own.advice = "While neither the new nor the previous process is ready, this kube-apiserver refuses all Pods, if its webhook is bound" +
+			" (sa-controller-manager webhook unregister ends that). Look at the log of the Pod kube-system/" + manager + "-" + c.Node +
+			" (kubectl logs, or crictl logs on the node), then give the command other flags."
 	}
 	all, err := c.components(o)
 	if err != nil {

@@ -5,15 +5,18 @@ package kubeadm
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -168,7 +171,7 @@ func TestPlan(t *testing.T) {
 				p.write(t, "manifests/sa-controller-manager.yaml", ownWith([]string{"--service-account-private-key-file=k"}))
 				p.config.Rewrite = true
 			},
-			want: []string{"manager: ~manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
+			want: []string{"manager: +backup/sa-controller-manager.yaml ~manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
 		},
 		"SomeSteps": {
 			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} },
@@ -267,6 +270,45 @@ func TestHandbackAfterAnotherEdit(t *testing.T) {
 	p.does(t, handback, 4)
 	if diff := cmp.Diff(string(edit(before)), string(read(t, p.config.manifest(apiServer)))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A rewrite whose Pod does not become ready must not stay: the webhook is bound, and no Pod would be
+// admitted.
+func TestRewriteThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		before []byte // our manifest, nil if there is none
+		want   string
+		advice string
+	}{
+		"Rewrite": {ownWith([]string{theKey}), "; the previous DIR/manifests/sa-controller-manager.yaml is back", "While neither the new nor the previous process is ready, this kube-apiserver refuses all Pods"},
+		"First":   {nil, "connection refused", "Nothing of the control plane has been changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newControlPlane(t, "v1.36")
+			rendered := ownWith([]string{theKey, "--secure-port=1"})
+			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return rendered, nil }
+			p.config.Rewrite, p.config.StepTimeout, p.config.Clock = true, time.Millisecond, clock.RealClock{}
+			if tc.before != nil {
+				p.write(t, "manifests/sa-controller-manager.yaml", tc.before)
+			}
+			own := p.steps(t, takeover)[0]
+			own.guards = nil // they ask kube-apiserver
+			err := p.config.step(t.Context(), own)
+			if err == nil || !strings.HasSuffix(err.Error(), strings.ReplaceAll(tc.want, "DIR", p.dir)) || !strings.Contains(own.advice, tc.advice) {
+				t.Errorf("%v\n%s\nwant %s and %s", err, own.advice, tc.want, tc.advice)
+			}
+			files := p.all(t)
+			want := stdcmp.Or(string(tc.before), string(rendered))
+			if got := files["manifests/sa-controller-manager.yaml"]; got != want {
+				t.Errorf("the manifest is %q, want %q", got, want)
+			}
+			if got := files["backup/sa-controller-manager.yaml"]; got != string(tc.before) {
+				t.Errorf("the backup is %q, want %q", got, tc.before)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,14 +17,16 @@ import (
 // ensureIdentity makes the identity of our process and grants what it needs before the process is
 // there, with the administrator's rights. Our Pod does so too, but not where the key of the CA is
 // kept elsewhere; there the error says what the operator has to do.
-func (c *Config) ensureIdentity(ctx context.Context) error {
-	i := identity.NewConfig()
-	i.CertDir, i.Dir, i.From = c.onNode(i.CertDir), c.onNode(i.Dir), c.onNode(i.From)
-	i.Say, i.Warn = c.Out, c.Out
-	if err := identity.Ensure(ctx, i); err != nil {
-		return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
+func (c *Config) ensureIdentity(o *observed) cli.Look {
+	return func(ctx context.Context) error {
+		i := identity.NewConfig()
+		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(o.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
+		i.Say, i.Warn = c.Out, c.Out
+		if err := identity.Ensure(ctx, i); err != nil {
+			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
+		}
+		return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
 	}
-	return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
 }
 
 // losesNone refuses to take key files from kube-apiserver if one of them has a key that our process

@@ -63,6 +63,7 @@ func (c *Config) render(o *observed) error {
 	if err := c.ofAPIServer(o, &pod); err != nil {
 		return err
 	}
+	o.certDir = pod.CertDir
 	if o.rendered, err = c.Render(pod); err != nil {
 		return err
 	}
@@ -105,7 +106,18 @@ func (c *Config) step(ctx context.Context, s step) error {
 			return err
 		}
 	}
-	return c.await(ctx, s.comes...)
+	err := c.await(ctx, s.comes...)
+	for _, w := range s.back {
+		if err == nil {
+			break
+		}
+		if failed := w.do(); failed != nil {
+			err = fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.path, c.BackupDir, failed)
+		} else {
+			err = fmt.Errorf("%w; the previous %s is back", err, w.path)
+		}
+	}
+	return err
 }
 
 // do writes or removes the file.

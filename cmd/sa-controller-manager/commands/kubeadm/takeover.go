@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,10 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	c := f.Config
 	if !c.DryRun {
 		var err error
-		if c.Client, err = adminClient(f.kubeconfig); err != nil {
+		if c.ClientAt, err = adminClients(f.kubeconfig); err != nil {
+			return err
+		}
+		if c.Client, err = c.ClientAt(""); err != nil {
 			return err
 		}
 	}
@@ -153,25 +157,30 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(cmd.Context(), c)
 }
 
-// adminClient is a client of the given kubeconfig, or of kubeadm's for administrators.
-func adminClient(path string) (kubernetes.Interface, error) {
-	if path == "" {
-		path = "/etc/kubernetes/admin.conf"
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			path = "/etc/kubernetes/super-admin.conf"
+// adminClients makes clients of the given kubeconfig, or of kubeadm's for administrators, for the
+// server that it names or for another.
+func adminClients(file string) (func(url string) (kubernetes.Interface, error), error) {
+	if file == "" {
+		file = "/etc/kubernetes/admin.conf"
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			file = "/etc/kubernetes/super-admin.conf"
 		}
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
+	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", path, err)
+		return nil, fmt.Errorf("--kubeconfig %q: %w", file, err)
 	}
 	config.Timeout = requestTimeout
 	config.WarningHandler = rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("build the API client: %w", err)
-	}
-	return client, nil
+	return func(url string) (kubernetes.Interface, error) {
+		config := rest.CopyConfig(config)
+		config.Host = cmp.Or(url, config.Host)
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("build the API client: %w", err)
+		}
+		return client, nil
+	}, nil
 }
 
 func newTakeoverCommand(p podFlags) *cobra.Command {

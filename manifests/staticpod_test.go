@@ -95,6 +95,17 @@ func TestStaticPodSeesFiles(t *testing.T) {
 	}
 }
 
+// TestStaticPodTakesImages that kube-controller-manager may have.
+func TestStaticPodTakesImages(t *testing.T) {
+	t.Parallel()
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for _, image := range []string{"localhost:5000/kcm:v1.36.3", "registry.k8s.io/kcm" + digest, "registry.k8s.io/kcm:v1.36.3" + digest, "kcm:v1.36.3-eks_1"} {
+		if pod := made(t, StaticPodOptions{Image: image}); pod.Spec.Containers[0].Image != image {
+			t.Errorf("%s became %s", image, pod.Spec.Containers[0].Image)
+		}
+	}
+}
+
 func TestStaticPodRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

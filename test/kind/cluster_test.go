@@ -29,6 +29,9 @@ const patience = 3 * time.Minute
 // nodeBinaries is where a node finds what the host has built.
 const nodeBinaries = "/opt/sa-controller-manager/bin"
 
+// product is the binary under test on the control-plane node.
+const product = "/usr/local/bin/sa-controller-manager"
+
 // cluster is a kind cluster that ends with its test.
 type cluster struct {
 	name       string
@@ -54,7 +57,10 @@ func create(t *testing.T, configuration string) *cluster {
 	}
 	t.Cleanup(func() { remove(t, name, kubeconfig) })
 	run(t, kindCLI(), args...)
-	return connect(t, name, kubeconfig)
+	c := connect(t, name, kubeconfig)
+	// What the host has built belongs to whoever has built it, and a takeover wants root's.
+	c.onNode(t, "install", "-m", "755", nodeBinaries+"/sa-controller-manager", product)
+	return c
 }
 
 // connect returns a client that is not limited in its rate.
@@ -105,7 +111,7 @@ func (c *cluster) onNodeWith(t *testing.T, stdin string, args ...string) string 
 // product runs the binary under test on the control-plane node.
 func (c *cluster) product(t *testing.T, args ...string) string {
 	t.Helper()
-	return c.onNode(t, append([]string{nodeBinaries + "/sa-controller-manager"}, args...)...)
+	return c.onNode(t, append([]string{product}, args...)...)
 }
 
 // readManifest returns the manifest of a static pod as it is on the node now.

@@ -196,6 +196,8 @@ func TestOldImage(t *testing.T) {
 		"registry.k8s.io/kube-controller-manager:v1.29.16":          false,
 		"registry.k8s.io/kube-controller-manager:v1.30.0":           true,
 		"localhost:5000/kube-controller-manager:v1.36.3@sha256:abc": true,
+		"kcm:v1.29.16@sha256:abc":                                   false,
+		"kcm@sha256:abc":                                            true,
 		"example.org:5000/kcm":                                      true,
 		"kcm:v2.0.0":                                                true,
 	} {

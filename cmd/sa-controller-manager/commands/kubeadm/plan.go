@@ -77,9 +77,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	if o.manager != nil && len(own.writes) > 0 {
 		own.writes = append(wanted(nil, c.backup(manager), o.backups[manager], o.manager), own.writes...)
 		own.back = []write{{c.manifest(manager), o.rendered, o.manager}}
-		own.advice = "While neither the new nor the previous process is ready, this kube-apiserver refuses all Pods, if its webhook is bound" +
-			" (sa-controller-manager webhook unregister ends that). Look at the log of the Pod kube-system/" + manager + "-" + c.Node +
-			" (kubectl logs, or crictl logs on the node), then give the command other flags."
+		own.advice = "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n" + again + "."
 	}
 	all, err := c.components(o)
 	if err != nil {

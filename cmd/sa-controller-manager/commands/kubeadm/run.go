@@ -114,7 +114,7 @@ func (c *Config) step(ctx context.Context, s step) error {
 		if failed := w.do(); failed != nil {
 			err = fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.path, c.BackupDir, failed)
 		} else {
-			err = fmt.Errorf("%w; the previous %s is back", err, w.path)
+			err = fmt.Errorf("%w; the previous %s is back, and until its process is ready this kube-apiserver refuses Pods if its webhook is bound (sa-controller-manager webhook unregister ends that)", err, w.path)
 		}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,11 +19,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -99,6 +104,8 @@ func podSpec(object runtime.Object) *corev1.PodSpec {
 	case *corev1.Pod:
 		return &o.Spec
 	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec
+	case *appsv1.DaemonSet:
 		return &o.Spec.Template.Spec
 	}
 	return nil
@@ -181,6 +188,82 @@ func TestDeploymentStandsAlone(t *testing.T) {
 	}
 	if strings.Contains(string(data), "name: "+User+"\n") {
 		t.Error("the user is granted what only the ServiceAccount needs")
+	}
+}
+
+// TestDaemonSetStartsFirst: its Pods must start on a node that has neither a network for Pods nor
+// kube-proxy, and be reached and reach kube-apiserver without either.
+func TestDaemonSetStartsFirst(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, object := range rendered(t)["rendered/daemonset.yaml"] {
+		switch object.(type) {
+		case *corev1.Service, *appsv1.Deployment:
+			t.Errorf("there is a %T", object)
+		}
+		if namespace, ok := object.(*corev1.Namespace); ok && namespace.Labels["pod-security.kubernetes.io/enforce"] != "privileged" {
+			t.Errorf("labels of the namespace %v: its Pods would be refused", namespace.Labels)
+		}
+		set, ok := object.(*appsv1.DaemonSet)
+		if !ok {
+			continue
+		}
+		found++
+		spec := set.Spec.Template.Spec
+		container := spec.Containers[0]
+		if !spec.HostNetwork || spec.NodeSelector["node-role.kubernetes.io/control-plane"] != "" || len(spec.NodeSelector) != 1 {
+			t.Errorf("hostNetwork %v on nodes %v", spec.HostNetwork, spec.NodeSelector)
+		}
+		for _, taint := range []corev1.Taint{
+			{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		} {
+			if !slices.ContainsFunc(spec.Tolerations, func(one corev1.Toleration) bool { return one.ToleratesTaint(klog.Background(), &taint, false) }) {
+				t.Errorf("it does not tolerate %s", taint.ToString())
+			}
+		}
+		if !slices.Contains(container.Args, "--webhook-registration=url") || !slices.Contains(container.Args, "--webhook-excluded-namespaces="+set.Namespace) ||
+			strings.Contains(strings.Join(container.Args, " "), "--webhook-service") {
+			t.Errorf("arguments %v", container.Args)
+		}
+		if len(container.Env) != 2 || container.Env[0].Name != "KUBERNETES_SERVICE_HOST" || container.Env[0].ValueFrom.FieldRef.FieldPath != "status.hostIP" ||
+			container.Env[1].Name != "KUBERNETES_SERVICE_PORT" || container.Env[1].Value == "" {
+			t.Errorf("the API server's address is %v", container.Env)
+		}
+		if probe := container.ReadinessProbe.HTTPGet; probe.Host != "127.0.0.1" {
+			t.Errorf("the probe asks %q, and the webhook listens on loopback", probe.Host)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d DaemonSets", found)
+	}
+}
+
+// TestNetworkPolicy: it is for our Pods and the webhook's port, and not to be applied before the
+// operator has said from where.
+func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	const file = "overlays/deployment/network-policy/networkpolicy.yaml"
+	policy := strictly(t, file, documents(t, file)[0]).(*networkingv1.NetworkPolicy)
+	if _, _, err := net.ParseCIDR(policy.Spec.Ingress[0].From[0].IPBlock.CIDR); err == nil {
+		t.Error("it has a CIDR, which is a stranger's network")
+	}
+	if len(policy.Spec.PolicyTypes) != 1 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeIngress || len(policy.Spec.Ingress) != 1 {
+		t.Errorf("%+v", policy.Spec)
+	}
+	for _, object := range rendered(t)["rendered/deployment.yaml"] {
+		deployment, ok := object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || policy.Namespace != deployment.Namespace {
+			t.Errorf("it selects %v in %s: %v", selector, policy.Namespace, err)
+		}
+		if port := policy.Spec.Ingress[0].Ports[0].Port; port.IntVal != deployment.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort {
+			t.Errorf("port %v", port)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ render() { # directory
 
 declare -A sources=(
 	[deployment]=overlays/deployment
+	[daemonset]=overlays/daemonset
 	[static-pod]=overlays/static-pod
 	[external-signer]=overlays/external-signer
 	[static-pod-host-binary]=overlays/static-pod-host-binary

@@ -89,6 +89,10 @@ func containers(t *testing.T, file string) []corev1.Container {
 		if err := yaml.Unmarshal(document, &deployment); err == nil && deployment.Kind == "Deployment" {
 			all = slices.Concat(all, deployment.Spec.Template.Spec.InitContainers, deployment.Spec.Template.Spec.Containers)
 		}
+		var set appsv1.DaemonSet
+		if err := yaml.Unmarshal(document, &set); err == nil && set.Kind == "DaemonSet" {
+			all = slices.Concat(all, set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers)
+		}
 	}
 	return all
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kind tests sa-controller-manager end to end on real kind clusters: from the
-// first second, taking over a running cluster and handing it back, across a restart of
-// the node, rotating its keys, and as a Deployment.
+// first second, taking over a running cluster and handing it back, also when our process is
+// dead, across a restart of the node, rotating its keys, and as a Deployment.
 //
 //	make e2e-kind
 //

@@ -12,7 +12,8 @@
 //
 // The order is what keeps Pods from being refused. On the way in our process runs and
 // its webhook is bound before kube-apiserver loses its plugin; on the way out
-// kube-apiserver has its plugin back before the webhook goes.
+// kube-apiserver has its plugin back before the webhook goes. Nothing on the way out needs
+// our process: it may be what is broken.
 //
 // The manifests of kube-apiserver and kube-controller-manager are the operator's. Strings
 // are appended to their command and nothing is rewritten, see package staticpod. Flags

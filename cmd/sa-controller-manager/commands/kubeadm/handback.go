@@ -70,6 +70,12 @@ func (c *Config) gives(o *observed, one component, s *step) error {
 		}
 		notes = append(notes, unfit...)
 	}
+	switch gone := before != after && one.name == apiServer && !o.ownIsThere(); {
+	case gone && o.backups[manager] == nil:
+		notes = append(notes, "Our manifest is gone or damaged: nobody knows the keys in use, and they are not compared with those of the files that come back.")
+	case gone:
+		notes = append(notes, "Our manifest is gone or damaged: the keys that are compared are those that "+c.backup(manager)+" names.")
+	}
 	s.notes = notes
 	s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
 	s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], nil)

@@ -286,6 +286,32 @@ func TestSkippedKeyCheck(t *testing.T) {
 	}
 }
 
+// TestKeysInUseAreUnknown says so, and does not say that all is well.
+func TestKeysInUseAreUnknown(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		copied bool
+		want   string
+	}{
+		"NoCopy": {false, "nobody knows the keys in use, and they are not compared"},
+		"Copy":   {true, "the keys that are compared are those that "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newRotated(t, false)
+			p.toFiles(t)
+			if tc.copied {
+				p.write(t, "backup/sa-controller-manager.yaml", read(t, p.config.manifest(manager)))
+			}
+			p.loses(t, "manifests/sa-controller-manager.yaml")
+			must(t, Handback(t.Context(), p.config)) // a dry run
+			if !strings.Contains(p.out.String(), tc.want) {
+				t.Errorf("it does not print %q:\n%s", tc.want, &p.out)
+			}
+		})
+	}
+}
+
 // TestNodeThatIsMounted: the manifests say where the node sees its keys.
 func TestNodeThatIsMounted(t *testing.T) {
 	t.Parallel()

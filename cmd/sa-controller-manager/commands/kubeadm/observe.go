@@ -58,11 +58,15 @@ func (c *Config) observe() (*observed, error) {
 // own is our manifest, or the copy that was kept of it if the one that was there is gone or
 // damaged.
 func (o *observed) own() []byte {
-	var pod corev1.Pod
-	if yaml.Unmarshal(o.manager, &pod) == nil && len(pod.Spec.Containers) > 0 {
+	if o.ownIsThere() {
 		return o.manager
 	}
 	return o.backups[manager]
+}
+
+func (o *observed) ownIsThere() bool {
+	var pod corev1.Pod
+	return yaml.Unmarshal(o.manager, &pod) == nil && len(pod.Spec.Containers) > 0
 }
 
 func components() []component { return []component{controllerManagerComponent(), apiServerComponent()} }

@@ -212,24 +212,36 @@ func TestSignerHandbackRestores(t *testing.T) {
 	}
 }
 
-// TestSignerHandbackAfterAnotherEdit gives the flags back from our manifest.
+// TestSignerHandbackAfterAnotherEdit gives the flags back from what has kept them: the backup or our
+// manifest.
 func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
 	t.Parallel()
-	p := newSigningControlPlane(t)
-	p.config.ExternalSigner = true
-	p.does(t, takeover, 3)
-	edited := bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
-	p.write(t, apiServerFile, edited)
-	p.config.ExternalSigner = false
-	p.does(t, handback, 1)
-	command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
-	for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
-		if !slices.Contains(command, want) {
-			t.Errorf("%s is not in %q", want, command)
-		}
-	}
-	if slices.ContainsFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--service-account-signing-endpoint") }) {
-		t.Errorf("the endpoint is still in %q", command)
+	for name, gone := range map[string]string{"NothingIsGone": "", "OurManifest": "manifests/sa-controller-manager.yaml", "TheBackup": "backup/kube-apiserver.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newSigningControlPlane(t)
+			p.config.ExternalSigner = true
+			p.does(t, takeover, 3)
+			edited := bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
+			p.write(t, apiServerFile, edited)
+			p.config.ExternalSigner = false
+			if gone != "" {
+				p.loses(t, gone)
+			}
+			p.does(t, handback, 1)
+			command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
+			for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
+				if !slices.Contains(command, want) {
+					t.Errorf("%s is not in %q", want, command)
+				}
+			}
+			ours := func(arg string) bool {
+				return strings.HasPrefix(arg, "--service-account-signing-endpoint") || strings.HasPrefix(arg, "--disable-admission-plugins")
+			}
+			if slices.ContainsFunc(command, ours) {
+				t.Errorf("ours is still in %q", command)
+			}
+		})
 	}
 }
 

@@ -70,6 +70,10 @@ type Config struct {
 	Period time.Duration
 	// ReplacedPeriod is the same for Secrets that were re-issued; Period if it is zero.
 	ReplacedPeriod time.Duration
+	// Unlimited lets a round mark more than a tenth of the token Secrets.
+	Unlimited bool
+	// Process is what Events about a whole round regard.
+	Process *corev1.ObjectReference
 	// DryRun records what would be done and writes nothing but Events.
 	DryRun bool
 	// Auto: every account keeps one token Secret (tokensecrets.Pairs.Own).
@@ -132,6 +136,14 @@ func (c *Controller) begin(ctx context.Context) error {
 	next := round{horizon: newHorizon(c.Clock.Now(), c.Period), candidates: map[string][]cache.ObjectName{}}
 	next.replaced = newHorizon(next.horizon.now, c.ReplacedPeriod)
 	next.horizon.idle, next.replaced.idle = next.horizon.judge(tracking), next.replaced.judge(tracking)
+	differs, err := c.clockDiffers(ctx)
+	if err != nil {
+		return err
+	}
+	if differs {
+		next.horizon.idle, next.replaced.idle = clockWrong, clockWrong
+	}
+	next.marks = marksLeft(c.secrets.All(), next.horizon.today())
 	c.round = next
 	c.Metrics.begin(next.idle())
 	switch logger := klog.FromContext(ctx).WithValues("next", next.horizon.now.Add(interval)); {
@@ -204,7 +216,14 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 	var err error
 	switch outcome {
 	case mark:
-		outcome, err = c.mark(ctx, seen)
+		if c.round.marks <= 0 && !c.Unlimited {
+			outcome = keepLimited
+			c.round.unmarked++
+			break
+		}
+		if outcome, err = c.mark(ctx, seen); outcome == mark {
+			c.round.marks--
+		}
 	case remove:
 		outcome, err = c.remove(ctx, secret, mounted)
 	default: // it is kept
@@ -231,6 +250,7 @@ func (c *Controller) finish(ctx context.Context) {
 		return
 	}
 	c.Metrics.finish(c.Clock.Now())
+	c.reportLimit(ctx)
 	klog.FromContext(ctx).V(2).Info("Round of the legacy token cleaner is over", "begun", c.round.horizon.now)
 }
 

@@ -342,7 +342,7 @@ func TestARefusingAPI(t *testing.T) {
 		"MarkGone":     {verb: "patch", resource: "secrets", answer: notFound, decisions: map[string]float64{"changed": 1}},
 		"Mark": {
 			verb: "patch", resource: "secrets", answer: forbidden,
-			want: `mark token secret ns/app-token invalid: secrets "app-token" is forbidden: no`,
+			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret",
 		},
 		"LiveSecret": {
 			verb: "get", resource: "secrets", answer: forbidden, marked: true,
@@ -356,7 +356,7 @@ func TestARefusingAPI(t *testing.T) {
 		"DeleteGone":     {verb: "delete", resource: "secrets", answer: notFound, marked: true, decisions: map[string]float64{"changed": 1}},
 		"Delete": {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
-			want: `delete token secret ns/app-token: secrets "app-token" is forbidden: no`,
+			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret",
 		},
 	}
 	for name, tc := range cases {

@@ -35,6 +35,7 @@ const (
 	keepSuccessor    decision = "successor" // of one that is still there
 	keepMounted      decision = "mounted"
 	keepMarked       decision = "marked"  // not for long enough
+	keepLimited      decision = "limited" // as many are marked as a round may
 	keepChanged      decision = "changed" // since it was decided on; the next round looks again
 )
 
@@ -44,6 +45,8 @@ func (d decision) acts() bool { return d == mark || d == remove }
 type round struct {
 	// horizon is that of most Secrets, and replaced that of re-issued ones.
 	horizon, replaced horizon
+	// marks is how many may still be marked, and unmarked how many were not for that reason.
+	marks, unmarked int
 	// candidates are what is still to be decided, by namespace.
 	candidates map[string][]cache.ObjectName
 }

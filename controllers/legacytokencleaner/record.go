@@ -16,6 +16,7 @@ const (
 	reasonWouldMark   = "LegacyTokenWouldBeMarked"
 	reasonWouldRemove = "LegacyTokenWouldBeDeleted"
 	reasonTried       = "InvalidLegacyTokenTried"
+	reasonLimited     = "LegacyTokensNotMarked" // it regards the process
 )
 
 // optOutHint is what a person can do about either.

@@ -27,9 +27,12 @@ const (
 	trackingAbsent  idleness = "tracking-absent"
 	trackingInvalid idleness = "tracking-invalid"
 	trackingShort   idleness = "tracking-too-short"
+	clockWrong      idleness = "clock-differs"
 )
 
-func idlenesses() []idleness { return []idleness{trackingAbsent, trackingInvalid, trackingShort} }
+func idlenesses() []idleness {
+	return []idleness{trackingAbsent, trackingInvalid, trackingShort, clockWrong}
+}
 
 // tracking is the ConfigMap, nil if there is none. That it is not there, or says no
 // date, is an answer and no error: kube-apiserver fixes both.

@@ -14,6 +14,8 @@ type Cleaner struct {
 	// Period is how long a token must be unused before it is marked invalid, and
 	// how long it must have been invalid before its Secret is deleted.
 	Period time.Duration
+	// Unlimited lets a round mark more than a tenth of all token Secrets.
+	Unlimited bool
 	// DryRun tells what would be done instead of doing it.
 	DryRun bool
 }
@@ -28,11 +30,14 @@ func (o *Cleaner) AddFlags(fs *pflag.FlagSet) {
 		"How long the token of a Secret that an account references, and that no Pod uses, must be unused before it is marked invalid, "+
 			"and how long it must have been invalid before the Secret is deleted. Dates count in days. With --token-secrets=auto one "+
 			"Secret of each account is left alone.")
+	fs.BoolVar(&o.Unlimited, "legacy-token-clean-up-unlimited", o.Unlimited,
+		"Mark more than a tenth of all token Secrets (and more than ten) invalid in a round, if so many are unused. Without it no "+
+			"further round marks any once one has come so far, because a wrong clock looks the same.")
 	fs.BoolVar(&o.DryRun, "legacy-token-clean-up-dry-run", o.DryRun,
 		"Tell by log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
 
 	SetOrigin(fs, asKCM, "legacy-service-account-token-clean-up-period")
-	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run")
+	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run", "legacy-token-clean-up-unlimited")
 }
 
 // Validate returns every problem of the group. KCM takes a period that is not

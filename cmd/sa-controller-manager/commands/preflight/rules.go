@@ -4,6 +4,7 @@
 package preflight
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -238,6 +239,10 @@ func cleanerRules() []Rule {
 		{
 			Verbs: verbs("get"), Resource: configMaps, Namespace: system, Name: "kube-apiserver-legacy-service-account-token-tracking",
 			Why: "Since when kube-apiserver notes the use of legacy tokens.",
+		},
+		{
+			Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: corev1.NamespaceNodeLease,
+			Why: "When nodes have renewed their Leases, to compare the clock with.",
 		},
 	}
 }

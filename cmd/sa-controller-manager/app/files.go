@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +72,22 @@ func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return file, nil
+}
+
+// warnLooseKeys names files with private keys that every user of the machine may read. A group may
+// read them on purpose, as that of a Pod.
+func warnLooseKeys(logger klog.Logger, o *options.Options) {
+	store := o.Keys.Store()
+	for _, key := range []struct{ flag, path string }{
+		{store.Flag, store.Path}, {"tls-private-key-file", o.SecureServing.TLS.KeyFile}, {"webhook-tls-private-key-file", o.Webhook.KeyFile},
+	} {
+		info, err := os.Stat(key.path)
+		if err != nil || info.Mode().Perm()&0o007 == 0 {
+			continue // who opens it says what is wrong
+		}
+		logger.Info("Others may read or write a file with a private key, take that from them: chmod o= FILE, or a defaultMode of 0440 for the Secret",
+			"flag", "--"+key.flag, "file", key.path, "mode", info.Mode().Perm().String())
+	}
 }
 
 // bundle is the root CA to begin with, nil if there is none.

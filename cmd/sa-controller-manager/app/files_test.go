@@ -6,12 +6,14 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
@@ -270,5 +272,40 @@ func TestWatchTellsOfAnUnusableKey(t *testing.T) {
 		if want := "Passed over a verification key that is not accepted here file " + path + " cause found " + cause + "; accepted is "; !strings.HasPrefix(told[i], want) {
 			t.Errorf("told %q, want %q", told[i], want)
 		}
+	}
+}
+
+// TestKeyFilesThatOthersMayRead: each is named once, with its flag and its mode, and nothing of it.
+func TestKeyFilesThatOthersMayRead(t *testing.T) {
+	t.Parallel()
+	loose, tight := clitest.WriteFile(t, "loose.key", testkeys.P256()), clitest.WriteFile(t, "tight.key", testkeys.P256())
+	if err := os.Chmod(loose, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(tight, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"Key":   {[]string{"--service-account-private-key-file=" + loose}, []string{`"flag"="--service-account-private-key-file" "file"="` + loose + `" "mode"="-rw-r--r--"`}},
+		"Ring":  {[]string{"--service-account-key-ring=" + loose}, []string{`"flag"="--service-account-key-ring" "file"="` + loose + `" "mode"="-rw-r--r--"`}},
+		"TLS":   {[]string{"--tls-private-key-file=" + loose, "--webhook-tls-private-key-file=" + loose}, []string{`"flag"="--tls-private-key-file"`, `"flag"="--webhook-tls-private-key-file"`}},
+		"Tight": {[]string{"--service-account-private-key-file=" + tight, "--service-account-key-file=" + loose, "--tls-private-key-file=/nowhere"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var lines []string
+			warnLooseKeys(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), clitest.Parse(t, tc.args...))
+			if len(lines) != len(tc.want) {
+				t.Fatalf("%q, want %d lines", lines, len(tc.want))
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("%s does not contain %s", lines[i], want)
+				}
+			}
+		})
 	}
 }

@@ -95,6 +95,7 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	if m.files, err = openFiles(&o.Keys, config); err != nil {
 		return nil, err
 	}
+	warnLooseKeys(m.logger, o)
 	bundle, err := m.files.bundle(config)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // TestManifestsFlags: the command line of every container below manifests/rendered is

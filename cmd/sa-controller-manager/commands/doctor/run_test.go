@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // TestRun has checks that hang and fail beside one that works.

@@ -6,10 +6,11 @@ package preflight
 import (
 	"bytes"
 	"errors"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 func TestPrintPermissions(t *testing.T) {

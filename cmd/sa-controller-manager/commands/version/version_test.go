@@ -5,10 +5,11 @@ package version
 
 import (
 	"bytes"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"testing"
 
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 func TestPrintVersion(t *testing.T) {

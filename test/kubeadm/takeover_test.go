@@ -130,11 +130,11 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	n := newNode(t)
 	awaitDefaultAccount(t, n, "default")
 	apiServer := string(n.read(t, manifestOf("kube-apiserver")))
-	short := append([]string{"takeover", "--step-timeout=1s"}, n.podFlags()...)
+	short := append([]string{"takeover", "--step-timeout=15s"}, n.podFlags()...)
 
 	n.kubelet.pause(true)
 	code, stdout, stderr := n.kubeadm(t, short...)
-	for _, want := range []string{"Error: step 1, manager: it did not come within 1s", "Nothing of the control plane has been changed", "The same command again goes on from here"} {
+	for _, want := range []string{"Error: step 1, manager: it did not come within 15s", "Nothing of the control plane has been changed", "The same command again goes on from here"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, want 1; stderr lacks %q:\n%s\n%s", code, want, stderr, stdout)
 		}

@@ -26,8 +26,10 @@ const (
 	StepWebhook           = "webhook"
 )
 
-// TakeoverSteps and HandbackSteps are all steps, in their order.
+// TakeoverSteps are those of a takeover, in their order.
 func TakeoverSteps() []string { return []string{StepManager, StepControllerManager, StepAPIServer} }
+
+// HandbackSteps are those of a handback, in their order.
 func HandbackSteps() []string {
 	return []string{StepAPIServer, StepControllerManager, StepWebhook, StepManager}
 }

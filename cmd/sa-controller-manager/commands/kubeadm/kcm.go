@@ -183,9 +183,6 @@ func (k *kcm) controllers(name string) (string, error) {
 			off = append(off, "-"+one.name)
 		}
 	}
-	if k.own != nil && strings.HasPrefix(strings.Join(off, ","), controllersOff) {
-		return strings.Join(ownFlags(k.own, name), ","), nil // they are off because of us
-	}
 	if len(off) == 0 {
 		return "", nil
 	}
@@ -203,10 +200,10 @@ func (k *kcm) refusal() error {
 	return errors.Join(all...)
 }
 
-// print writes the table. ours is our manifest.
-func (k *kcm) print(w io.Writer, ours []byte) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
+// table writes a line for each flag. ours is our manifest.
+func (k *kcm) table(w io.Writer, ours []byte) {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
 	for _, v := range k.verdicts {
 		value := "-"
 		if v.class == carriedOver {
@@ -215,29 +212,27 @@ func (k *kcm) print(w io.Writer, ours []byte) {
 				value = selectors(ours)
 			}
 		}
-		fmt.Fprintf(table, "--%s\t%s\t%s\t%s\t%s\n", v.flag, v.theirs, value, v.class, v.reason)
+		fmt.Fprintf(out, "--%s\t%s\t%s\t%s\t%s\n", v.flag, v.theirs, value, v.class, v.reason)
 	}
-	fmt.Fprintln(table)
-	_ = table.Flush() // as little can be done about it as about any other line that is printed
+	fmt.Fprintln(out)
+	_ = out.Flush() // as little can be done about it as about any other line that is printed
 }
 
 // operators is a component's manifest as the operator has it: the backup, or what there is now
-// without the lines of a takeover.
+// without what takeovers have added.
 func (o *observed) operators(one component) (*staticpod.Manifest, error) {
 	now, err := o.parsed(one)
 	if err != nil {
 		return nil, err
 	}
-	if first := o.original(one, now); first != now {
+	lines, known := recorded(o.patches[one.name])
+	if first := o.original(one, now); first != now || !known && o.manager == nil {
 		return first, nil
 	}
-	var ours []int
-	for i, text := range now.Command() {
-		if slices.Contains(append(one.lines, assign(controllersFlag, allControllers+","+controllersOff)), text) {
-			ours = append(ours, i)
-		}
+	if !known {
+		lines = one.lines
 	}
-	return now.Apply(staticpod.Edit{Remove: ours})
+	return edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) { return takenOut(m, lines) })
 }
 
 // runHere refuses to turn a controller off in kube-controller-manager that our process would not

@@ -30,6 +30,7 @@ func TestCarriedOver(t *testing.T) {
 		reason  string
 		command []string
 		own     []string // arguments of a manifest of ours that is there
+		record  []string // lines that takeovers have added
 		want    []string // nil if it is refused
 		files   []string // beside those of theKey and theCA
 		refused string
@@ -77,20 +78,20 @@ func TestCarriedOver(t *testing.T) {
 
 		"AfterATakeover": {
 			reason: "what a takeover has added is not what the operator wants", command: []string{theKey, theCA, "--controllers=*,tokencleaner", assign(controllersFlag, controllersOff), "--service-account-private-key-file="},
-			want: []string{theKey, theCA},
+			own: []string{theKey}, want: []string{theKey, theCA},
 		},
-		"AfterATakeoverWithOptOut": {
-			command: []string{theKey, theCA, "--controllers=*,-serviceaccount", assign(controllersFlag, controllersOff), "--service-account-private-key-file="},
-			want:    []string{theKey, theCA, "--controllers=*,-serviceaccount-controller"},
+		"OnRecord": {
+			reason: "our manifest is gone", command: []string{theKey, theCA, "--controllers=*,-serviceaccount", assign(controllersFlag, controllersOff), "--service-account-private-key-file="},
+			record: []string{assign(controllersFlag, controllersOff), "--service-account-private-key-file="},
+			want:   []string{theKey, theCA, "--controllers=*,-serviceaccount-controller"},
+		},
+		"OffByTheOperator": {
+			reason: "no takeover has been", command: []string{theKey, theCA, "--controllers=*," + controllersOff},
+			want: []string{theKey, theCA, "--controllers=*," + controllersOff},
 		},
 		"BornWithUs": {
-			command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file="},
-			own:     []string{theKey, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller"},
-			want:    []string{theKey, theCA, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller"},
-		},
-		"BornWithUsAndAll": {
-			command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file="},
-			own:     []string{theKey}, want: []string{theKey, theCA},
+			reason: "by the cluster's kubeadm configuration", command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file="},
+			own: []string{theKey}, want: []string{theKey, theCA},
 		},
 		"NoStar": {command: []string{theKey, theCA, "--controllers=deployment"}, want: []string{theKey, theCA,
 			"--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller,-serviceaccount-token-controller"}},
@@ -103,7 +104,10 @@ func TestCarriedOver(t *testing.T) {
 			if tc.own != nil {
 				own = ownWith(tc.own)
 			}
-			o := &observed{edited: map[string][]byte{one.name: pod(append([]string{controllerManager}, tc.command...))}, manager: own}
+			o := &observed{edited: map[string][]byte{one.name: pod(append([]string{controllerManager}, tc.command...))}, manager: own, patches: map[string][]byte{}}
+			if tc.record != nil {
+				o.patches[one.name] = kubeadmPatch(tc.record)
+			}
 			m, err := o.operators(one)
 			if err != nil {
 				t.Fatal(err)

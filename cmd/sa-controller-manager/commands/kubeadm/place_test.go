@@ -44,7 +44,7 @@ func TestBinaryStays(t *testing.T) {
 				t.Skip("only root can give files away")
 			}
 			p := newControlPlane(t, "v1.36")
-			p.config.ManifestsDir = filepath.Join(p.dir, "etc/kubernetes/manifests")
+			p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
 			place := func(path string) string { return filepath.Join(p.dir, path) }
 			p.write(t, tc.file, nil)
 			p.config.Binary = tc.file

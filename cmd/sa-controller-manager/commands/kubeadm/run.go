@@ -55,7 +55,7 @@ func (c *Config) render(o *observed) error {
 	}
 	if err := o.kcm.refusal(); err != nil {
 		if c.DryRun {
-			o.kcm.print(c.Out, nil)
+			o.kcm.table(c.Out, nil)
 		}
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 		return err
 	}
 	if c.DryRun && o.kcm != nil {
-		o.kcm.print(c.Out, c.ownManifest(o))
+		o.kcm.table(c.Out, c.ownManifest(o))
 	}
 	c.print(steps)
 	if c.DryRun {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Identity makes a client certificate for the given user and groups. It returns
@@ -18,6 +19,11 @@ func (c *Cluster) Identity(user string, groups ...string) (kubeconfig string, co
 	kubeconfig = c.path(user + ".kubeconfig")
 	config, err = c.writeIdentity(kubeconfig, user, groups...)
 	return kubeconfig, config, err
+}
+
+// ClientCAKey is the private key, PEM, of the CA in ClientCAFile.
+func (c *Cluster) ClientCAKey() ([]byte, error) {
+	return keyutil.MarshalPrivateKeyToPEM(c.clientCA.key)
 }
 
 func (c *Cluster) writeIdentity(path, user string, groups ...string) (*rest.Config, error) {

@@ -50,17 +50,27 @@ const (
 // before ctx ended. It logs one line a try, where the informers would log several
 // for each thing that they watch.
 func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
-	logger := klog.FromContext(ctx)
-	for backoff := firstContactBackoff; ; backoff = min(2*backoff, maxContactBackoff) {
+	return until(ctx, "The API server does not answer yet", func() error {
 		version, err := cli.ServerVersion(ctx, client)
 		if err == nil {
-			logger.Info("Connected to the API server", "version", version)
+			klog.FromContext(ctx).Info("Connected to the API server", "version", version)
+		}
+		return err
+	})
+}
+
+// until tries until that succeeds, and reports whether it did before ctx ended. It logs one line
+// a failed try.
+func until(ctx context.Context, complaint string, try func() error) bool {
+	for backoff := firstContactBackoff; ; backoff = min(2*backoff, maxContactBackoff) {
+		err := try()
+		if err == nil {
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		logger.Error(err, "The API server does not answer yet", "retryIn", backoff)
+		klog.FromContext(ctx).Error(err, complaint, "retryIn", backoff)
 		select {
 		case <-ctx.Done():
 			return false

@@ -52,6 +52,7 @@ func runnables() []runnable {
 	return []runnable{
 		{name: "event-recorder", phase: atOnce, build: (*manager).buildRecorder},
 		{name: "files", phase: atOnce, build: (*manager).buildFiles},
+		{name: "client-certificate", phase: atOnce, build: (*manager).buildClientCertificate},
 		{name: "permissions", phase: connected, build: (*manager).buildPermissions},
 		{name: "caches", phase: connected, build: (*manager).buildCaches},
 		{name: "watches", build: (*manager).buildWatches},
@@ -67,7 +68,7 @@ func runnables() []runnable {
 		{name: "webhook-certificate", phase: connected, build: (*manager).buildWebhook},
 		{name: "webhook-registration", phase: leading, build: (*manager).buildRegistration},
 		{name: "webhook-missed-pods", phase: leading, build: (*manager).buildPodScan},
-		{name: "external-signer", phase: atOnce, build: (*manager).buildSigner},
+		{name: "external-signer", build: (*manager).buildSigner},
 	}
 }
 

@@ -36,9 +36,9 @@ type files struct {
 	metrics  *fileMetrics
 }
 
-// openFiles reads every file once; whatever is wrong with one is a start-up error
+// openFiles reads the files with keys once; whatever is wrong with one is a start-up error
 // that names its flag.
-func openFiles(o *options.Keys, config *rest.Config) (*files, error) {
+func openFiles(o *options.Keys) (*files, error) {
 	f := &files{keys: o.Store()}
 	var err error
 	if f.store, err = keystore.Open(f.keys); err != nil {
@@ -51,22 +51,37 @@ func openFiles(o *options.Keys, config *rest.Config) (*files, error) {
 		}
 		f.verifyKeys = append(f.verifyKeys, keys)
 	}
-	// As in KCM, the CA that we trust ourselves is what others are to trust,
-	// unless a flag says otherwise. Upstream forgets the CA that is given by path.
-	if o.RootCAFile == "" && len(config.CAData) == 0 && config.CAFile != "" {
-		if f.rootCA, err = reload.Open(config.CAFile, rootca.ParseBundle, reload.Options{}); err != nil {
-			return nil, fmt.Errorf("certificate-authority of the kubeconfig: %w", err)
+	return f, nil
+}
+
+// openRootCA returns the root CA to begin with, nil if there is none. As in KCM, the CA that we
+// trust ourselves is what others are to trust, unless a flag says otherwise. Upstream forgets the
+// CA that is given by path.
+func (f *files) openRootCA(o *options.Keys, config *rest.Config) (*rootca.Bundle, error) {
+	var err error
+	switch {
+	case o.RootCAFile != "":
+		f.rootCA, err = open("root-ca-file", o.RootCAFile, rootca.ParseBundle)
+	case len(config.CAData) > 0:
+		bundle, err := rootca.ParseBundle(config.CAData)
+		if err != nil {
+			return nil, fmt.Errorf("certificate-authority-data of the kubeconfig: %w", err)
 		}
-		return f, nil
+		return bundle, nil
+	case config.CAFile != "":
+		if f.rootCA, err = reload.Open(config.CAFile, rootca.ParseBundle, reload.Options{}); err != nil {
+			err = fmt.Errorf("certificate-authority of the kubeconfig: %w", err)
+		}
+	default:
+		return nil, nil
 	}
-	f.rootCA, err = open("root-ca-file", o.RootCAFile, rootca.ParseBundle)
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	return f.rootCA.Get(), nil
 }
 
 func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
-	if path == "" {
-		return nil, nil
-	}
 	file, err := reload.Open(path, parse, reload.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
@@ -88,21 +103,6 @@ func warnLooseKeys(logger klog.Logger, o *options.Options) {
 		logger.Info("Others may read or write a file with a private key, take that from them: chmod o= FILE, or a defaultMode of 0440 for the Secret",
 			"flag", "--"+key.flag, "file", key.path, "mode", info.Mode().Perm().String())
 	}
-}
-
-// bundle is the root CA to begin with, nil if there is none.
-func (f *files) bundle(config *rest.Config) (*rootca.Bundle, error) {
-	if f.rootCA != nil {
-		return f.rootCA.Get(), nil
-	}
-	if len(config.CAData) == 0 {
-		return nil, nil
-	}
-	bundle, err := rootca.ParseBundle(config.CAData)
-	if err != nil {
-		return nil, fmt.Errorf("certificate-authority-data of the kubeconfig: %w", err)
-	}
-	return bundle, nil
 }
 
 func (f *files) publicKeys() []signing.PublicKey {

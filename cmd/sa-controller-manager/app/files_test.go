@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/testkeys"
@@ -60,7 +61,7 @@ func keyIDs(keys []signing.PublicKey) []string {
 func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	cert := certificatePEM(t)
-	f, err := openFiles(&options.Keys{
+	f, _, err := openAll(&options.Keys{
 		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
 			clitest.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
@@ -82,10 +83,20 @@ func TestOpenFiles(t *testing.T) {
 		t.Errorf("root CA (-want +got):\n%s", diff)
 	}
 
-	none, err := openFiles(&options.Keys{}, &rest.Config{})
+	none, _, err := openAll(&options.Keys{}, &rest.Config{})
 	if err != nil || none.store != nil || none.publicKeys() != nil || none.rootCA != nil {
 		t.Errorf("without any flag: got %+v and error %v, want nothing", none, err)
 	}
+}
+
+// openAll reads in the order of a start-up.
+func openAll(o *options.Keys, config *rest.Config) (*files, *rootca.Bundle, error) {
+	f, err := openFiles(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	bundle, err := f.openRootCA(o, config)
+	return f, bundle, err
 }
 
 func TestOpenFilesRefuses(t *testing.T) {
@@ -124,7 +135,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 			}
 			o, config := &options.Keys{}, &rest.Config{}
 			tc.options(o, config, tc.path)
-			_, err := openFiles(o, config)
+			_, _, err := openAll(o, config)
 			if err == nil {
 				t.Fatal("the file is accepted")
 			}
@@ -156,11 +167,7 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := &rest.Config{TLSClientConfig: tc.config}
-			f, err := openFiles(&options.Keys{RootCAFile: tc.flag}, config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bundle, err := f.bundle(config)
+			f, bundle, err := openAll(&options.Keys{RootCAFile: tc.flag}, config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +184,7 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 		})
 	}
 
-	_, err := (&files{}).bundle(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("hello")}})
+	_, _, err := openAll(&options.Keys{}, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("hello")}})
 	if err == nil || !strings.HasPrefix(err.Error(), "certificate-authority-data of the kubeconfig: ") {
 		t.Errorf("garbage inline: got error %v, want one that says where it is", err)
 	}
@@ -187,11 +194,11 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 func TestOpenKeyRing(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
+	if _, err := openFiles(&options.Keys{KeyRing: ring}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+clitest.WriteFile(t, "sa.key", testkeys.P256()))
-	f, err := openFiles(&options.Keys{KeyRing: ring}, &rest.Config{})
+	f, err := openFiles(&options.Keys{KeyRing: ring})
 	if err != nil {
 		t.Fatal(err)
 	}

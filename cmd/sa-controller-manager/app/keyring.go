@@ -13,12 +13,23 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// buildKeyStore builds the keys that sign, for whom the flags have sign.
+// openKeys reads the keys that sign, for whom the flags have sign.
+func (m *manager) openKeys() error {
+	var err error
+	if m.files, err = openFiles(&m.options.Keys); err != nil {
+		return err
+	}
+	if m.files.store != nil && (m.signsLegacyTokens() || m.options.ExternalSigner.Socket != "") {
+		m.ring = signing.NewKeyring(m.files.store.Load(), m.files.publicKeys()...)
+	}
+	return nil
+}
+
+// buildKeyStore shows the keys that sign.
 func (m *manager) buildKeyStore(r *runnable) error {
-	if m.files.store == nil || !m.signsLegacyTokens() && m.options.ExternalSigner.Socket == "" {
+	if m.ring == nil {
 		return nil
 	}
-	m.ring = signing.NewKeyring(m.files.store.Load(), m.files.publicKeys()...)
 	if generation := newRingGeneration(m.ring.Ring()); generation != nil {
 		m.showRing(generation)
 		m.onRing = append(m.onRing, func(context.Context) { m.showRing(generation) })

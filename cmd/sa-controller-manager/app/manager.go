@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version"
@@ -21,7 +23,6 @@ import (
 
 	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
@@ -42,6 +43,7 @@ type manager struct {
 	enabled   options.ControllerSet
 	logger    logr.Logger
 	clients   clients
+	identity  clientCertificate
 	informers *informers.Informers
 	watches   *watchhealth.Tracker
 	recorder  *events.Recorder
@@ -62,6 +64,8 @@ type manager struct {
 	podConfig      *podadmission.Config
 	webhook        *webhook
 	signer         *external.Server
+	// guard is maySign once that can be asked; the socket is served before.
+	guard atomic.Pointer[func() error]
 
 	runnables []runnable
 	// onRing and onRootCA are called with what was read from changed files.
@@ -69,11 +73,9 @@ type manager struct {
 	onRootCA []func(*rootca.Bundle)
 }
 
+// newManager takes the socket of the external signer, which needs nothing but the files with keys:
+// kube-apiserver may be waiting for it, and everything else for kube-apiserver.
 func newManager(ctx context.Context, o *options.Options) (*manager, error) {
-	config, err := cli.ClientConfig(&o.Connection)
-	if err != nil {
-		return nil, err
-	}
 	m := &manager{
 		options:  o,
 		logger:   klog.FromContext(ctx),
@@ -84,21 +86,23 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	if err := m.selectControllers(); err != nil {
 		return nil, err
 	}
-	config.Wrap(m.watches.Wrap)
-	config.Wrap(election.FenceWrites)
-	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
-		return nil, err
-	}
-	m.informers = informers.New(m.clients.main, resync(&o.Generic))
-	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
-	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
-	if m.files, err = openFiles(&o.Keys, config); err != nil {
+	if err := m.openKeys(); err != nil {
 		return nil, err
 	}
 	warnLooseKeys(m.logger, o)
-	bundle, err := m.files.bundle(config)
+	var err error
+	m.signer, err = listenAsSigner(o, m.ring, m.signerMaySign)
+	return m, err
+}
+
+// wire builds everything else.
+func (m *manager) wire(config *rest.Config) error {
+	m.informers = informers.New(m.clients.main, resync(&m.options.Generic))
+	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
+	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
+	bundle, err := m.files.openRootCA(&m.options.Keys, config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.rootCA = rootca.NewSource(bundle)
 	m.files.recorder, m.files.process = m.recorder, m.process
@@ -107,14 +111,9 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 		legacyregistry.RawMustRegister(gauge)
 	}
 	if err := m.build(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := m.buildSecurePort(); err != nil {
-		return nil, err
-	}
-	// The last thing that a start-up does, because only Run gives the socket up.
-	m.signer, err = listenAsSigner(o, m.ring, m.maySign)
-	return m, err
+	return m.buildSecurePort()
 }
 
 func (m *manager) selectControllers() error {
@@ -130,7 +129,6 @@ func (m *manager) selectControllers() error {
 
 // buildSecurePort comes after the table, whose checks /readyz makes.
 func (m *manager) buildSecurePort() error {
-	o := m.options
 	live := []serving.Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
 	var ready []serving.Check
 	for _, r := range m.runnables {
@@ -138,18 +136,7 @@ func (m *manager) buildSecurePort() error {
 			ready = append(ready, serving.Check{Name: r.name, Probe: r.check})
 		}
 	}
-	server, err := serving.New(m.logger, serving.Config{
-		Name:           options.ProgramName,
-		Version:        version.Get().GitVersion,
-		Port:           o.SecureServing.Port,
-		Authentication: o.Authentication.Authentication,
-		Authorization:  o.Authorization.Authorization,
-		Debugging:      o.Debugging.Debugging,
-		Flags:          o.Flags(),
-		Options:        o,
-		Live:           live,
-		Ready:          append(ready, live...),
-	})
+	server, err := m.openSecurePort(m.options.Authentication.Authentication, m.options.Authorization.Authorization, live, append(ready, live...))
 	if err != nil {
 		return err
 	}
@@ -157,6 +144,22 @@ func (m *manager) buildSecurePort() error {
 		runnable{name: "secure-port", phase: atOnce, run: server.Run},
 		runnable{name: "secure-port-lookup", phase: connected, run: server.Lookup})
 	return nil
+}
+
+func (m *manager) openSecurePort(authn serving.Authentication, authz serving.Authorization, live, ready []serving.Check) (*serving.Server, error) {
+	o := m.options
+	return serving.New(m.logger, serving.Config{
+		Name:           options.ProgramName,
+		Version:        version.Get().GitVersion,
+		Port:           o.SecureServing.Port,
+		Authentication: authn,
+		Authorization:  authz,
+		Debugging:      o.Debugging.Debugging,
+		Flags:          o.Flags(),
+		Options:        o,
+		Live:           live,
+		Ready:          ready,
+	})
 }
 
 func (m *manager) cachesReady() error {

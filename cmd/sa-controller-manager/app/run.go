@@ -24,14 +24,24 @@ import (
 
 // Run is the manager: it builds every part from o, runs them until ctx ends and
 // returns when all have stopped. What is wrong with a flag's file or with an
-// address is an error at once; an API server that does not answer is not.
+// address is an error at once; an API server that does not answer is not, nor, where
+// kube-apiserver has its tokens signed, is a kubeconfig that cannot be used.
 func Run(ctx context.Context, o *options.Options) error {
 	setGCPercent()
 	m, err := newManager(ctx, o)
 	if err != nil {
 		return err
 	}
-	return m.run(ctx)
+	return m.whileSigning(ctx, func(ctx context.Context) error {
+		config, err := m.awaitKubeconfig(ctx)
+		if err != nil || config == nil {
+			return err
+		}
+		if err := m.wire(config); err != nil {
+			return err
+		}
+		return m.run(ctx)
+	})
 }
 
 // heapGrowth is how much the heap may grow between two collections, in percent of what

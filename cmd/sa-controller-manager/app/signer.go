@@ -4,6 +4,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,15 +19,44 @@ import (
 )
 
 func (m *manager) buildSigner(r *runnable) error {
-	if m.options.ExternalSigner.Socket != "" {
-		r.run = func(ctx context.Context) error { return m.signer.Run(ctx) }
-		r.check = func() (string, error) { return m.signer.Status() }
+	if m.signer != nil {
+		r.check = m.signer.Status
+		may := m.maySign
+		m.guard.Store(&may)
 	}
 	return nil
 }
 
+// signerMaySign is maySign. While nothing is known of other rings and of kube-apiserver, nothing is
+// known against the key.
+func (m *manager) signerMaySign() error {
+	if may := m.guard.Load(); may != nil {
+		return (*may)()
+	}
+	return nil
+}
+
+// whileSigning serves the socket of the external signer, if there is one, until work has returned.
+// Its end by itself is that of the process.
+func (m *manager) whileSigning(ctx context.Context, work func(context.Context) error) error {
+	if m.signer == nil {
+		return work(ctx)
+	}
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- m.signer.Run(signing)
+		cancel()
+	}()
+	err := work(working)
+	stop()
+	return cmp.Or(<-ended, err)
+}
+
 // listenAsSigner takes the socket of the external signer, or returns nil if there is to
-// be none. It is the last thing that a start-up does, because only Run gives it up.
+// be none. It is the last thing that can fail before whileSigning, because only Run gives it up.
 func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() error) (*external.Server, error) {
 	if o.ExternalSigner.Socket == "" {
 		return nil, nil

@@ -6,8 +6,6 @@ package app
 import (
 	"testing"
 
-	"k8s.io/client-go/rest"
-
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
@@ -18,7 +16,7 @@ func TestKeptForSigner(t *testing.T) {
 	f, err := openFiles(&options.Keys{
 		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{clitest.WriteFile(t, "old.key", testkeys.P384()), clitest.WriteFile(t, "older.key", testkeys.P521())},
-	}, &rest.Config{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

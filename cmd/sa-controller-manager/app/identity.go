@@ -1,0 +1,150 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	election "sa-controller-manager/internal/leaderelection"
+	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/signing/reload"
+)
+
+// awaitKubeconfig makes the clients, and returns nil if ctx ended before that. The first error is
+// the last, unless the external signer is served: kube-apiserver has to start without what is wrong
+// with a kubeconfig, and the kubelet must not restart the process for it.
+func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
+	config, err := m.connect()
+	if err == nil || m.signer == nil {
+		return config, err
+	}
+	var trouble atomic.Pointer[error]
+	trouble.Store(&err)
+	check := serving.Check{Name: "kubeconfig", Probe: func() (string, error) { return "", *trouble.Load() }}
+	// Nobody can be asked yet who may read more than health.
+	authn, authz := m.options.Authentication.Authentication, m.options.Authorization.Authorization
+	authn.Kubeconfig, authn.SkipLookup, authz.Kubeconfig = "", true, ""
+	port, err := m.openSecurePort(authn, authz, nil, []serving.Check{check})
+	if err != nil {
+		return nil, err
+	}
+	waiting, stop := context.WithCancelCause(ctx)
+	var health sync.WaitGroup
+	health.Go(func() { stop(port.Run(waiting)) })
+	until(waiting, "The kubeconfig cannot be used, so nothing but the external signer works", func() error {
+		config, err = m.connect()
+		trouble.Store(&err)
+		return err
+	})
+	stop(nil)
+	health.Wait()
+	if cause := context.Cause(waiting); !errors.Is(cause, context.Canceled) {
+		return nil, cause
+	}
+	return config, nil
+}
+
+// connect reads what the clients are made of. What it has made before is replaced.
+func (m *manager) connect() (*rest.Config, error) {
+	o := m.options
+	config, err := cli.ClientConfig(&o.Connection)
+	if err != nil {
+		return nil, err
+	}
+	config.Wrap(m.watches.Wrap)
+	config.Wrap(election.FenceWrites)
+	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
+		return nil, err
+	}
+	if m.identity, err = openClientCertificate(config); err != nil {
+		return nil, err
+	}
+	// The secure port has clients of its own.
+	for _, of := range []struct{ flag, path string }{
+		{"--authentication-kubeconfig", o.Authentication.Kubeconfig},
+		{"--authorization-kubeconfig", o.Authorization.Kubeconfig},
+	} {
+		if of.path == "" {
+			continue
+		}
+		if _, err := clientcmd.BuildConfigFromFlags("", of.path); err != nil {
+			return nil, fmt.Errorf("%s: %w", of.flag, err)
+		}
+	}
+	return config, nil
+}
+
+// clientCertificate says when the certificate ends that kube-apiserver knows this process by. It is
+// nil for a process without one, and file is nil if it is embedded in the kubeconfig.
+type clientCertificate struct {
+	notAfter func() time.Time
+	file     *reload.File[time.Time]
+}
+
+func openClientCertificate(config *rest.Config) (clientCertificate, error) {
+	switch {
+	case len(config.CertData) > 0:
+		end, err := parseNotAfter(config.CertData)
+		if err != nil {
+			return clientCertificate{}, fmt.Errorf("client-certificate-data of the kubeconfig: %w", err)
+		}
+		return clientCertificate{notAfter: func() time.Time { return end }}, nil
+	case config.CertFile != "":
+		file, err := reload.Open(config.CertFile, parseNotAfter, reload.Options{})
+		if err != nil {
+			return clientCertificate{}, fmt.Errorf("client-certificate of the kubeconfig: %w", err)
+		}
+		return clientCertificate{notAfter: file.Get, file: file}, nil
+	}
+	return clientCertificate{}, nil
+}
+
+func parseNotAfter(data []byte) (time.Time, error) {
+	chain, err := cert.ParseCertsPEM(data)
+	if err != nil {
+		return time.Time{}, errors.New("want PEM of a certificate")
+	}
+	return chain[0].NotAfter, nil
+}
+
+// status never fails: what an ended certificate prevents, other checks say.
+func (c clientCertificate) status(now time.Time) string {
+	end, verb := c.notAfter(), "ends"
+	if !now.Before(end) {
+		verb = "has ended"
+	}
+	return fmt.Sprintf("%s on %s", verb, end.UTC().Format(time.RFC3339))
+}
+
+// buildClientCertificate shows when the certificate ends. client-go follows the same file by itself.
+func (m *manager) buildClientCertificate(r *runnable) error {
+	c := m.identity
+	if c.notAfter == nil {
+		return nil
+	}
+	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "sacm_client_certificate_expiration_timestamp_seconds",
+		Help: "When the client certificate of the kubeconfig ends, by which kube-apiserver knows this process, in seconds since 1970.",
+	}, func() float64 { return float64(c.notAfter().Unix()) }))
+	r.check = func() (string, error) { return c.status(time.Now()), nil }
+	if c.file != nil {
+		r.run = func(ctx context.Context) error {
+			follow(ctx, m.files, "kubeconfig", c.file.Path(), c.file, func(time.Time) {})
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/signing/testkeys"
+)
+
+func TestClientCertificate(t *testing.T) {
+	t.Parallel()
+	end, err := parseNotAfter(certificatePEM(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := certificatePEM(t)
+	file := clitest.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
+	cases := map[string]struct {
+		tls     rest.TLSClientConfig
+		follows string
+		none    bool
+		err     string
+	}{
+		"None":        {none: true},
+		"Embedded":    {tls: rest.TLSClientConfig{CertData: certificate}},
+		"File":        {tls: rest.TLSClientConfig{CertFile: file}, follows: file},
+		"Both":        {tls: rest.TLSClientConfig{CertData: certificate, CertFile: "none"}},
+		"NoFile":      {tls: rest.TLSClientConfig{CertFile: "none"}, err: "client-certificate of the kubeconfig: read none: no such file or directory"},
+		"EmbeddedKey": {tls: rest.TLSClientConfig{CertData: testkeys.P256()}, err: "client-certificate-data of the kubeconfig: want PEM of a certificate"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := openClientCertificate(&rest.Config{TLSClientConfig: tc.tls})
+			if err != nil || tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+				return
+			}
+			follows := ""
+			if c.file != nil {
+				follows = c.file.Path()
+			}
+			if diff := cmp.Diff([]any{tc.none, tc.follows}, []any{c.notAfter == nil, follows}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !tc.none && c.notAfter().Sub(end).Abs() > time.Minute {
+				t.Errorf("it ends at %s, want %s", c.notAfter(), end)
+			}
+		})
+	}
+}
+
+func TestClientCertificateStatus(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := clientCertificate{notAfter: func() time.Time { return end }}
+	for now, want := range map[time.Time]string{
+		end.Add(-time.Second): "ends on 2027-01-02T03:04:05Z",
+		end:                   "has ended on 2027-01-02T03:04:05Z",
+	} {
+		if got := c.status(now); got != want {
+			t.Errorf("at %s: %q, want %q", now, got, want)
+		}
+	}
+}

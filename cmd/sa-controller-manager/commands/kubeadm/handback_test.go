@@ -142,6 +142,15 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 				p.loses(t, "backup/kube-apiserver.yaml")
 			},
 		},
+		"OurLineIsEdited": {
+			reason: "the operator has put a plugin of its own beside ours", version: oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.write(t, apiServerFile, []byte(strings.Replace(string(read(t, p.config.manifest(apiServer))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,PodSecurity", 1)))
+			},
+			want: map[string]func(string) string{apiServer: func(m string) string {
+				return strings.Replace(m, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: ", 1)
+			}},
+		},
 		"AllThatWeKeptIsGone": {
 			reason: "our lines are known by their names", version: oldVersion,
 			operator: map[string]func(string) string{controllerManager: ownOptOut},

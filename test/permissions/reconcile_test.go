@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
 	"sa-controller-manager/admission"
+
 	"sa-controller-manager/test/devcluster"
 )
 

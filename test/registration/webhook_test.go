@@ -142,6 +142,7 @@ func start(t *testing.T, client kubernetes.Interface, serving bool, plugin *coun
 	}
 	run(r.certs.Run)
 	run(r.registrar.Run)
+	run(r.registrar.Lead)
 	if serving {
 		server := admission.NewServer(admission.ServerConfig{
 			Listener: listener,

@@ -69,36 +69,18 @@ func (p *Progress) End() {
 	}
 }
 
-// WaitingOn says on a terminal what is waited for, once, and writes how long on one line again and
-// again.
-func WaitingOn(terminal io.Writer) func(what string, left time.Duration) {
-	last, open := "", false
-	return func(what string, left time.Duration) {
-		if open {
-			fmt.Fprint(terminal, "\r\x1b[K")
-		}
-		if what != last {
-			last = what
-			fmt.Fprintf(terminal, "Waiting: %s\n", what)
-		}
-		if open = left > 0; open {
-			fmt.Fprintf(terminal, "%s left ", left.Round(time.Second))
-		}
-	}
-}
-
-// WaitingFor says what is waited for, once: no log wants a line every few seconds.
-func WaitingFor(log io.Writer) func(what string, left time.Duration) {
+// Waiting says what is waited for, once, and shows how long.
+func (p *Progress) Waiting() func(what string, left time.Duration) {
 	last := ""
 	return func(what string, left time.Duration) {
-		if what == last {
-			return
+		p.End()
+		if what != last {
+			last = what
+			fmt.Fprintf(p.w, "Waiting: %s\n", what)
 		}
-		last = what
 		if left > 0 {
-			what += fmt.Sprintf(" (%s left)", left.Round(time.Second))
+			p.Show(left.Round(time.Second).String() + " left ")
 		}
-		fmt.Fprintf(log, "Waiting: %s\n", what)
 	}
 }
 

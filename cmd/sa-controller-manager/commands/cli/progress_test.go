@@ -14,11 +14,12 @@ import (
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	tell := WaitingOn(&b)
+	tell := (&Progress{w: &b, terminal: true}).Waiting()
 	tell("the cache age", 90*time.Second)
 	tell("the cache age", 85*time.Second)
 	tell("kube-apiserver", 0)
-	const want = "Waiting: the cache age\n1m30s left \r\x1b[K1m25s left \r\x1b[KWaiting: kube-apiserver\n"
+	const line = "\r\x1b[K"
+	const want = "Waiting: the cache age\n" + line + "1m30s left " + line + line + "1m25s left " + line + "Waiting: kube-apiserver\n"
 	if b.String() != want {
 		t.Errorf("printed %q, want %q", b.String(), want)
 	}
@@ -43,16 +44,19 @@ func TestProgressWithoutATerminal(t *testing.T) {
 	})
 }
 
-func TestProgressInALog(t *testing.T) {
+func TestWaitingInALog(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	tell := WaitingFor(&b)
-	tell("the cache age", 90*time.Second)
-	tell("the cache age", 85*time.Second)
-	tell("kube-apiserver", 0)
-	tell("kube-apiserver", 0)
-	const want = "Waiting: the cache age (1m30s left)\nWaiting: kube-apiserver\n"
-	if b.String() != want {
-		t.Errorf("printed %q, want %q", b.String(), want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		tell := NewProgress(&b).Waiting()
+		for second := range 15 {
+			tell("the cache age", time.Duration(90-second)*time.Second)
+			time.Sleep(time.Second)
+		}
+		tell("kube-apiserver", 0)
+		const want = "Waiting: the cache age\n1m20s left \nWaiting: kube-apiserver\n"
+		if b.String() != want {
+			t.Errorf("printed %q, want %q", b.String(), want)
+		}
+	})
 }

@@ -119,11 +119,7 @@ func (o *commandOptions) validate() []error {
 
 // operator asks the cluster only if the flags say which one: a ring file needs none.
 func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
-	progress := cli.WaitingFor
-	if cli.TerminalWidth(stderr) > 0 {
-		progress = cli.WaitingOn
-	}
-	operator := &Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: progress(stderr)}
+	operator := &Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
 	}

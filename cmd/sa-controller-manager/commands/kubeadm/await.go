@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -87,19 +88,41 @@ func (c *Config) managerWorks(o *observed) cli.Look {
 	}
 }
 
-// managerReady looks whether our process is ready.
+// managerReady looks whether our process is ready, and is not the one before a rewrite.
 func (c *Config) managerReady(o *observed) cli.Look {
-	port := ownPort(c.ownManifest(o))
+	manifest := c.ownManifest(o)
+	port := ownPort(manifest)
 	return func(ctx context.Context) error {
+		pod, err := c.mirror(ctx, manager)
+		if err == nil && !isOf(pod, manifest) {
+			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
+		}
 		if err := healthy(ctx, port); err != nil {
 			return err
 		}
-		pod, err := c.mirror(ctx, manager)
 		if err != nil {
 			return err
 		}
 		return awaitsReady(pod)
 	}
+}
+
+// isOf reports whether a mirror pod is that of a manifest, by what a takeover decides about. The
+// kubelet's own hash is of its version.
+func isOf(pod *corev1.Pod, manifest []byte) bool {
+	var wanted corev1.Pod
+	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) {
+		return false
+	}
+	for i, want := range wanted.Spec.Containers {
+		got := pod.Spec.Containers[i]
+		if got.Image != want.Image || !slices.Equal(got.Command, want.Command) || !slices.Equal(got.Args, want.Args) {
+			return false
+		}
+	}
+	return slices.EqualFunc(pod.Spec.Volumes, wanted.Spec.Volumes, func(a, b corev1.Volume) bool {
+		return a.Name == b.Name && (a.HostPath == nil) == (b.HostPath == nil) && (a.HostPath == nil || a.HostPath.Path == b.HostPath.Path)
+	})
 }
 
 // bound looks whether kube-apiserver calls the webhook, which nobody writes down before

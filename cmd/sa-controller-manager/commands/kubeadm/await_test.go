@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -130,15 +131,17 @@ func TestManagerWorks(t *testing.T) {
 		register  string
 		want      string
 		permanent bool
+		previous  bool // the Pod is of another manifest
 	}{
-		"Works":          {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false},
-		"NotReady":       {500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false},
-		"NoPod":          {200, webhooks("", 1), "url", "not found", false},
-		"PodNotReady":    {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false},
-		"NotBound":       {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false},
-		"NotToBeBound":   {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false},
-		"SwitchedOff":    {200, append(webhooks("off", 0), mirror(manager, "n", true)), "url", "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true},
-		"NothingListens": {0, nil, "url", "connection refused", false},
+		"Works":          {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false, false},
+		"NotReady":       {500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false, false},
+		"NoPod":          {200, webhooks("", 1), "url", "not found", false, false},
+		"PodNotReady":    {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false, false},
+		"NotBound":       {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false, false},
+		"NotToBeBound":   {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false, false},
+		"SwitchedOff":    {200, append(webhooks("off", 0), mirror(manager, "n", true)), "url", "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true, false},
+		"Previous":       {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "still runs Pod sa-controller-manager-n of the previous manifest", false, true},
+		"NothingListens": {0, nil, "url", "connection refused", false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -151,6 +154,11 @@ func TestManagerWorks(t *testing.T) {
 				server.Close()
 			}
 			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=%s]\n", server.Listener.Addr().(*net.TCPAddr).Port, tc.register)
+			for _, object := range tc.objects {
+				if pod, ok := object.(*corev1.Pod); ok && !tc.previous {
+					runsFrom(t, pod, manifest)
+				}
+			}
 			c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
 			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
 			says(t, name, err, tc.want)
@@ -207,9 +215,11 @@ func TestManagerAwaitsOthers(t *testing.T) {
 				heartbeats.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
 			}
 			var out bytes.Buffer
-			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(mirror(manager, "n", true), heartbeats, identity(host), identity("cp-2"),
-				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
 			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=url]\n", server.Listener.Addr().(*net.TCPAddr).Port)
+			own := mirror(manager, "n", true)
+			runsFrom(t, own, manifest)
+			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, identity(host), identity("cp-2"),
+				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
 			says(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
 			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
 				t.Errorf("printed: %q", &out)
@@ -273,6 +283,16 @@ func mirror(component, node string, isReady bool, command ...string) *corev1.Pod
 		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: component, Command: command}}},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
 	}
+}
+
+// runsFrom has a mirror pod run what a manifest says.
+func runsFrom(t *testing.T, pod *corev1.Pod, manifest string) {
+	t.Helper()
+	var of corev1.Pod
+	if err := yaml.Unmarshal([]byte(manifest), &of); err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.Containers, pod.Spec.Volumes = of.Spec.Containers, of.Spec.Volumes
 }
 
 func says(t *testing.T, what string, err error, want string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
@@ -290,7 +291,7 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 			p := newControlPlane(t, "v1.36")
 			rendered := ownWith([]string{theKey, "--secure-port=1"})
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return rendered, nil }
-			p.config.Rewrite, p.config.StepTimeout, p.config.Clock = true, time.Millisecond, clock.RealClock{}
+			p.config.Rewrite, p.config.StepTimeout, p.config.Clock, p.config.Client = true, time.Millisecond, clock.RealClock{}, fake.NewClientset()
 			if tc.before != nil {
 				p.write(t, "manifests/sa-controller-manager.yaml", tc.before)
 			}

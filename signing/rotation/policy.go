@@ -45,6 +45,9 @@ type Usage struct {
 	Secrets int
 	// SignsElsewhere says that kube-apiserver still signs bound tokens with the key.
 	SignsElsewhere bool
+	// LastSigned is when a process was found to have signed with the key last, zero if nobody knows.
+	// It counts if it is later than the time at which the key was retired.
+	LastSigned time.Time
 }
 
 // Refusal is a transition that was not made. The state is as it was.

@@ -184,6 +184,22 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	return next.sealed()
 }
 
+// Revoke takes a key out of the ring whoever needs it. A rotation that could go back to it is
+// completed, one to it is rolled back.
+func Revoke(state State, id string, now time.Time, policy Policy) (State, error) {
+	if next, ok := state.Next(); ok && next.ID == id {
+		return Rollback(state, now, policy)
+	}
+	if state.Phase() == Activated && state.Rotation.From == id {
+		completed, err := Complete(state, now, policy)
+		if err != nil {
+			return State{}, err
+		}
+		state = completed
+	}
+	return Prune(state, id, Usage{}, now, policy, true)
+}
+
 // StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found
 // to sign with it. What its tokens may live and the hold-down begin anew.
 func StillSigns(state State, id string, now time.Time, policy Policy) (State, error) {
@@ -215,6 +231,9 @@ func prunable(state State, key Key) error {
 // needed refuses while something may need a retired key, the reason that takes longest to go away
 // first.
 func needed(key Key, usage Usage, now time.Time, policy Policy) error {
+	if usage.LastSigned.After(key.RetiredAt) {
+		key.RetiredAt = usage.LastSigned
+	}
 	breaks := "every token signed with the key is refused from then on"
 	switch {
 	case usage.SignsElsewhere:

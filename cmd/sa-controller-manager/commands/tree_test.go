@@ -41,6 +41,7 @@ func TestOutputFlags(t *testing.T) {
 		"keys rotate complete": {table, []string{"table", "json", "yaml"}},
 		"keys rollback":        {table, []string{"table", "json", "yaml"}},
 		"keys prune":           {table, []string{"table", "json", "yaml"}},
+		"keys revoke":          {table, []string{"table", "json", "yaml"}},
 		"keys import":          {table, []string{"table", "json", "yaml"}},
 		"keys jwks":            {`With --check, the format: "table", "json" or "yaml".`, []string{"table", "json", "yaml"}},
 		"preflight": {

@@ -41,6 +41,10 @@ type Cluster struct {
 	Others []APIServer
 	// Namespace and Account name a ServiceAccount to try tokens with.
 	Namespace, Account string
+	// Dial is a client for a kube-apiserver at its own address. Nil means that Others are all.
+	Dial func(url string) (kubernetes.Interface, error)
+
+	found bool
 }
 
 // APIServer is one of several.
@@ -52,11 +56,11 @@ type APIServer struct {
 // Prove is nil once every kube-apiserver has accepted a short token that is signed with key
 // (package keyprobe).
 func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
-	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
+	if err := c.ProveOne(ctx, key); err != nil {
+		return err
 	}
-	if err := keyprobe.Prove(ctx, c.Client, c.Issuer, account, key); err != nil {
+	account, err := c.account(ctx)
+	if err != nil {
 		return err
 	}
 	for _, other := range c.Others {
@@ -65,6 +69,23 @@ func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 		}
 	}
 	return nil
+}
+
+// ProveOne is Prove for the kube-apiserver of the kubeconfig alone.
+func (c *Cluster) ProveOne(ctx context.Context, key *signing.PrivateKey) error {
+	account, err := c.account(ctx)
+	if err != nil {
+		return err
+	}
+	return keyprobe.Prove(ctx, c.Client, c.Issuer, account, key)
+}
+
+func (c *Cluster) account(ctx context.Context) (*corev1.ServiceAccount, error) {
+	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
+	}
+	return account, nil
 }
 
 // SigningKeyIDs are the IDs of the keys that the kube-apiservers sign bound tokens with.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -32,6 +33,7 @@ A rotation:
   keys rotate activate   the new key signs; kube-apiserver must accept it first
   keys rotate complete   the rotation has ended
   keys prune             a retired key that nothing needs is removed
+  keys revoke            a key that has leaked is removed at once
   keys rollback          back to the previous key, at any time before it is pruned
 
 What others verify tokens with, and whether that is right: keys jwks.
@@ -63,7 +65,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newRollbackCommand(client), newPruneCommand(client),
+	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newRollbackCommand(client), newPruneCommand(client), newRevokeCommand(client),
 		newExportCommand(), newImportCommand(client), jwks.NewCommand(client))
 }
 
@@ -75,7 +77,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
-		"`URL` of one more kube-apiserver that must accept a key, as in --master. Give it for each of several behind one address: each has read key files of its own.")
+		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, each at its own address.")
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token that anybody holds: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
@@ -129,10 +131,16 @@ func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	operator.Cluster = &Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
-	for _, url := range o.apiServers {
+	dial := func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url
-		other, err := o.client(&connection)
+		return o.client(&connection)
+	}
+	if o.connection.Kubeconfig != "" {
+		operator.Cluster.Dial = dial
+	}
+	for _, url := range o.apiServers {
+		other, err := dial(url)
 		if err != nil {
 			return nil, fmt.Errorf("--apiserver %q: %w", url, err)
 		}

@@ -209,7 +209,13 @@ func (o *Operator) prove(ctx context.Context, state rotation.State, options Acti
 		return err
 	}
 	next, _ := state.Next() // or the transition would have been refused
-	if err := o.Cluster.Prove(ctx, next.Pair.Private()); err != nil {
+	prove := o.Cluster.Prove
+	if options.Force {
+		prove = o.Cluster.ProveOne
+	} else if err := o.everyAPIServer(ctx, "every new token is refused by each kube-apiserver that does not know the next key"); err != nil {
+		return err
+	}
+	if err := prove(ctx, next.Pair.Private()); err != nil {
 		return &notAcceptedError{id: next.ID, err: err}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 )
@@ -108,6 +109,7 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 		return nil, err
 	}
 	var pruned []Pruned
+	var forced []rotation.Key
 	for _, id := range ids {
 		err := o.pruneOne(id, usages(id), options)
 		var refusal *rotation.Refusal
@@ -118,7 +120,15 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 		if err != nil {
 			return pruned, err
 		}
+		if key, ok := state.Key(id); ok && options.Force && !options.DryRun {
+			forced = append(forced, key)
+		}
 		pruned = append(pruned, Pruned{KeyID: id, Pruned: true, DryRun: options.DryRun})
+	}
+	for _, key := range forced {
+		if err := o.AwaitRefused(ctx, key); err != nil {
+			return pruned, err
+		}
 	}
 	return pruned, nil
 }
@@ -164,6 +174,13 @@ func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (
 	if o.Cluster == nil {
 		return nil, fmt.Errorf("%w; with --force a key is pruned whoever needs it", errNoCluster)
 	}
+	if err := o.everyAPIServer(ctx, "tokens of a kube-apiserver that still signs with the key are refused"); err != nil {
+		return nil, err
+	}
+	rings, err := tokenreissue.LivePublishedRings(ctx, o.Cluster.Client)
+	if err != nil {
+		return nil, err
+	}
 	uses, err := o.Cluster.Uses(ctx, ring)
 	if err != nil {
 		return nil, err
@@ -173,6 +190,7 @@ func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (
 		return nil, err
 	}
 	return func(id string) rotation.Usage {
-		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: slices.Contains(signers, id)}
+		signs := slices.ContainsFunc(rings, func(ring tokenreissue.PublishedRing) bool { return ring.Active() == id })
+		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: signs || slices.Contains(signers, id), LastSigned: tokenreissue.LastSigned(rings, id)}
 	}, nil
 }

@@ -108,6 +108,9 @@ func phaseWord(phase rotation.Phase) string {
 
 // ask adds what the cluster knows.
 func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report) error {
+	if err := o.Cluster.Find(ctx); err != nil {
+		report.Findings = append(report.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
+	}
 	ring := state.Ring()
 	uses, err := o.Cluster.Uses(ctx, ring)
 	if err != nil {

@@ -61,6 +61,10 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 		if state.Phase() == rotation.Published {
 			ask = o.nobodySignsWithNext
 		}
+		const breaks = "every new token is refused by each kube-apiserver that does not know the previous key, and so are tokens of a key that is withdrawn"
+		if err := o.everyAPIServer(ctx, breaks); err != nil {
+			return err
+		}
 		if err := ask(ctx, state); err != nil {
 			return err
 		}

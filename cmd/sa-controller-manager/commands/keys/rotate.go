@@ -172,6 +172,6 @@ func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*
 
 func addActivateFlags(fs *pflag.FlagSet, activate *ActivateOptions) {
 	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough and kube-apiserver accepts it.")
-	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough. Whoever verifies with an older copy of the key set refuses new tokens.")
+	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
 	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 }

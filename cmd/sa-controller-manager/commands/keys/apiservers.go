@@ -1,0 +1,166 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+)
+
+// nudgeInterval is between two looks at who accepts a key that was taken away. kube-apiserver
+// remembers for 10 s what it has said of a token, so each look has a token of its own.
+const nudgeInterval = 500 * time.Millisecond
+
+// Find looks for all kube-apiservers of the cluster, each at its own address, unless it was told of
+// them. It is an error that names the hosts if some are not asked: what one of several says of a
+// key says nothing about the others.
+func (c *Cluster) Find(ctx context.Context) error {
+	if c.found {
+		return nil
+	}
+	hosts, err := registration.LiveHosts(ctx, c.Client, time.Now())
+	if err != nil {
+		return err
+	}
+	others, asked := c.Others, 1+len(c.Others)
+	if len(hosts) > 1 && len(others) == 0 && c.Dial != nil {
+		if others, err = c.endpoints(ctx); err != nil {
+			return err
+		}
+		asked = len(others) // the first one is among them
+	}
+	if asked < len(hosts) {
+		return fmt.Errorf("kube-apiserver runs on %d hosts (%s), and only %d can be asked", len(hosts), strings.Join(hosts, ", "), max(asked, 1))
+	}
+	c.Others, c.found = others, true
+	return nil
+}
+
+// endpoints are the addresses behind the Service kubernetes.
+func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
+	slices, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	if err != nil {
+		return nil, fmt.Errorf("look up the addresses of kube-apiserver: %w", err)
+	}
+	var found []APIServer
+	for _, slice := range slices.Items {
+		if len(slice.Ports) != 1 || slice.Ports[0].Port == nil {
+			continue
+		}
+		for _, endpoint := range slice.Endpoints {
+			for _, address := range endpoint.Addresses {
+				url := "https://" + net.JoinHostPort(address, strconv.Itoa(int(*slice.Ports[0].Port)))
+				client, err := c.Dial(url)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", url, err)
+				}
+				found = append(found, APIServer{URL: url, Client: client})
+			}
+		}
+	}
+	return found, nil
+}
+
+// everyAPIServer refuses a step as long as some kube-apiserver would not be asked.
+func (o *Operator) everyAPIServer(ctx context.Context, breaks string) error {
+	if o.Cluster == nil {
+		return nil
+	}
+	if err := o.Cluster.Find(ctx); err != nil {
+		return &rotation.Refusal{Reason: err.Error(), Remedy: "name each of them with --apiserver", Breaks: breaks}
+	}
+	return nil
+}
+
+// all are the kube-apiservers to ask, each at its own address if that is known.
+func (c *Cluster) all() []APIServer {
+	if len(c.Others) > 0 && c.found {
+		return append([]APIServer{{URL: "the kube-apiserver of --kubeconfig", Client: c.Client}}, c.Others...)
+	}
+	return append([]APIServer{{URL: "kube-apiserver", Client: c.Client}}, c.Others...)
+}
+
+// AwaitRefused has every kube-apiserver that takes its keys from an external signer forget a key at
+// once, and returns when each refuses a token that was just signed with it. A signer whose ring
+// still has the key keeps it waiting: the ring has to be brought there.
+func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
+	private := key.Pair.Private()
+	if o.Cluster == nil || private == nil {
+		return nil
+	}
+	rings, err := tokenreissue.LivePublishedRings(ctx, o.Cluster.Client)
+	if err != nil {
+		return err
+	}
+	signer := false
+	for _, ring := range rings {
+		signer = signer || ring.Signer
+	}
+	if !signer {
+		if o.Progress != nil {
+			o.Progress(fmt.Sprintf("key %s has left the ring; kube-apiserver has key files of its own: bring them up to date and restart it on every node", key.ID), 0)
+		}
+		return nil
+	}
+	if err := o.Cluster.Find(ctx); err != nil {
+		return fmt.Errorf("key %s has left the ring: %w: name each of them with --apiserver", key.ID, err)
+	}
+	for {
+		waiting := o.Cluster.stillAccept(ctx, private)
+		if len(waiting) == 0 {
+			return nil
+		}
+		if o.Progress != nil {
+			o.Progress(fmt.Sprintf("key %s is still accepted by %s; the ring must be there too (keys import)", key.ID, strings.Join(waiting, ", ")), 0)
+		}
+		timer := o.Clock.NewTimer(nudgeInterval)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("key %s has left the ring and is still accepted by %s: bring the ring there (keys import)", key.ID, strings.Join(waiting, ", "))
+		}
+	}
+}
+
+// stillAccept are the kube-apiservers that have not refused a fresh token of the key. Each is made to
+// fetch the key set once more.
+func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) []string {
+	account, err := c.account(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var accept []string
+	for _, server := range c.all() {
+		nudge(ctx, server)
+		if err := keyprobe.Prove(ctx, server.Client, c.Issuer, account, key); !keyprobe.IsRefusal(err) {
+			accept = append(accept, server.URL)
+		}
+	}
+	return accept
+}
+
+// nudge presents a token with a key ID that nobody knows, upon which kube-apiserver fetches the key
+// set at once (pkg/serviceaccount/externaljwt/plugin/keycache.go). Of the answer nothing is wanted.
+func nudge(ctx context.Context, server APIServer) {
+	encode := base64.RawURLEncoding.EncodeToString
+	token := encode([]byte(`{"alg":"RS256","kid":"unknown-`+utilrand.String(20)+`"}`)) + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
+	_, _ = server.Client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+}

@@ -34,9 +34,11 @@ const (
 	// the apiserver.
 	workers = 8
 
-	// requeueAfter is when to sync a namespace again in which an account was created, or
-	// was there already. If it is deleted while the watch is interrupted, no event shows it.
-	requeueAfter = 10 * time.Second
+	// requeueAfter is when to sync a namespace again in which an account was created, and
+	// uncachedRecheck is when it was there already, which the cache lacks for as long as the watch
+	// hangs. If the account is deleted while the watch is interrupted, no event shows it.
+	requeueAfter    = 10 * time.Second
+	uncachedRecheck = time.Minute
 )
 
 // Config is what a Controller needs.
@@ -106,10 +108,14 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	var errs []error
 	for _, account := range c.Names {
 		if _, err := c.accounts.ServiceAccounts(name).Get(account); apierrors.IsNotFound(err) {
-			_, err := c.Ensure(ctx, name, account)
+			created, err := c.Ensure(ctx, name, account)
 			errs = append(errs, err)
-			if err == nil { // or it is requeued anyway, with a back-off
+			switch {
+			case err != nil: // it is requeued anyway, with a back-off
+			case created:
 				c.queue.AddAfter(name, requeueAfter)
+			default:
+				c.queue.AddAfter(name, uncachedRecheck)
 			}
 		}
 	}

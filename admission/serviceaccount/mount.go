@@ -209,10 +209,12 @@ func (d *Dependencies) awaitToken(ctx context.Context, name cache.ObjectName) (a
 	return account, secret, ok
 }
 
-// noToken has the words and the status of Kubernetes 1.20 and before; clients try again.
+// noToken has the words and the status of Kubernetes 1.20 and before; clients try again. The
+// controller that makes token Secrets may run elsewhere, and then it does not know of these Pods.
 func noToken(account *corev1.ServiceAccount) error {
 	refusal := apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
 	refusal.ErrStatus.Message = fmt.Sprintf("No API token found for service account %q, "+
-		"retry after the token is automatically created and added to the service account", account.Name)
+		"retry after the token is automatically created and added to the service account "+
+		"(none is where --token-secrets-excluded-namespaces has namespace %q, or with --token-secrets=manual)", account.Name, account.Namespace)
 	return refusal
 }

@@ -34,7 +34,7 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	if account != nil {
 		c.queueDangling(account)
 	}
-	if account == nil || !c.Auto {
+	if account == nil || !c.Auto || c.AutoExcluded.Has(name.Namespace) {
 		c.created.forget(name)
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/meta"
@@ -150,6 +151,22 @@ func TestSyncAccountAuto(t *testing.T) {
 				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestAutoExcluded(t *testing.T) {
+	t.Parallel()
+	for namespace, want := range map[string][]string{testNamespace: nil, "other": {createsOwn, referencesOwn}} {
+		w := newWorld(t, account())
+		w.Auto, w.AutoExcluded = true, sets.New(namespace)
+		w.Cache(t, account(), tokenSecret("users"))
+		w.syncsAccount(t, "with the excluded namespace "+namespace, want...)
+		if err := w.syncSecret(t.Context(), named("users")); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.actions(t); len(got) != 1 {
+			t.Errorf("what users create is filled everywhere: got %v", got)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 // It fills those that name a live ServiceAccount, deletes those whose account is
 // gone, and removes references to deleted ones from the account. With Auto it also
-// gives every account one token Secret of its own (Kubernetes <= 1.23).
+// gives accounts one token Secret of their own (Kubernetes <= 1.23).
 //
 // Three loops work on three kinds of key. An account key makes the account's
 // Secrets be looked at and, with Auto, its own one exist. A secret key fills or
@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -61,8 +62,10 @@ type Config struct {
 	RootCAMetrics *rootca.Metrics
 	Loops         *reconcile.Metrics
 
-	// Auto gives every account one signed, referenced token Secret.
-	Auto bool
+	// Auto gives every account one signed, referenced token Secret, but for those in the
+	// namespaces of AutoExcluded.
+	Auto         bool
+	AutoExcluded sets.Set[string]
 	// OrphanGrace is how long a Secret that has neither a UID annotation nor a
 	// token may wait for its account.
 	OrphanGrace time.Duration

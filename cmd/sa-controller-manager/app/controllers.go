@@ -8,7 +8,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -294,13 +296,10 @@ func (m *manager) buildTokenController(r *runnable) error {
 		return nil
 	}
 	auto := o.Tokens.TokenSecrets == options.TokenSecretsAuto
-	if auto {
-		m.logger.Info("Every ServiceAccount gets a token Secret, and those tokens do not expire; --token-secrets=manual turns this off")
-	}
 	if m.rootCA.Current() == nil {
 		m.logger.Info("Token Secrets get no ca.crt: neither --root-ca-file nor the kubeconfig gives a root CA")
 	}
-	r.run = tokensecret.New(tokensecret.Config{
+	controller := tokensecret.New(tokensecret.Config{
 		Client:        m.clients.main,
 		Informers:     m.informers,
 		Issuer:        tokens.NewIssuer(signing.Guard{Signer: m.ring, May: m.mayFill}, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
@@ -311,10 +310,29 @@ func (m *manager) buildTokenController(r *runnable) error {
 		RootCAMetrics: m.rootCAMetrics,
 		Loops:         m.loops,
 		Auto:          auto,
+		AutoExcluded:  sets.New(o.AutoExcluded()...),
 		OrphanGrace:   o.Tokens.OrphanTokenGrace,
 		Workers:       int(o.Tokens.ConcurrentSyncs),
-	}).Run
+	})
+	r.run = func(ctx context.Context) error {
+		if auto {
+			warning := autoWarning(o.AutoExcluded())
+			m.logger.Info("WARNING: " + warning)
+			m.recorder.Warn(m.process, "TokenSecretsForEveryAccount", "Start", warning)
+		}
+		return controller.Run(ctx)
+	}
 	return nil
+}
+
+// autoWarning names the way out of what somebody may have turned on without knowing.
+func autoWarning(excluded []string) string {
+	which := "every ServiceAccount"
+	if len(excluded) > 0 {
+		which += " outside of " + strings.Join(excluded, ", ")
+	}
+	return which + " gets a token Secret, and those tokens do not expire: whoever may read the Secrets of a namespace has its accounts. " +
+		"--token-secrets=manual turns this off, and leaves the Secrets that are there"
 }
 
 // buildTokenReissue builds what follows from a rotation.

@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sa-controller-manager/admission/serviceaccount"
 )
 
 // TokenSecretsMode says which token Secrets are made.
@@ -38,6 +42,9 @@ type Tokens struct {
 	ConcurrentSyncs int32
 	// TokenSecrets is the mode of the token controller.
 	TokenSecrets TokenSecretsMode
+	// ExcludedNamespaces are those whose accounts get nothing by TokenSecretsAuto. Options.AutoExcluded
+	// has the last word.
+	ExcludedNamespaces []string
 	// ServiceAccounts are the names ensured in every active namespace.
 	ServiceAccounts []string
 	// OrphanTokenGrace is how long a Secret that names no live account, and has
@@ -45,7 +52,12 @@ type Tokens struct {
 	OrphanTokenGrace time.Duration
 	// LegacyTokenClaims is the claim set of the tokens.
 	LegacyTokenClaims LegacyTokenClaims
+
+	// given are the flags of the command line.
+	given *pflag.FlagSet
 }
+
+const excludedFlag = "token-secrets-excluded-namespaces"
 
 func newTokens() Tokens {
 	return Tokens{
@@ -54,16 +66,33 @@ func newTokens() Tokens {
 		ServiceAccounts:   []string{"default"},
 		OrphanTokenGrace:  30 * time.Second,
 		LegacyTokenClaims: LegacyTokenClaimsCompat,
+		// The accounts there are those of the control plane and its add-ons. A token of
+		// clusterrole-aggregation-controller makes whoever may read Secrets cluster-admin.
+		ExcludedNamespaces: []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease},
 	}
+}
+
+// AutoExcluded are the namespaces whose accounts get no token Secret by --token-secrets=auto. Pods
+// that mount token Secrets need them in every namespace, so with --pod-token=secret there are none
+// unless they are given.
+func (o *Options) AutoExcluded() []string {
+	if o.Admission.PodToken == serviceaccount.Secret && (o.Tokens.given == nil || !o.Tokens.given.Changed(excludedFlag)) {
+		return nil
+	}
+	return o.Tokens.ExcludedNamespaces
 }
 
 // AddFlags binds the group to fs.
 func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
+	o.given = fs
 	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-serviceaccount-token-syncs", o.ConcurrentSyncs,
 		"How many token Secrets, and as many ServiceAccounts, are worked on at the same time.")
 	fs.StringVar((*string)(&o.TokenSecrets), "token-secrets", string(o.TokenSecrets),
 		"\"auto\": every ServiceAccount gets one token Secret, as in Kubernetes 1.23 and older; these tokens do not expire. "+
 			"\"manual\": only the token Secrets that users create are filled, as in Kubernetes 1.24 and newer.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, excludedFlag, o.ExcludedNamespaces,
+		"Namespaces in which --token-secrets=auto makes no token Secrets. Those that users create are filled there, too. "+
+			"With --pod-token=secret none, unless this is given.")
 	fs.StringSliceVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts,
 		"Names of the ServiceAccounts to ensure in every active namespace.")
 	fs.DurationVar(&o.OrphanTokenGrace, "orphan-token-grace", o.OrphanTokenGrace,
@@ -74,7 +103,7 @@ func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 			"\"unique\": with iat and jti, so that a Secret made anew never carries an earlier token again.")
 
 	SetOrigin(fs, asKCM, "concurrent-serviceaccount-token-syncs")
-	SetOrigin(fs, ours, "token-secrets", "service-accounts", "orphan-token-grace", "legacy-token-claims")
+	SetOrigin(fs, ours, "token-secrets", excludedFlag, "service-accounts", "orphan-token-grace", "legacy-token-claims")
 }
 
 // Validate returns every problem of the group.
@@ -84,6 +113,9 @@ func (o *Tokens) Validate() []error {
 		p.Add("concurrent-serviceaccount-token-syncs", o.ConcurrentSyncs, "must be greater than 0")
 	}
 	p.OneOf("token-secrets", string(o.TokenSecrets), string(TokenSecretsAuto), string(TokenSecretsManual))
+	for _, namespace := range o.ExcludedNamespaces {
+		p.Namespace(excludedFlag, namespace)
+	}
 	p = append(p, o.validateServiceAccounts()...)
 	if o.OrphanTokenGrace < 0 {
 		p.Add("orphan-token-grace", o.OrphanTokenGrace, "must not be negative; 0 means no wait")

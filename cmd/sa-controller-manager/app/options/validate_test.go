@@ -193,6 +193,10 @@ func TestValidate(t *testing.T) {
 			change: func(o *Options) { o.Tokens.TokenSecrets = "Auto" },
 			want:   []string{`--token-secrets "Auto" must be one of "auto", "manual"`},
 		},
+		"ExcludedNamespaceThatIsNone": {
+			change: func(o *Options) { o.Tokens.ExcludedNamespaces = []string{"kube-system", "kube.public"} },
+			want:   []string{`--token-secrets-excluded-namespaces "kube.public" must be the name of a namespace: must not contain dots`},
+		},
 		"LegacyTokenClaims": {
 			change: func(o *Options) { o.Tokens.LegacyTokenClaims = "" },
 			want:   []string{`--legacy-token-claims "" must be one of "compat", "unique"`},

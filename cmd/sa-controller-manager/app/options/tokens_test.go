@@ -1,0 +1,41 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAutoExcluded: the control plane's own accounts get no token Secrets by default, and what is
+// given wins over what follows from another flag.
+func TestAutoExcluded(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   []string
+	}{
+		"Default":            {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
+		"Given":              {args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"}},
+		"GivenEmpty":         {args: []string{"--token-secrets-excluded-namespaces="}, want: []string{}},
+		"PodsNeedThem":       {reason: "Pods of the control plane mount them, too", args: []string{"--pod-token=secret"}},
+		"GivenWithPodToken":  {args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=infra"}, want: []string{"infra"}},
+		"GivenAsTheyAre":     {args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=kube-system,kube-public,kube-node-lease"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
+		"PodsAreProjected":   {args: []string{"--pod-token=projected"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
+		"WordsAsUnderscores": {args: []string{"--token_secrets_excluded_namespaces=infra", "--pod_token=secret"}, want: []string{"infra"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, parse(t, tc.args...).AutoExcluded()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+	if got := New().AutoExcluded(); len(got) != 3 {
+		t.Errorf("without a command line: %v", got)
+	}
+}

@@ -33,7 +33,9 @@ func isOwnName(account, secret string) bool {
 func Judge(now Snapshot, model Model, mode Mode, rootCA string, verify func(token string) error) []Violation {
 	j := &judge{now: now, model: model, own: mode.own(), rootCA: rootCA, verify: verify, made: map[types.UID][]string{}}
 	for _, secret := range sorted(now.Secrets) {
-		if _, reissued := secret.Annotations[replacesLabel]; secret.Labels[autoCreatedLabel] != "" && !reissued {
+		_, reissued := secret.Annotations[replacesLabel]
+		// What nobody references is left by a leader that died, or by a user's edit, and may be in use.
+		if secret.Labels[autoCreatedLabel] != "" && !reissued && j.references(secret) {
 			j.made[owner(secret)] = append(j.made[owner(secret)], secret.Name)
 		}
 	}
@@ -62,7 +64,7 @@ type judge struct {
 	own    int // auto-created Secrets that each account has
 	rootCA string
 	verify func(string) error
-	made   map[types.UID][]string // auto-created Secrets by account
+	made   map[types.UID][]string // auto-created Secrets that are referenced, by account
 	found  []Violation
 }
 
@@ -88,7 +90,7 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 	live := 0
 	for _, ref := range account.Secrets {
 		secret := j.now.Secrets[key(account.Namespace, ref.Name)]
-		if secret == nil && isOwnName(account.Name, ref.Name) {
+		if secret == nil && writtenByTokenControllers(account, ref.Name) {
 			j.add(3, "account %s references %s, which is gone", what, ref.Name)
 		}
 		if secret != nil && secret.Type == corev1.SecretTypeServiceAccountToken && owner(secret) == account.UID {
@@ -99,8 +101,14 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 		j.add(1, "account %s references no token Secret", what)
 	}
 	if made := j.made[account.UID]; len(made) > j.own {
-		j.add(3, "account %s has %d auto-created Secrets, want %d: %q", what, len(made), j.own, made)
+		j.add(3, "account %s references %d auto-created Secrets, want %d: %q", what, len(made), j.own, made)
 	}
+}
+
+// references reports whether the account that a token Secret names lists it.
+func (j *judge) references(secret *corev1.Secret) bool {
+	account := j.now.Accounts[key(secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
+	return account != nil && slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret.Name })
 }
 
 // token: a token Secret belongs to a live account and is complete.

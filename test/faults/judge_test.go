@@ -29,6 +29,7 @@ func settled() (Snapshot, Model) {
 		own := tokenOf(account, name+"-token-abcde")
 		own.Labels = map[string]string{autoCreatedLabel: "true"}
 		account.Secrets = []corev1.ObjectReference{{Name: own.Name}}
+		account.ManagedFields = []metav1.ManagedFieldsEntry{listed(productManager, own.Name)}
 		now.Accounts[key("shop", name)], now.Secrets[key("shop", own.Name)] = account, own
 	}
 	cart := now.Accounts[key("shop", "cart")]
@@ -47,6 +48,11 @@ func settled() (Snapshot, Model) {
 	return now, Model{"shop": n}
 }
 
+// listed is the managedFields of who wrote an entry of an account's secrets.
+func listed(manager, secret string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{"k:{\"name\":\"` + secret + `\"}":{}}}`)}
+}
+
 // tokenOf is a complete token Secret.
 func tokenOf(account *corev1.ServiceAccount, name string) *corev1.Secret {
 	claims := `{"kubernetes.io/serviceaccount/service-account.uid":"` + string(account.UID) + `"}`
@@ -61,6 +67,19 @@ func tokenOf(account *corev1.ServiceAccount, name string) *corev1.Secret {
 			"namespace": []byte(account.Namespace),
 		},
 	}
+}
+
+// second is one more auto-created Secret of account cart.
+func second(now Snapshot) {
+	secret := tokenOf(now.Accounts[key("shop", "cart")], "cart-token-zzzzz")
+	secret.Labels = map[string]string{autoCreatedLabel: "true"}
+	now.Secrets[key("shop", secret.Name)] = secret
+}
+
+func refer(now Snapshot, secret, manager string) {
+	cart := now.Accounts[key("shop", "cart")]
+	cart.Secrets = append(cart.Secrets, corev1.ObjectReference{Name: secret})
+	cart.ManagedFields = append(cart.ManagedFields, listed(manager, secret))
 }
 
 func TestJudge(t *testing.T) {
@@ -85,12 +104,28 @@ func TestJudge(t *testing.T) {
 			want:   []int{3, 1},
 		},
 		"TwoAutoCreated": {
+			spoil: func(now Snapshot, _ Model) { second(now); refer(now, "cart-token-zzzzz", productManager) },
+			want:  []int{3},
+		},
+		"OneLeftOver": {
+			reason: "somebody may use it",
+			spoil:  func(now Snapshot, _ Model) { second(now) },
+		},
+		"UsersReferenceToCome": {
+			reason: "its name proves nothing",
+			spoil:  func(now Snapshot, _ Model) { refer(now, "cart-token-vault", "kubectl") },
+		},
+		"SharedReference": {
+			reason: "the user wants it, too",
 			spoil: func(now Snapshot, _ Model) {
-				second := tokenOf(now.Accounts[key("shop", "cart")], "cart-token-zzzzz")
-				second.Labels = map[string]string{autoCreatedLabel: "true"}
-				now.Secrets[key("shop", second.Name)] = second
+				refer(now, "cart-token-vault", "kubectl")
+				cart := now.Accounts[key("shop", "cart")]
+				cart.ManagedFields = append(cart.ManagedFields, listed(productManager, "cart-token-vault"))
 			},
-			want: []int{3},
+		},
+		"DanglingReferenceOfKCM": {
+			spoil: func(now Snapshot, _ Model) { refer(now, "of-kcm", "kube-controller-manager") },
+			want:  []int{3},
 		},
 		"ReissuePair": {
 			reason: "one says that it replaces the other",

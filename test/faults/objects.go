@@ -44,6 +44,22 @@ func owner(secret *corev1.Secret) types.UID {
 	return types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
 }
 
+// writtenByTokenControllers reports whether managedFields name token controllers, and nobody else,
+// as those who wrote the entry of the list.
+func writtenByTokenControllers(account *corev1.ServiceAccount, secret string) bool {
+	written := false
+	for _, entry := range account.ManagedFields {
+		if entry.FieldsV1 == nil || !strings.Contains(string(entry.FieldsV1.GetRawBytes()), `k:{\"name\":\"`+secret+`\"}`) {
+			continue
+		}
+		if entry.Manager != productManager && entry.Manager != "kube-controller-manager" {
+			return false
+		}
+		written = true
+	}
+	return written
+}
+
 func managersOf(object metav1.Object) []string {
 	var managers []string
 	for _, entry := range object.GetManagedFields() {

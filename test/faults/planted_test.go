@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -33,13 +34,14 @@ func TestPlantsShow(t *testing.T) {
 		"Dangling": {found: judged(func(now Snapshot, _ Model) {
 			account := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "missed-token-abcde"}}}
 			account.Namespace, account.Name = "x-missed-deletion", "missed"
+			account.ManagedFields = []metav1.ManagedFieldsEntry{listed(productManager, "missed-token-abcde")}
 			now.Accounts[key(account.Namespace, account.Name)] = account
 		}), want: "dropped tombstones"},
 		"DanglingElsewhere": {
 			reason: "its watch told of the deletion, which is worked on",
 			found:  judged(func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "cart-token-abcde")) }),
 		},
-		"TwoAutoCreated": {found: []Violation{violated(3, `account x-missed-deletion/missed has 2 auto-created Secrets, want 1: ["missed-token-abcde" "missed-token-zzzzz"]`)}},
+		"TwoAutoCreated": {found: []Violation{violated(3, `account x-missed-deletion/missed references 2 auto-created Secrets, want 1: ["missed-token-abcde" "missed-token-zzzzz"]`)}},
 		"ReusedDeleted": {found: judged(func(_ Snapshot, model Model) {
 			model["x-late-deletion"] = newNamespace("x-late-deletion")
 			model["x-late-deletion"].Accounts["live"] = &Account{UID: "live-uid"}

@@ -104,11 +104,12 @@ func (c retryClient) annotateAccount(ctx context.Context, namespace, name string
 	})
 }
 
-// refer has the account list a Secret, beside what it lists.
+// refer has the account list a Secret, beside what it lists, as kube-controller-manager did.
 func (c retryClient) refer(ctx context.Context, namespace, name, secret string) error {
 	patch := fmt.Appendf(nil, `{"secrets":[{"name":%q}]}`, secret)
 	return try(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
-		_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "kube-controller-manager"})
 		return err
 	})
 }

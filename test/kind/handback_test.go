@@ -122,10 +122,19 @@ func (c *cluster) withoutCertificateSigning(t *testing.T) {
 	})
 }
 
-// restartOurPod ends our Pod; the kubelet starts it again with the files as they are now.
+// restartOurPod has the kubelet start our Pod again, with its init containers and the files as they
+// are now.
 func (c *cluster) restartOurPod(t *testing.T) {
 	t.Helper()
-	c.onNode(t, "sh", "-c", "crictl stopp $(crictl pods -q --state ready --name sa-controller-manager-"+c.controlPlane()+")")
+	const away = "/root/sa-controller-manager.yaml"
+	c.onNode(t, "mv", ownManifest, away)
+	c.awaitPods(t, metav1.NamespaceSystem, func(pods []*corev1.Pod) error {
+		if _, there := await.Find(pods, "sa-controller-manager-"+c.controlPlane()); there {
+			return errors.New("our Pod is still there without its manifest")
+		}
+		return nil
+	})
+	c.onNode(t, "mv", away, ownManifest)
 }
 
 // expire has our client certificate end an hour ago, and the CA's key be elsewhere, so that nobody

@@ -4,10 +4,21 @@
 package kubeadm
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/util/cert"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -110,4 +121,37 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 // ownWith is our manifest as far as this package reads it.
 func ownWith(args []string) []byte {
 	return []byte("kind: Pod\nspec:\n  containers:\n  - args:\n    - " + strings.Join(args, "\n    - ") + "\n")
+}
+
+// TestTakeoverWithAnExternalCA: what the operator has to do is said before anything is changed.
+func TestTakeoverWithAnExternalCA(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "kubernetes"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"pki/ca.crt": pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.Raw}),
+		"controller-manager.conf": []byte("{clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], " +
+			"contexts: [{name: b, context: {cluster: a}}], current-context: b}"),
+	} {
+		path := filepath.Join(root, "etc/kubernetes", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &Config{ManifestsDir: root + "/etc/kubernetes/manifests", Out: io.Discard}
+	err = c.ensureIdentity(&observed{})(t.Context())
+	request := filepath.Join(root, "etc/kubernetes/sa-controller-manager/client.csr")
+	if err == nil || !cli.IsPermanent(err) || !strings.Contains(err.Error(), "have "+request+" signed") {
+		t.Errorf("error %v, want a permanent one that names the request", err)
+	}
+	if _, err := os.Stat(request); err != nil {
+		t.Error(err)
+	}
 }

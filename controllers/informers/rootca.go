@@ -84,3 +84,12 @@ func (l RootCALister) Get(namespace string) *RootCA {
 	}
 	return obj.(*RootCA)
 }
+
+// All are the cached ones of all namespaces.
+func (l RootCALister) All() []*RootCA {
+	var all []*RootCA
+	for _, obj := range l.indexer.List() {
+		all = append(all, obj.(*RootCA))
+	}
+	return all
+}

@@ -13,7 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 )
 
@@ -111,18 +114,67 @@ func (b *Bundle) same(other *Bundle) bool {
 	return b.hash == other.hash && b.provisional == other.provisional
 }
 
+// rolloutRate is how many objects a second get another bundle when it has changed, ConfigMaps and
+// Secrets together. 10,000 namespaces and 100,000 Secrets take less than 20 minutes.
+const rolloutRate = 100
+
 // Source is the current bundle, and the functions to call when it changes.
 type Source struct {
-	current atomic.Pointer[Bundle]
-	mu      sync.Mutex
-	changed []func()
+	current  atomic.Pointer[Bundle]
+	mu       sync.Mutex
+	changed  []func()
+	outdated map[corev1.ResourceName]func(*Bundle) int
+	rollout  *rate.Limiter
+	turns    map[string]time.Time // by object, of those that wait for theirs
 }
 
 // NewSource starts with bundle, which is nil when there is no root CA to publish.
 func NewSource(bundle *Bundle) *Source {
-	s := &Source{}
+	s := &Source{outdated: map[corev1.ResourceName]func(*Bundle) int{}}
 	s.current.Store(bundle)
+	s.beginRollout()
 	return s
+}
+
+func (s *Source) beginRollout() {
+	s.rollout, s.turns = rate.NewLimiter(rolloutRate, rolloutRate), map[string]time.Time{}
+}
+
+// Turn is how long to wait before the current bundle may replace another one in an object, which
+// is asked again then; 0 is now. What an object lacks is no matter of turns.
+func (s *Source) Turn(resource corev1.ResourceName, object string, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := string(resource) + "/" + object
+	turn, waits := s.turns[key]
+	if !waits {
+		turn = now.Add(s.rollout.ReserveN(now, 1).DelayFrom(now))
+	}
+	if wait := turn.Sub(now); wait > 0 {
+		s.turns[key] = turn
+		return wait
+	}
+	delete(s.turns, key)
+	return 0
+}
+
+// CountOutdated has count asked how many objects of a resource hold another bundle and can be
+// updated.
+func (s *Source) CountOutdated(resource corev1.ResourceName, count func(*Bundle) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outdated[resource] = count
+}
+
+// Outdated is how many objects hold another bundle, by resource.
+func (s *Source) Outdated(bundle *Bundle) map[corev1.ResourceName]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[corev1.ResourceName]int{}
+	for resource, count := range s.outdated {
+		counts[resource] = count(bundle)
+	}
+	return counts
 }
 
 // Current is the bundle to use now; nil when there is none.
@@ -133,6 +185,7 @@ func (s *Source) Set(bundle *Bundle) {
 	s.current.Store(bundle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.beginRollout()
 	for _, notify := range s.changed {
 		notify()
 	}

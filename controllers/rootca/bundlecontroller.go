@@ -39,6 +39,9 @@ const (
 	// lookInterval is how long it may take until a state that somebody has edited, or deleted
 	// and created again, is written again.
 	lookInterval = 10 * time.Minute
+
+	// rolloutInterval is how often it is counted how many objects still hold another bundle.
+	rolloutInterval = 30 * time.Second
 )
 
 // BundleControllerConfig is what a BundleController needs. Clock may be nil.
@@ -54,6 +57,7 @@ type BundleControllerConfig struct {
 	Recorder *events.Recorder
 	// Process is what Events are about.
 	Process *corev1.ObjectReference
+	Metrics *Metrics
 	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker
 }
@@ -142,7 +146,7 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 		c.stateRead = true // nobody knows more than this process
 	}
 	now := c.Clock.Now()
-	decided := plan(file, c.state, now, c.Overlap)
+	decided := c.decide(file, now)
 	c.publish(ctx, decided, now)
 	if err == nil {
 		err = c.write(ctx, object, decided.state)
@@ -151,11 +155,42 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 		c.warn(err)
 	}
 	look := lookInterval
-	if !decided.next.IsZero() {
+	if c.outdated(decided.published) > 0 {
+		look = rolloutInterval
+	}
+	if decided.next.After(now) {
 		look = min(look, decided.next.Sub(now))
 	}
 	c.queue.AddAfter(StateName, look)
 	return err
+}
+
+// decide ends no overlap before all objects have had both root CAs, but waits for that no longer
+// than another overlap: a policy may refuse the write of some object for ever.
+func (c *BundleController) decide(file *Bundle, now time.Time) decision {
+	decided := plan(file, c.state, now, c.Overlap, 0)
+	if len(decided.ended) == 0 {
+		return decided
+	}
+	held := plan(file, c.state, now, c.Overlap, c.Overlap)
+	if c.outdated(held.published) == 0 {
+		return decided
+	}
+	if len(held.ended) < len(decided.ended) {
+		c.Recorder.Warn(c.Process, "RootCAOverlapHeld", "Publish",
+			"a previous root CA is published for longer than --root-ca-overlap, because some objects do not have the new one yet")
+	}
+	return held
+}
+
+// outdated counts the objects that hold another bundle, also for the metric.
+func (c *BundleController) outdated(bundle *Bundle) int {
+	all := 0
+	for resource, n := range c.Source.Outdated(bundle) {
+		c.Metrics.setOutdated(resource, n)
+		all += n
+	}
+	return all
 }
 
 // get is the state's Secret as the API has it now.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
@@ -177,6 +178,7 @@ func (c *cluster) start(file string, overlap time.Duration) *process {
 		Client: c.client, Source: source, File: source.Current(), Overlap: overlap,
 		Recorder: events.NewRecorderTo(c.sink, clock.RealClock{}),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},
+		Metrics:  NewMetrics(metrics.NewKubeRegistry().MustRegister),
 		Clock:    c.clock,
 	})
 	ctx, cancel := context.WithCancel(c.t.Context())

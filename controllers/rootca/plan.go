@@ -30,15 +30,16 @@ type decision struct {
 // if there is none. What known calls current and the file does not hold any more
 // stays for the time of overlap; what is in overlap already ends when it was to end,
 // and at the latest overlap from now, so that neither an edited state nor a clock that
-// jumped keeps a previous CA for longer. With an overlap of 0 the file alone is published.
-func plan(file *Bundle, known state, now time.Time, overlap time.Duration) decision {
+// jumped keeps a previous CA for longer. What has ended stays for grace nevertheless. With an
+// overlap of 0 the file alone is published.
+func plan(file *Bundle, known state, now time.Time, overlap, grace time.Duration) decision {
 	d := decision{state: state{current: unique(file.certificates)}}
 	latest := ceil(now.Add(overlap))
 	keep := func(certificate *x509.Certificate, until time.Time) bool {
 		if contains(d.state.current, certificate) || d.state.overlaps(certificate) {
 			return false
 		}
-		if overlap <= 0 || !until.After(now) {
+		if overlap <= 0 || !until.Add(grace).After(now) {
 			d.ended = append(d.ended, certificate)
 			return false
 		}

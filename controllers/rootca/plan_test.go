@@ -65,7 +65,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := a.bundle(t, tc.file)
-			got := plan(file, a.state(t, tc.known, now), now, tc.overlap)
+			got := plan(file, a.state(t, tc.known, now), now, tc.overlap, 0)
 			check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
 			check(t, tc.reason+"\nstate", tc.state, a.describe(got.state, now))
 			check(t, "began", tc.began, a.word(got.began))
@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 			}
 
 			// What was decided once is decided again, as after a restart.
-			again := plan(file, got.state, now, tc.overlap)
+			again := plan(file, got.state, now, tc.overlap, 0)
 			check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
 			check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
 			if len(again.began)+len(again.ended) > 0 {
@@ -94,9 +94,9 @@ func TestPlanNeverEndsTooEarly(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
-	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, time.Second)
+	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, time.Second, 0)
 	check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.next)
-	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second)
+	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second, 0)
 	check(t, "the end after a millisecond", got.next, later.next)
 }
 
@@ -104,7 +104,7 @@ func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
-	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0)
+	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0, 0)
 	check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
 }
 
@@ -113,8 +113,8 @@ func TestAUnionIsDeterministic(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "ABCD")
-	one := plan(a.bundle(t, "D"), a.state(t, "D A@5m B@5m C@9m", now), now, time.Hour)
-	other := plan(a.bundle(t, "D"), a.state(t, "D C@9m B@5m A@5m", now), now, time.Hour)
+	one := plan(a.bundle(t, "D"), a.state(t, "D A@5m B@5m C@9m", now), now, time.Hour, 0)
+	other := plan(a.bundle(t, "D"), a.state(t, "D C@9m B@5m A@5m", now), now, time.Hour, 0)
 	check(t, "PEM", string(one.published.PEM()), string(other.published.PEM()))
 	check(t, "union", "DC"+a.sortedByDER("AB"), a.read(one.published.PEM()))
 	if one.published.Hash() != other.published.Hash() {
@@ -133,7 +133,7 @@ func TestAUnionIsBounded(t *testing.T) {
 		large.Raw = append(slices.Clone(a['A'].Raw), byte(i>>8), byte(i)) // another certificate, of the same size
 		known.previous = append(known.previous, previousCert{&large, now.Add(time.Duration(i) * time.Second)})
 	}
-	got := plan(a.bundle(t, "B"), known, now, 100*time.Hour)
+	got := plan(a.bundle(t, "B"), known, now, 100*time.Hour, 0)
 	if size := len(got.published.PEM()); size > maxUnion || size < maxUnion-2*each {
 		t.Errorf("the union has %d bytes, want nearly %d", size, maxUnion)
 	}

@@ -70,6 +70,7 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	})
 	p.pacing.reset()
 	config.Source.OnChange(p.queueAll)
+	config.Source.CountOutdated(corev1.ResourceConfigMaps, p.outdated)
 	return p
 }
 
@@ -113,6 +114,17 @@ func (p *Publisher) queueAll() {
 	}
 }
 
+// outdated counts what an update would give the bundle.
+func (p *Publisher) outdated(bundle *Bundle) int {
+	n := 0
+	for _, found := range p.configMaps.All() {
+		if planConfigMap(false, found, bundle) == update && found.Has && found.Hash != bundle.hash {
+			n++
+		}
+	}
+	return n
+}
+
 func (p *Publisher) sync(ctx context.Context, namespace string) error {
 	began := p.Clock.Now()
 	err := p.publish(ctx, namespace)
@@ -140,6 +152,12 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:
+		if found.Has && found.Hash != bundle.hash {
+			if wait := p.Source.Turn(corev1.ResourceConfigMaps, name, p.Clock.Now()); wait > 0 {
+				p.queue.AddAfter(name, wait)
+				return nil
+			}
+		}
 		return p.update(ctx, found, bundle)
 	case refuse:
 		p.Recorder.Warn(found.Reference(), "ImmutableRootCA", "Publish",

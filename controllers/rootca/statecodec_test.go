@@ -132,7 +132,7 @@ func FuzzReadState(f *testing.F) {
 		given := texts(data)
 		got, _, _ := decode(&corev1.Secret{Data: data}, now, time.Hour)
 		check(t, "what was given", given, texts(data))
-		decided := plan(a.bundle(t, "B"), got, now, time.Hour)
+		decided := plan(a.bundle(t, "B"), got, now, time.Hour, 0)
 		if _, err := ParseBundle(decided.published.PEM()); err != nil {
 			t.Errorf("what is published: %v", err)
 		}

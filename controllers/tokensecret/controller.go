@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -36,6 +37,7 @@ import (
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
@@ -110,6 +112,7 @@ func New(config Config) *Controller {
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
 	config.RootCA.OnChange(c.queueAllSecrets)
+	config.RootCA.CountOutdated(corev1.ResourceSecrets, c.outdated)
 	return c
 }
 
@@ -145,6 +148,18 @@ func (c *Controller) queueAllSecrets() {
 	for _, secret := range c.secrets.All() {
 		c.secretLoop.AddIfRunning(secret.ObjectName())
 	}
+}
+
+// outdated counts the Secrets that are to get another root CA than they have.
+func (c *Controller) outdated(bundle *rootca.Bundle) int {
+	n := 0
+	for _, secret := range c.secrets.All() {
+		if secret.HasCA && !secret.Immutable && !secret.Terminating() && bundle.NeedsUpdate(true, secret.CAHash) &&
+			secret.BelongsTo(meta.CachedAccount(c.accounts, secret.Account())) {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Controller) secretHandler() cache.ResourceEventHandler {

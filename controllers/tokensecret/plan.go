@@ -40,6 +40,12 @@ type warning struct{ reason, note string }
 
 func (p secretPlan) writes() bool { return p.token || p.ca != nil || p.namespace || p.uid }
 
+// onlyReplacesCA reports whether the write can wait: the Secret is complete, but for a root CA
+// that has changed.
+func (p secretPlan) onlyReplacesCA(secret *tokensecrets.TokenSecret) bool {
+	return p.ca != nil && secret.HasCA && !p.token && !p.namespace && !p.uid
+}
+
 // planSecret decides for a Secret that names account and contradicts neither its
 // name nor its UID. It writes only what is empty, apart from ca.crt, which follows
 // the root CA (upstream: secretUpdateNeeded in

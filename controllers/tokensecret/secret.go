@@ -50,6 +50,12 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 		return nil
 	}
 	name := secret.ObjectName()
+	if plan.onlyReplacesCA(secret) {
+		if wait := c.RootCA.Turn(corev1.ResourceSecrets, name.String(), c.Clock.Now()); wait > 0 {
+			c.secretLoop.AddAfter(name, wait)
+			return nil
+		}
+	}
 	data, err := c.data(ctx, secret.Name, account, plan)
 	if err != nil {
 		return fmt.Errorf("populate token secret %s: %w", name, err)

@@ -6,6 +6,8 @@ package tokensecret
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -370,5 +372,39 @@ func TestNoRootCA(t *testing.T) {
 	want := []string{"patch secrets token [uid-token 20] for app/uid-1: namespace token"}
 	if diff := cmp.Diff(want, w.actions(t)); diff != "" {
 		t.Errorf("without a root CA, ca.crt is nobody's (-want +got):\n%s", diff)
+	}
+}
+
+// TestANewRootCAWaitsItsTurn: one that is complete otherwise can wait, one that lacks its token
+// cannot.
+func TestANewRootCAWaitsItsTurn(t *testing.T) {
+	t.Parallel()
+	objects := []runtime.Object{
+		account(), tokenSecret("complete", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)),
+		tokenSecret("empty", withData(corev1.ServiceAccountRootCAKey, otherCA)),
+	}
+	w := newWorld(t, objects...)
+	w.Cache(t, objects...)
+	if n := w.outdated(w.RootCA.Current()); n != 2 {
+		t.Errorf("%d Secrets hold another root CA, want 2", n)
+	}
+	for i := range 1000 { // others are before it
+		w.RootCA.Turn(corev1.ResourceSecrets, fmt.Sprint(i), w.Clock.Now())
+	}
+	for _, tc := range []struct {
+		name string
+		want []string
+	}{{"complete", nil}, {"empty", []string{"patch secrets empty"}}} {
+		if err := w.syncSecret(t.Context(), named(tc.name)); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, action := range w.actions(t) {
+			what, _, _ := strings.Cut(action, " [")
+			got = append(got, what)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
 	}
 }

@@ -260,6 +260,7 @@ func (m *manager) buildRootCAOverlap(r *runnable) error {
 		Overlap:  m.options.RootCA.Overlap,
 		Recorder: m.recorder,
 		Process:  m.process,
+		Metrics:  m.rootCAMetrics,
 		Loops:    m.loops,
 	})
 	m.onRootCA = append(m.onRootCA, bundles.Set)

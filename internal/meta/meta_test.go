@@ -77,7 +77,7 @@ func TestSecretError(t *testing.T) {
 		t.Errorf("%v, forbidden is %t, want %s", err, apierrors.IsForbidden(err), want)
 	}
 	down := errors.New("connection refused")
-	if got := SecretError(down); got != down {
+	if got := SecretError(down); !errors.Is(got, down) || got.Error() != down.Error() {
 		t.Errorf("an error that is no answer: %v", got)
 	}
 	if got := SecretError(nil); got != nil {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
 	"sa-controller-manager/manifests"
+
 	"sa-controller-manager/test/await"
 )
 

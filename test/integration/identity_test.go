@@ -18,7 +18,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/transport"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/signing/signertest"

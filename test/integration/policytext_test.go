@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -20,11 +20,11 @@ import (
 func TestPolicyQuotesTheSecret(t *testing.T) {
 	c := sharedControlPlane(t)
 	cases := map[string]struct {
-		action admissionv1.ValidationAction
+		action admissionregistrationv1.ValidationAction
 		told   string
 	}{
-		"Refusal": {admissionv1.Deny, "kube-apiserver answered 4"},
-		"Warning": {admissionv1.Warn, "Filled token secret"},
+		"Refusal": {admissionregistrationv1.Deny, "kube-apiserver answered 4"},
+		"Warning": {admissionregistrationv1.Warn, "Filled token secret"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,19 +49,19 @@ func TestPolicyQuotesTheSecret(t *testing.T) {
 
 // quotingPolicy has writes of a namespace's Secrets that hold a token judged by a policy that
 // quotes it, and waits until it is in force.
-func (c *controlPlane) quotingPolicy(t *testing.T, namespace string, action admissionv1.ValidationAction) {
+func (c *controlPlane) quotingPolicy(t *testing.T, namespace string, action admissionregistrationv1.ValidationAction) {
 	t.Helper()
 	c.createSecret(t, opaque(namespace, "trial"))
 	policies := c.client.AdmissionregistrationV1()
 	meta := metav1.ObjectMeta{Name: "quotes-" + namespace}
-	_, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
+	_, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: meta,
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Update},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
 			}}}},
-			Validations: []admissionv1.Validation{{
+			Validations: []admissionregistrationv1.Validation{{
 				Expression:        "!has(object.data) || !('token' in object.data)",
 				MessageExpression: "'the token is ' + string(object.data.token)",
 			}},
@@ -70,11 +70,11 @@ func (c *controlPlane) quotingPolicy(t *testing.T, namespace string, action admi
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, bound := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+	_, bound := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: meta,
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{action},
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{action},
+			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}},
 		},
 	}, metav1.CreateOptions{})
 	t.Cleanup(func() {

@@ -102,6 +102,16 @@ func TestRotateOnTwoNodes(t *testing.T) {
 	}
 }
 
+// keyNodes are two, with what they have issued.
+type keyNodes struct {
+	first, second *keyNode
+
+	signer bool
+	binary devcluster.Binary
+	step   int
+	good   []issued
+}
+
 // revoke takes a key away on the first node. The command waits for the other one, which gets its copy
 // late, and from then on no token of the key is accepted for longer than kube-apiserver's cache of
 // tokens.
@@ -151,16 +161,6 @@ type keyNode struct {
 }
 
 func (n *keyNode) pki(name string) string { return filepath.Join(n.Dir(), "pki", name) }
-
-// keyNodes are two, with what they have issued.
-type keyNodes struct {
-	first, second *keyNode
-
-	signer bool
-	binary devcluster.Binary
-	step   int
-	good   []issued
-}
 
 type issued struct{ what, token, keyID string }
 

@@ -140,14 +140,14 @@ func TestTakeoverWithAnExternalCA(t *testing.T) {
 		"controller-manager.conf": []byte("{clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], " +
 			"contexts: [{name: b, context: {cluster: a}}], current-context: b}"),
 	} {
-		path := filepath.Join(root, "etc/kubernetes", name)
+		path := filepath.Join(root, "etc", "kubernetes", name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := &Config{ManifestsDir: root + "/etc/kubernetes/manifests", Out: io.Discard}
 	err = c.ensureIdentity(&observed{})(t.Context())
-	request := filepath.Join(root, "etc/kubernetes/sa-controller-manager/client.csr")
+	request := filepath.Join(root, "etc", "kubernetes", "sa-controller-manager", "client.csr")
 	if err == nil || !cli.IsPermanent(err) || !strings.Contains(err.Error(), "have "+request+" signed") {
 		t.Errorf("error %v, want a permanent one that names the request", err)
 	}

@@ -120,6 +120,7 @@ func TestManualMode(t *testing.T) {
 		namespace := c.namespace(t)
 		c.createAccount(t, namespace, "someone", func(a *corev1.ServiceAccount) { a.Finalizers = []string{"test/finalizer"} })
 		c.deleteAccount(t, namespace, "someone")
+		c.fence(t, m) // the watch of accounts has shown that it is being deleted
 		secret := c.createSecret(t, tokenSecret(namespace, "mine", "someone"))
 		c.fence(t, m)
 		c.untouched(t, secret)

@@ -170,8 +170,9 @@ func TestRequestsPerObject(t *testing.T) {
 	}
 }
 
-// TestStartBesideCompleteObjectsCostsNothing covers a start beside objects that are
-// complete: nothing is written, and nothing is read but the lists.
+// TestStartBesideCompleteObjectsCostsNothing covers a start beside objects that are complete:
+// nothing is written, and nothing is read but the lists. The process looks at the state of the root
+// CA, though, and publishes its key ring, again if another process was faster.
 func TestStartBesideCompleteObjectsCostsNothing(t *testing.T) {
 	c := sharedControlPlane(t)
 	first := c.manage(t, "--token-secrets=auto")
@@ -185,7 +186,13 @@ func TestStartBesideCompleteObjectsCostsNothing(t *testing.T) {
 	before := c.countRequests(t)
 	second := c.manage(t, "--token-secrets=auto")
 	second.awaitIdle(t)
-	if diff := cmp.Diff(before, c.countRequests(t)); diff != "" {
+	after := c.countRequests(t)
+	for what, most := range map[string]float64{"GET secrets": 1, "PUT secrets": 2} {
+		if own := after[what] - before[what]; own <= most {
+			before[what] = after[what]
+		}
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("requests (-before +after):\n%s", diff)
 	}
 }

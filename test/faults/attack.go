@@ -16,8 +16,9 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// attackPatience bounds each step of an attack.
-const attackPatience = 30 * time.Second
+// attackPatience bounds an attack. An account that came and went while its watch was away shows in
+// no event, and its Secret is looked at again after a minute.
+const attackPatience = 2 * time.Minute
 
 // attack plays the races that random faults would rarely hit, each in a namespace of its
 // own, and returns what there must be afterwards. Each is a case of upstream's issues that

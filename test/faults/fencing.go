@@ -71,7 +71,7 @@ func describe(r faultproxy.Request) string {
 // somebody may have created a Pod.
 //
 // Left out is what any replica may write: its Lease, Events, reviews, the serving CA's
-// Secret, and its answer whether it is there. A Secret that is created in kube-system may
+// Secret, its heartbeat and its line of the published key ring. A Secret that is created in kube-system may
 // be the serving CA's, because the path of a creation has no name. Pods are only created
 // with dryRun. A lease that was given away counts as renewed: no body is in the journal.
 func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool {
@@ -82,7 +82,8 @@ func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool 
 	case "mutatingwebhookconfigurations", "validatingwebhookconfigurations":
 		return true
 	case "secrets":
-		return r.Namespace != metav1.NamespaceSystem || r.Verb != "create" && r.Name != caSecretName
+		// Every replica publishes its key ring in one.
+		return r.Namespace != metav1.NamespaceSystem || r.Verb != "create" && r.Name != caSecretName && r.Name != keyRingSecret
 	case "configmaps":
 		// Every replica renews its heartbeat in one, which none creates where there is one host.
 		return r.Namespace != metav1.NamespaceSystem || r.Name != hostsConfigMap

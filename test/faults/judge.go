@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -83,6 +84,12 @@ func (j *judge) namespace(name string) {
 	}
 }
 
+// withoutOwn are the namespaces of the control plane, whose accounts get no token Secret
+// (--token-secrets-excluded-namespaces).
+func withoutOwn() []string {
+	return []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+}
+
 // account: one that lives references the token Secret that the mode owes it, and nothing that
 // a token controller once wrote and that is gone.
 func (j *judge) account(account *corev1.ServiceAccount) {
@@ -97,7 +104,7 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 			live++
 		}
 	}
-	if live < j.own && j.active(account.Namespace) {
+	if live < j.own && j.active(account.Namespace) && !slices.Contains(withoutOwn(), account.Namespace) {
 		j.add(1, "account %s references no token Secret", what)
 	}
 	if made := j.made[account.UID]; len(made) > j.own {

@@ -21,6 +21,7 @@ const (
 	configurationName = "00-sa-controller-manager"
 	caSecretName      = "sa-controller-manager-webhook-ca"
 	hostsConfigMap    = "sa-controller-manager-hosts"
+	keyRingSecret     = "sa-controller-manager-key-ring"
 	productManager    = "sa-controller-manager"
 )
 

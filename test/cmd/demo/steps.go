@@ -109,8 +109,8 @@ func podSteps() []step {
 func doctorSteps() []step {
 	return []step{
 		{
-			title:  "Three faults are planted, and doctor names them",
-			expect: "a finding with a mend for each, and no other",
+			title:  "Three faults are planted, and doctor names them and what auto has left",
+			expect: "a finding with a remedy for each, and no other",
 			run:    doctorNamesFaults,
 		},
 		{

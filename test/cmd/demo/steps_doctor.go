@@ -32,8 +32,9 @@ type finding struct {
 	Objects                      []string
 }
 
-// doctorNamesFaults finds one planted already: the Pod that was created while the
-// webhook was taken out.
+// doctorNamesFaults finds two that are there already: the Pod that was created while the webhook
+// was taken out, and the token Secrets of --token-secrets=auto, which the steps before the last
+// start have left.
 func doctorNamesFaults(ctx context.Context, s *story) error {
 	if err := s.registerWebhook(ctx); err != nil {
 		return err
@@ -51,13 +52,14 @@ func doctorNamesFaults(ctx context.Context, s *story) error {
 	}
 	s.Notef("planted", "secret %s/%s, empty and immutable", namespace, frozen)
 	// The Secret has to be older than a second to count.
-	findings, err := s.awaitFindings(ctx, 3)
+	findings, err := s.awaitFindings(ctx, 4)
 	if err != nil {
 		return err
 	}
 	for i, want := range []finding{
 		{Code: "permissions-missing"},
 		{Code: "secret-immutable", Objects: []string{namespace + "/" + frozen}},
+		{Code: "secrets-auto-created", Objects: []string{namespace + "/default-token-"}},
 		{Code: "pods-missed", Objects: []string{namespace + "/" + s.untouched}},
 	} {
 		if err := findings[i].is(want); err != nil {
@@ -93,6 +95,17 @@ func doctorFindsNothing(ctx context.Context, s *story) error {
 		return fmt.Errorf("delete the pod: %w", err)
 	}
 	s.Notef("repaired", "secret %s and pod %s are deleted", frozen, s.untouched)
+	namespaces, err := s.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the namespaces: %w", err)
+	}
+	for _, in := range namespaces.Items {
+		err := s.client.CoreV1().Secrets(in.Name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "sa-controller-manager/auto-created"})
+		if err != nil {
+			return fmt.Errorf("delete the auto-created secrets of namespace %s: %w", in.Name, err)
+		}
+	}
+	s.Notef("repaired", "the token Secrets that --token-secrets=auto has made are deleted")
 	if _, err := s.awaitFindings(ctx, 0); err != nil {
 		return err
 	}

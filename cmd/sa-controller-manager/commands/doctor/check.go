@@ -94,7 +94,6 @@ func checks() []check {
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},
-		{Name: "auto-secrets", About: "the control plane's own accounts have no token Secret nobody asked for", run: checkAutoSecrets},
 		{Name: "references", About: "accounts list no Secret that does not exist", run: checkReferences},
 		{Name: "second-controller", About: "nobody else fills token Secrets", run: checkSecondController},
 		{Name: "missed", About: "no Pod was admitted without the webhook", run: checkMissed},

@@ -74,7 +74,7 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	}
 	if auto := c.autoCreated(secrets); len(auto) > 0 {
 		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has made: Pods of "+c.Version+" need none, and their tokens never expire",
-			"start the program with --token-secrets=manual; then delete those that nobody uses: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
+			"start the program with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete those that nobody uses: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
 }

@@ -333,13 +333,23 @@ func TestKeyThatIsNotAccepted(t *testing.T) {
 	account := c.createAccount(t, c.namespace(t), "someone")
 
 	t.Run("AtStart", func(t *testing.T) {
-		m := c.manage(t, append(c.verifyKeys(), "--service-account-private-key-file="+wrong,
+		file := newKeyFile(t, wrong)
+		m := c.manage(t, append(c.verifyKeys(), file.flag(),
 			"--leader-elect=true", "--leader-elect-resource-name=wrong-key")...)
 		lease := about{"Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused"}
 		c.awaitWarning(t, lease, id)
 		m.awaitReadyDetail(t, id+" signs", "not confirmed by the apiserver")
-		// As kube-controller-manager does, it signs nevertheless.
-		c.refused(t, c.signed(t, account, id).Data["token"])
+		// A token that every kube-apiserver refuses helps nobody.
+		m.faulty = true
+		secret := c.createSecret(t, tokenSecret(account.Namespace, "waits", account.Name))
+		if err := m.AwaitLog(limited(t), "kube-apiserver refuses tokens of key "+id); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.getSecret(t, secret.Namespace, secret.Name).Data["token"]; len(got) > 0 {
+			t.Error("the Secret was filled with a key that kube-apiserver refuses")
+		}
+		file.replace(t, read(t, c.SigningKeyFile()))
+		c.accepted(t, c.awaitFilled(t, secret.Namespace, secret.Name), account)
 	})
 
 	t.Run("Immediately", func(t *testing.T) {

@@ -205,10 +205,11 @@ func TestExternalSigner(t *testing.T) {
 		await.Long(t)
 		c.flood(t)
 	})
-	t.Run("a former key that no file has is told", func(t *testing.T) {
-		replaced := idOf(t, read(t, c.key.path))
+	t.Run("a key waits while no file has the one that signs", func(t *testing.T) {
+		signs := idOf(t, read(t, c.key.path))
 		c.key.replace(t, read(t, newKey(t, devcluster.RSA)))
-		c.awaitWarning(t, aboutProcess("FormerKeyNotKept"), replaced)
+		c.awaitWarning(t, aboutProcess("SigningKeyWaits"), signs)
+		c.accepted(t, c.signed(t, account, signs), account)
 	})
 }
 

@@ -105,6 +105,6 @@ func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 func (o observed) isUntouched(secret *tokensecrets.TokenSecret) bool {
 	_, used := secret.Labels[tokensecrets.LastUsedLabel]
 	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && !used &&
-		secret.Creator == tokensecrets.CreatorTokenController &&
+		secret.CreatedByController &&
 		o.account != nil && secret.Serves(o.account) && !tokensecrets.References(o.account, secret.Name)
 }

@@ -53,7 +53,7 @@ func FuzzObserve(f *testing.F) {
 		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {
 			t.Errorf("predecessor %q from %q", p, replaces)
 		}
-		if observed.Creator == CreatorTokenController && !slices.Contains(tokenControllers, manager) {
+		if observed.CreatedByController && !slices.Contains(tokenControllers, manager) {
 			t.Errorf("%q passes for a token controller", manager)
 		}
 		kept := 0

@@ -18,8 +18,8 @@ func TestNewName(t *testing.T) {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			t.Errorf("account name of %d characters: %v", length, problems)
 		}
-		if !isGeneratedName(name, account) {
-			t.Errorf("%s is not taken for one that was generated", name)
+		if NewName(account, NewSuffix()) == name {
+			t.Errorf("%s is made twice", name)
 		}
 	}
 }

@@ -19,44 +19,24 @@ import (
 )
 
 // Who made or wrote something is what managedFields attribute it to. Anyone who may write an
-// object can make them say anything. Only of who made a Secret, and only where they are silent,
-// does a name count, if it is one that token controllers generate.
+// object can make them say anything. A name proves nothing: users name Secrets as token
+// controllers do.
 
 // tokenControllers are the field managers of this program and of kube-controller-manager.
 var tokenControllers = []string{meta.FieldManager, meta.UpstreamFieldManager}
 
-// Creator is who has created a Secret, as far as managedFields say.
-type Creator string
-
-const (
-	// CreatorUnknown means that they do not say, as in a Secret from before they were kept.
-	CreatorUnknown Creator = ""
-	// CreatorTokenController is this program or kube-controller-manager.
-	CreatorTokenController Creator = "token-controller"
-	// CreatorOther is anybody else.
-	CreatorOther Creator = "other"
-)
-
-// creatorOf is the owner of the Secret's type, which cannot be changed. The owner of data.token
-// only filled it.
-func creatorOf(secret *corev1.Secret) Creator {
-	switch controllers, others := owners(secret.ManagedFields, "f:type"); {
-	case controllers:
-		return CreatorTokenController
-	case others:
-		return CreatorOther
-	}
-	return CreatorUnknown
+// createdByController reports whether a token controller owns the Secret's type, which cannot be
+// changed. The owner of data.token only filled it.
+func createdByController(secret *corev1.Secret) bool {
+	controllers, _ := owners(secret.ManagedFields, "f:type")
+	return controllers
 }
 
 // MadeByTokenController reports whether a token controller created the Secret and not a user:
-// it bears our marker, managedFields say so or, where they are silent, its name does. That an
-// account references it proves nothing, since users write such references by hand; nor does a
-// token, since those of users are filled as well.
-func (s *TokenSecret) MadeByTokenController() bool {
-	return s.AutoCreated() || s.Creator == CreatorTokenController ||
-		s.Creator == CreatorUnknown && isGeneratedName(s.Name, s.AccountName)
-}
+// it bears our marker, or managedFields say so. That an account references it proves nothing,
+// since users write such references by hand; nor does a token, since those of users are filled
+// as well.
+func (s *TokenSecret) MadeByTokenController() bool { return s.AutoCreated() || s.CreatedByController }
 
 // FilledByTokenController reports whether token controllers alone have written the UID of the
 // account into the Secret, and its token, if there is one.

@@ -86,8 +86,9 @@ type TokenSecret struct {
 	Reissue string
 	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
 	Predecessor Predecessor
-	// Creator is what managedFields say.
-	Creator Creator
+	// CreatedByController: managedFields say that a token controller created the Secret. Those
+	// that Kubernetes 1.17 and earlier created have none.
+	CreatedByController bool
 
 	Immutable    bool
 	HasCA        bool
@@ -195,7 +196,7 @@ func Observe(secret *corev1.Secret) *TokenSecret {
 		Immutable:    secret.Immutable != nil && *secret.Immutable,
 		HasNamespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0,
 	}
-	observed.Creator = creatorOf(secret)
+	observed.CreatedByController = createdByController(secret)
 	if name := secret.Annotations[corev1.ServiceAccountNameKey]; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		observed.AccountName = name
 	}

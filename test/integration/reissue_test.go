@@ -190,18 +190,18 @@ func TestReissue(t *testing.T) {
 	r.createSecret(t, secretOf("users", "in-place", withAnnotation(reissueAnnotation, "in-place")))
 	r.createSecret(t, secretOf("users", "never", withAnnotation(reissueAnnotation, "never")))
 	odd := r.createSecret(t, secretOf("users", "odd", withAnnotation(reissueAnnotation, "sometimes")))
-	// What an old KCM made: named so, or its own by managedFields.
+	// Named as a token controller would, without managedFields: no proof. An empty entry clears them.
 	r.createAccount(t, namespace, "named", referencing("named-token-x7k2p"))
 	r.createSecret(t, secretOf("named", "named-token-x7k2p"))
-	// It is from before managedFields were kept. An empty entry has them forgotten.
 	r.patchSecret(t, namespace, "named-token-x7k2p", `{"metadata":{"managedFields":[{}]}}`)
-	invalid := r.createSecret(t, secretOf("named", "named-token-bcdfg"))
+	invalid := r.createSecret(t, secretOf("named", "invalid", withAnnotation(reissueAnnotation, "side-by-side")))
+	// What the real KCM made.
 	r.createAccount(t, namespace, "managed", referencing("theirs"))
 	if _, err := r.client.CoreV1().Secrets(namespace).Create(t.Context(), secretOf("managed", "theirs"), metav1.CreateOptions{FieldManager: "kube-controller-manager"}); err != nil {
 		t.Fatal(err)
 	}
 	filled := map[string]*corev1.Secret{}
-	for _, name := range []string{"plain", "asked", "in-place", "never", "odd", "named-token-x7k2p", "named-token-bcdfg", "theirs"} {
+	for _, name := range []string{"plain", "asked", "in-place", "never", "odd", "named-token-x7k2p", "invalid", "theirs"} {
 		filled[name] = r.awaitFilled(t, namespace, name)
 		if keyID(t, filled[name]) != r.oldKey {
 			t.Fatalf("%s is not signed by the old key", name)
@@ -223,7 +223,7 @@ func TestReissue(t *testing.T) {
 
 	r.rotate(t)
 	m.awaitSigner(t, r.newKey)
-	for _, old := range []*corev1.Secret{own, filled["named-token-x7k2p"], filled["theirs"], filled["asked"]} {
+	for _, old := range []*corev1.Secret{own, filled["theirs"], filled["asked"]} {
 		successor := r.replaced(t, old)
 		if keyID(t, successor) != r.newKey || successor.Labels[autoCreatedLabel] == "" {
 			t.Errorf("the successor of %s is not ours, or of another key", old.Name)
@@ -253,14 +253,14 @@ func TestReissue(t *testing.T) {
 
 	r.awaitWarning(t, aboutSecret(odd, "UnknownReissueMode"), `must be "side-by-side", "in-place" or "never"`)
 	r.awaitEvent(t, aboutSecret(own, "TokenSecretReplaced"), "this token stays valid")
-	m.awaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"state": "replaced"}, 4)
-	for state, secrets := range map[string]float64{"blocked": 4, "due": 0, "filling": 0, "switching": 0} {
+	m.awaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"state": "replaced"}, 3)
+	for state, secrets := range map[string]float64{"blocked": 5, "due": 0, "filling": 0, "switching": 0} {
 		m.awaitReissue(t, "state", state, secrets)
 	}
-	for _, reason := range []string{"user-made", "never", "unknown-mode", "invalid"} {
-		m.awaitReissue(t, "reason", reason, 1)
+	for reason, secrets := range map[string]float64{"user-made": 2, "never": 1, "unknown-mode": 1, "invalid": 1} {
+		m.awaitReissue(t, "reason", reason, secrets)
 	}
-	for _, name := range []string{"plain", "never", "odd", "named-token-bcdfg"} {
+	for _, name := range []string{"plain", "named-token-x7k2p", "never", "odd", "invalid"} {
 		r.kept(t, filled[name])
 	}
 	if names := referenceNames(r.getAccount(t, namespace, "app")); !slices.Equal(names, []string{r.replaced(t, own).Name, own.Name}) {

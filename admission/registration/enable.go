@@ -9,7 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // Unregister takes the webhook out: both configurations hold no webhooks and the
@@ -48,7 +49,7 @@ func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(
 	lostRace := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
-	return retry.OnError(retry.DefaultBackoff, lostRace, func() error {
+	return meta.RetryWrite(lostRace, func() error {
 		current, err := k.in(client).get(ctx)
 		if err != nil {
 			return err

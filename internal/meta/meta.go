@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 )
 
 // Field managers, as managedFields name them.
@@ -71,6 +72,18 @@ func CachedAccount(lister corev1listers.ServiceAccountLister, name cache.ObjectN
 		return nil // a lister's only error is that there is none
 	}
 	return account
+}
+
+// RetryWrite calls write until it succeeds, returns an error that is not retriable, or has been
+// called as often as client-go does on conflicts, and returns the error of the last call.
+// retry.OnError alone returns nil for a write that timed out: it takes that for its own timeout.
+func RetryWrite(retriable func(error) bool, write func() error) error {
+	var last error
+	_ = retry.OnError(retry.DefaultBackoff, retriable, func() error {
+		last = write()
+		return last
+	})
+	return last
 }
 
 // SecretError is what may be logged of an error of a write of a Secret: of kube-apiserver's

@@ -4,6 +4,7 @@
 package meta
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,5 +83,34 @@ func TestSecretError(t *testing.T) {
 	}
 	if got := SecretError(nil); got != nil {
 		t.Errorf("no error: %v", got)
+	}
+}
+
+func TestRetryWrite(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "robot", errors.New("changed"))
+	errBoom := errors.New("boom")
+	for name, tc := range map[string]struct {
+		answers []error
+		want    error
+	}{
+		"AtOnce":        {[]error{nil}, nil},
+		"AfterConflict": {[]error{conflict, nil}, nil},
+		"Conflicts":     {[]error{conflict, conflict, conflict, conflict}, conflict},
+		"OtherError":    {[]error{errBoom}, errBoom},
+		"Timeout":       {[]error{conflict, context.DeadlineExceeded}, context.DeadlineExceeded},
+		"Canceled":      {[]error{context.Canceled}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			err := RetryWrite(apierrors.IsConflict, func() error {
+				calls++
+				return tc.answers[calls-1]
+			})
+			if !errors.Is(err, tc.want) || calls != len(tc.answers) {
+				t.Errorf("got %v after %d calls, want %v after %d", err, calls, tc.want, len(tc.answers))
+			}
+		})
 	}
 }

@@ -5,7 +5,9 @@ package webhook
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -92,14 +94,23 @@ func TestWebhookCommand(t *testing.T) {
 // A command that claims to have taken a webhook out must have done so.
 func TestWebhookCommandFails(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(configurations(nil, 1)...)
-	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("boom")
-	})
-	stdout, err := runWebhook(t, client, "unregister")
-	const want = "switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom"
-	if err == nil || err.Error() != want || stdout != "" {
-		t.Errorf("error %v and output %q, want %q and none", err, stdout, want)
+	const want = "switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: "
+	for name, failure := range map[string]error{
+		"Error":   errors.New("boom"),
+		"Timeout": &url.Error{Op: "Put", URL: "https://apiserver", Err: context.DeadlineExceeded},
+		"Ctrl-C":  &url.Error{Op: "Put", URL: "https://apiserver", Err: context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset(configurations(nil, 1)...)
+			client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, failure
+			})
+			stdout, err := runWebhook(t, client, "unregister")
+			if err == nil || err.Error() != want+failure.Error() || stdout != "" {
+				t.Errorf("error %v and output %q, want %q and none", err, stdout, want+failure.Error())
+			}
+		})
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/meta"
@@ -62,7 +61,7 @@ func apply(ctx context.Context, client rest.Interface, object manifests.Object) 
 	if object.Kind != "Role" && object.Kind != "ClusterRole" {
 		return nil
 	}
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return meta.RetryWrite(apierrors.IsConflict, func() error {
 		data, err := client.Get().AbsPath(object.Path()).SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Do(ctx).Raw()
 		if err != nil {
 			return err

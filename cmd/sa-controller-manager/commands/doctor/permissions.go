@@ -20,8 +20,8 @@ import (
 // commonBinding is of the part that always runs, so its subject is who the process is.
 const commonBinding = manifests.User + ":" + string(preflight.Common)
 
-const fixPermissions = "kubectl apply -k manifests/permissions (or the overlay in use); where less is granted on purpose, ask " +
-	"sa-controller-manager preflight with the flags of the process instead, and skip this check"
+const fixPermissions = "kubectl apply -k manifests/permissions%s, or the overlay in use. If you grant less on purpose, " +
+	"run sa-controller-manager preflight with the flags of the process instead, and skip this check"
 
 // checkPermissions asks for all that the program may need. It cannot know the flags of
 // the process.
@@ -36,17 +36,17 @@ func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	report := preflight.CheckUser(ctx, c.Client, user, preflight.Accesses(rules))
 	answer := answer{Note: fmt.Sprintf("%d asked for %s", len(report.Answers), user)}
 	if missing := report.Missing(); len(missing) > 0 {
-		answer.Findings = []finding{withoutAccess(user, missing, rules)}
+		answer.Findings = []finding{c.withoutAccess(user, missing, rules)}
 	}
 	return answer, report.Err()
 }
 
-func withoutAccess(user string, missing []preflight.Access, rules []preflight.Rule) finding {
+func (c *cluster) withoutAccess(user string, missing []preflight.Access, rules []preflight.Rule) finding {
 	var names []string
 	for _, access := range missing {
 		names = append(names, fmt.Sprintf("%s (%s)", access, preflight.PartsOf(access, rules)[0]))
 	}
-	return found("permissions-missing", "permissions that "+user+" lacks", fixPermissions, names...)
+	return found("permissions-missing", "permissions that "+user+" lacks", fmt.Sprintf(fixPermissions, c.Kubeconfig), names...)
 }
 
 // user is who the manager is.

@@ -45,7 +45,7 @@ func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 			}
 			if len(missing) > 0 {
 				objects = append(objects, fmt.Sprintf("%s/%s (%s)", account.Namespace, account.Name, strings.Join(missing, " ")))
-				commands = append(commands, removeReferences(account, missing))
+				commands = append(commands, c.removeReferences(account, missing))
 			}
 		}
 		return nil
@@ -74,12 +74,12 @@ func (c *cluster) missingReferences(ctx context.Context, account *corev1.Service
 	return missing, failed
 }
 
-func removeReferences(account *corev1.ServiceAccount, names []string) string {
+func (c *cluster) removeReferences(account *corev1.ServiceAccount, names []string) string {
 	var entries []string
 	for _, name := range names {
 		entries = append(entries, fmt.Sprintf(`{"$patch":"delete","name":%q}`, name))
 	}
-	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'", account.Namespace, account.Name, strings.Join(entries, ","))
+	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'%s", account.Namespace, account.Name, strings.Join(entries, ","), c.Kubeconfig)
 }
 
 // referencesRemedy has the whole command for the first of them: names of Secrets differ.

@@ -56,8 +56,8 @@ func TestReferences(t *testing.T) {
 func TestRemedyOfReferences(t *testing.T) {
 	t.Parallel()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
-	command := removeReferences(account, []string{"a", "b"})
-	const want = `kubectl --namespace=shop patch serviceaccount cart --patch='{"secrets":[{"$patch":"delete","name":"a"},{"$patch":"delete","name":"b"}]}'`
+	command := (&cluster{Kubeconfig: " --kubeconfig=given.conf"}).removeReferences(account, []string{"a", "b"})
+	const want = `kubectl --namespace=shop patch serviceaccount cart --patch='{"secrets":[{"$patch":"delete","name":"a"},{"$patch":"delete","name":"b"}]}' --kubeconfig=given.conf`
 	if command != want {
 		t.Errorf("got  %s\nwant %s", command, want)
 	}

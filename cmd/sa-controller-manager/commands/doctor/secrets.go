@@ -25,10 +25,10 @@ const (
 	drifted
 )
 
-// finding is what is said of all Secrets with the same flaw.
-func (f flaw) finding(names []string) finding {
-	const running = "the token controller sees to it within seconds: see whether it runs (--only=leader), and its Events: " +
-		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager"
+// flawed is what is said of all Secrets with the same flaw.
+func (c *cluster) flawed(f flaw, names []string) finding {
+	running := "the token controller sees to it within seconds: see whether it runs (--only=leader), and its Events: " +
+		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager" + c.Kubeconfig
 	switch f {
 	case nameless:
 		return found("secret-without-account", "token Secrets that name no account that could exist",
@@ -69,7 +69,7 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	var findings []finding
 	for f := nameless; f <= drifted; f++ {
 		if len(names[f]) > 0 {
-			findings = append(findings, f.finding(names[f]))
+			findings = append(findings, c.flawed(f, names[f]))
 		}
 	}
 	if auto := c.autoCreated(secrets); len(auto) > 0 {

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -84,6 +85,9 @@ func inWorld(t *testing.T, name string, change func(*testing.T, *cluster, *fake.
 	return got
 }
 
+// clusterCommand is the beginning of a command that needs a kubeconfig.
+var clusterCommand = regexp.MustCompile(`kubectl |sa-controller-manager (webhook|tokens) `)
+
 func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Action) {
 	t.Helper()
 	var problems []string
@@ -96,8 +100,8 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 		if finding.Remedy == "" || finding.Check != got.Name || !strings.Contains(contract(), "| `"+finding.Code+"` |") {
 			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message, finding.Remedy, finding.Check, finding.Code)
 		}
-		if strings.Contains(finding.Remedy, "sa-controller-manager webhook ") && !strings.Contains(finding.Remedy, " --kubeconfig=given.conf") {
-			t.Errorf("%s: outside of a Pod the command of the remedy %q reaches no cluster", tc.reason, finding.Remedy)
+		if commands := clusterCommand.FindAllString(finding.Remedy, -1); strings.Count(finding.Remedy, " --kubeconfig=given.conf") != len(commands) {
+			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands, finding.Remedy)
 		}
 	}
 	if diff := cmp.Diff(tc.want, problems); diff != "" {

@@ -95,7 +95,7 @@ func checkNow(ctx context.Context, client kubernetes.Interface, rules []Rule) (R
 	ctx, cancel := cli.AnswerWithin(ctx, commandTimeout)
 	defer cancel()
 	if _, err := cli.ServerVersion(ctx, client); err != nil {
-		return Report{}, err
+		return Report{}, fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	return Check(ctx, client, Accesses(rules)), nil
 }

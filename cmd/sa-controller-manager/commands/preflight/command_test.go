@@ -6,10 +6,12 @@ package preflight
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
@@ -85,5 +87,13 @@ subjects:
 				t.Errorf("permissions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestPreflightWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	got := clitest.Run(t, NewCommand(cli.Connect), "--master=http://127.0.0.1:1")
+	if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: ask kube-apiserver for its version: ") {
+		t.Errorf("%+v, want code 1 and an error that says what was asked", got)
 	}
 }

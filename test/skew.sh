@@ -2,7 +2,7 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs bin/demo beside each kube-apiserver of the support table in README.md:
+# Runs bin/demo beside each kube-apiserver of the support table in docs/comparison.md:
 #
 #	skew.sh CONTROL_PLANE
 #

@@ -64,7 +64,8 @@ func (o Outcome) counters(part Part) []counter {
 	case RotationPart:
 		return append(append(all, pods...), counter{"keys that were activated", o.Operations[activated]},
 			counter{"commands that were killed", o.Operations[killed]}, counter{"token Secrets that replace one", o.Reissued},
-			counter{"requested tokens", o.Bound})
+			counter{"requested tokens", o.Bound}, counter{"lists that users edited", o.Operations[edited]},
+			counter{"re-issue pairs that users tidied", o.Operations[tidied]}, counter{"copies of auto-created Secrets", o.Operations[copied]})
 	case LoadPart:
 		return append(append(all, pods...), counter{"broken clients", o.BrokenCalls})
 	case SignerPart:

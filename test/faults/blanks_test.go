@@ -13,7 +13,7 @@ import (
 func whole() Outcome {
 	o := Outcome{
 		Injected: map[Kind]int{}, Met: map[Kind]int{}, Skipped: map[Kind]string{},
-		Operations: map[string]int{"create account": 1, activated: 1, killed: 1}, BrokenCalls: 1, Reissued: 1, Bound: 1,
+		Operations: map[string]int{"create account": 1, activated: 1, killed: 1, edited: 1, tidied: 1, copied: 1}, BrokenCalls: 1, Reissued: 1, Bound: 1,
 		Pods: 1, Tokens: 1, DeadTokens: 1, Writes: 1, Samples: 1, LogBytes: 1, Objects: 1,
 	}
 	for _, entry := range Catalogue() {
@@ -39,6 +39,7 @@ func TestBlanks(t *testing.T) {
 		"WholeRotation":   {part: RotationPart, empty: func(o *Outcome) { delete(o.Injected, "key-garbage") }},
 		"NothingReissued": {part: RotationPart, empty: func(o *Outcome) { o.Reissued = 0 }, want: []string{"there were no token Secrets that replace one"}},
 		"NeverActivated":  {part: RotationPart, empty: func(o *Outcome) { delete(o.Operations, activated) }, want: []string{"there were no keys that were activated"}},
+		"NothingTidied":   {part: RotationPart, empty: func(o *Outcome) { delete(o.Operations, tidied) }, want: []string{"there were no re-issue pairs that users tidied"}},
 		"NotInterrupted":  {part: RotationPart, empty: func(o *Outcome) { delete(o.Injected, "leader-killed") }, want: []string{"fault leader-killed was never injected"}},
 		"NeverInjected":   {part: FaultsPart, empty: func(o *Outcome) { delete(o.Injected, "etcd-killed") }, want: []string{"fault etcd-killed was never injected"}},
 		"Skipped":         {reason: "it was told", part: FaultsPart, empty: func(o *Outcome) { o.Injected["disk-full"], o.Skipped["disk-full"] = 0, "only root may" }},

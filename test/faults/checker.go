@@ -79,7 +79,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 		now = now.within(scope.prefix)
 		outcome.Violations = Judge(now, scope.model, w.mode, string(ca), verify)
 		if scope.ring != nil {
-			outcome.Violations = append(outcome.Violations, JudgeReissue(now, scope.ring.retired)...)
+			outcome.Violations = append(outcome.Violations, JudgeReissue(now, scope.model, scope.ring.retired)...)
 		}
 		if well || time.Since(begun) > patience {
 			break

@@ -32,12 +32,15 @@ func isOwnName(account, secret string) bool {
 // but for what kube-apiserver itself has to say about tokens. verify says what is wrong
 // with a token's signature.
 func Judge(now Snapshot, model Model, mode Mode, rootCA string, verify func(token string) error) []Violation {
-	j := &judge{now: now, model: model, own: mode.own(), rootCA: rootCA, verify: verify, made: map[types.UID][]string{}}
+	j := &judge{now: now, model: model, own: mode.own(), rootCA: rootCA, verify: verify, made: map[types.UID][]string{}, unreferenced: map[types.UID][]string{}}
 	for _, secret := range sorted(now.Secrets) {
 		_, reissued := secret.Annotations[replacesLabel]
-		// What nobody references is left by a leader that died, or by a user's edit, and may be in use.
-		if secret.Labels[autoCreatedLabel] != "" && !reissued && j.references(secret) {
+		switch {
+		case secret.Labels[autoCreatedLabel] == "" || reissued:
+		case j.references(secret):
 			j.made[owner(secret)] = append(j.made[owner(secret)], secret.Name)
+		case model[secret.Namespace] == nil || model[secret.Namespace].Secrets[secret.Name] == nil:
+			j.unreferenced[owner(secret)] = append(j.unreferenced[owner(secret)], secret.Name)
 		}
 	}
 	for _, namespace := range now.Namespaces {
@@ -66,8 +69,15 @@ type judge struct {
 	rootCA string
 	verify func(string) error
 	made   map[types.UID][]string // auto-created Secrets that are referenced, by account
-	found  []Violation
+	// unreferenced are auto-created Secrets that nothing references and no user has copied or
+	// taken out of a list, by account.
+	unreferenced map[types.UID][]string
+	found        []Violation
 }
+
+// mostUnreferenced is how many of them an account may have: a leader that died between creating
+// one and referencing it leaves it to the next leader, whose cache may be stale.
+const mostUnreferenced = 1
 
 func (j *judge) add(promise int, format string, args ...any) {
 	j.found = append(j.found, violated(promise, format, args...))
@@ -109,6 +119,9 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 	}
 	if made := j.made[account.UID]; len(made) > j.own {
 		j.add(3, "account %s references %d auto-created Secrets, want %d: %q", what, len(made), j.own, made)
+	}
+	if left := j.unreferenced[account.UID]; len(left) > mostUnreferenced {
+		j.add(3, "account %s has %d auto-created Secrets that it does not reference, want at most %d: %q", what, len(left), mostUnreferenced, left)
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 // JudgeReissue looks at what a token controller has made once all is quiet after a rotation
 // (docs/architecture.md, "When a token Secret is re-issued"). A Secret with a token of a retired
 // key is replaced by exactly one other Secret, any other by one at most, as a rollback may have
-// left it; and the first one that an account is led to bears the key that signs. retired tells
-// of a token.
-func JudgeReissue(now Snapshot, retired func(token string) bool) []Violation {
+// left it; and the first one that an account is led to bears the key that signs. Accounts whose list a
+// user has edited are left out: a user may take the pair apart. retired reports whether a token is
+// signed with a retired key.
+func JudgeReissue(now Snapshot, model Model, retired func(token string) bool) []Violation {
 	var found []Violation
 	replacing := map[types.NamespacedName][]string{}
 	for _, secret := range sorted(now.Secrets) {
@@ -26,7 +27,8 @@ func JudgeReissue(now Snapshot, retired func(token string) bool) []Violation {
 		}
 	}
 	for _, secret := range sorted(now.Secrets) {
-		if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Labels[autoCreatedLabel] == "" {
+		if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Labels[autoCreatedLabel] == "" ||
+			model.edited(secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey]) {
 			continue
 		}
 		successors := replacing[key(secret.Namespace, fmt.Sprintf("%s/%s", secret.Name, secret.UID))]
@@ -40,7 +42,7 @@ func JudgeReissue(now Snapshot, retired func(token string) bool) []Violation {
 			secret := now.Secrets[key(account.Namespace, ref.Name)]
 			return secret != nil && secret.Labels[autoCreatedLabel] != "" && owner(secret) == account.UID
 		})
-		if at < 0 {
+		if at < 0 || model.edited(account.Namespace, account.Name) {
 			continue
 		}
 		first := now.Secrets[key(account.Namespace, account.Secrets[at].Name)]

@@ -36,6 +36,7 @@ func TestJudgeReissue(t *testing.T) {
 		reason     string
 		secrets    []*corev1.Secret
 		references []string
+		edited     bool
 		want       int
 	}{
 		"NothingRotated":  {secrets: []*corev1.Secret{secret("a", active, "")}, references: []string{"a"}},
@@ -45,6 +46,8 @@ func TestJudgeReissue(t *testing.T) {
 		"PredecessorGone": {secrets: []*corev1.Secret{secret("b", active, "a")}, references: []string{"b"}},
 		"UserMade":        {reason: "that is the user's business", secrets: []*corev1.Secret{usersMade}},
 		"Foreign":         {reason: "it leads nowhere", secrets: []*corev1.Secret{secret("a", active, "")}, references: []string{"foreign", "a"}},
+
+		"Edited": {reason: "a user may take the pair apart", edited: true, secrets: []*corev1.Secret{secret("a", former, ""), secret("b", former, "a"), secret("c", active, "a")}, references: []string{"a"}},
 
 		"NotReplaced":   {secrets: []*corev1.Secret{secret("a", former, "")}, references: []string{"a"}, want: 2},
 		"NotLed":        {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a"}, want: 1},
@@ -74,7 +77,9 @@ func TestJudgeReissue(t *testing.T) {
 			for _, secret := range tc.secrets {
 				now.Secrets[key("shop", secret.Name)] = secret
 			}
-			found := JudgeReissue(now, func(token string) bool { return token == former })
+			shop := newNamespace("shop")
+			shop.Accounts["app"] = &Account{Edited: tc.edited}
+			found := JudgeReissue(now, Model{"shop": shop}, func(token string) bool { return token == former })
 			if len(found) != tc.want || len(Of(found, 3)) != tc.want {
 				t.Errorf("%s: %v, want %d of promise 3", tc.reason, found, tc.want)
 			}

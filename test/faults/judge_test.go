@@ -70,10 +70,17 @@ func tokenOf(account *corev1.ServiceAccount, name string) *corev1.Secret {
 }
 
 // second is one more auto-created Secret of account cart.
-func second(now Snapshot) {
-	secret := tokenOf(now.Accounts[key("shop", "cart")], "cart-token-zzzzz")
-	secret.Labels = map[string]string{autoCreatedLabel: "true"}
+func second(now Snapshot) { oneMore(now, "cart-token-zzzzz") }
+
+func oneMore(now Snapshot, name string) {
+	secret := tokenOf(now.Accounts[key("shop", "cart")], name)
+	secret.UID, secret.Labels = types.UID(name), map[string]string{autoCreatedLabel: "true"}
 	now.Secrets[key("shop", secret.Name)] = secret
+}
+
+// keep has the model say that a user took the Secret out of the account's list, or copied it.
+func keep(model Model, name string) {
+	model["shop"].Secrets[name] = &TokenSecret{UID: types.UID(name), Account: "cart", Owner: "cart-uid"}
 }
 
 func refer(now Snapshot, secret, manager string) {
@@ -110,6 +117,23 @@ func TestJudge(t *testing.T) {
 		"OneLeftOver": {
 			reason: "somebody may use it",
 			spoil:  func(now Snapshot, _ Model) { second(now) },
+		},
+		"TwoLeftOver": {
+			reason: "only a leader that died leaves one",
+			spoil:  func(now Snapshot, _ Model) { second(now); oneMore(now, "cart-token-yyyyy") },
+			want:   []int{3},
+		},
+		"TwoTakenOutOfTheList": {
+			reason: "a user did that",
+			spoil: func(now Snapshot, model Model) {
+				second(now)
+				oneMore(now, "cart-token-yyyyy")
+				keep(model, "cart-token-yyyyy")
+			},
+		},
+		"TakenOutOfTheListAndDeleted": {
+			spoil: func(_ Snapshot, model Model) { keep(model, "cart-token-yyyyy") },
+			want:  []int{1},
 		},
 		"UsersReferenceToCome": {
 			reason: "its name proves nothing",

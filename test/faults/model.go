@@ -17,6 +17,7 @@ const (
 	defaultAccount    = "default"
 	rootCAConfigMap   = "kube-root-ca.crt"
 	autoCreatedLabel  = "sa-controller-manager/auto-created"
+	lastUsedLabel     = "kubernetes.io/legacy-token-last-used"
 	replacesLabel     = "sa-controller-manager/replaces"
 	configurationName = "00-sa-controller-manager"
 	caSecretName      = "sa-controller-manager-webhook-ca"
@@ -40,6 +41,12 @@ type Namespace struct {
 	spoiled bool // its root CA was edited
 }
 
+// edited reports whether a user has edited what the account lists, or copied a Secret of it.
+func (m Model) edited(namespace, account string) bool {
+	n := m[namespace]
+	return n != nil && n.Accounts[account] != nil && n.Accounts[account].Edited
+}
+
 // Account is a live ServiceAccount that a user has made. Foreign and Pulls are lists of
 // the user's, and Note is an annotation.
 type Account struct {
@@ -48,6 +55,8 @@ type Account struct {
 	Pulls   []string
 	Note    string
 	Since   time.Time
+	// Edited: the user has taken references to auto-created Secrets away, or copied such a Secret.
+	Edited bool
 }
 
 // age waits until a Secret that is made next is younger than the account, in whole seconds. One
@@ -56,13 +65,26 @@ func (a *Account) age(ctx context.Context) {
 	sleep(ctx, time.Until(a.Since.Truncate(time.Second).Add(time.Second)))
 }
 
-// TokenSecret is one that a user has made and not deleted.
+// TokenSecret is one that a user has made and not deleted, or an auto-created one that the account
+// listed when a user edited the list.
 type TokenSecret struct {
 	UID     types.UID
 	Account string
 	// Owner is the account that lived when the Secret was made.
 	Owner types.UID
 	Extra string // what the user keeps in it beside the token
+}
+
+// usersSecrets are the names of the account's Secrets that a user has made, sorted.
+func (n *Namespace) usersSecrets(account string) []string {
+	var names []string
+	for name, secret := range n.Secrets {
+		if secret.Account == account && n.secure(secret) && !isOwnName(account, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Bystander is a Secret of another type, or a ConfigMap: none of the product's business.

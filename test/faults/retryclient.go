@@ -159,10 +159,10 @@ func only(uid types.UID) metav1.DeleteOptions {
 // isGone reports whether there is no such object, or another one of the name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// deleteOwn deletes the last of the token Secrets that the account lists and that Auto has made.
-func (c retryClient) deleteOwn(ctx context.Context, namespace, account string) error {
-	var own string
-	err := try(ctx, "get serviceaccount "+account, func(ctx context.Context) error {
+// lastOwn is the last of the Secrets that the account lists and that have the name of an
+// auto-created one, "" if there is none.
+func (c retryClient) lastOwn(ctx context.Context, namespace, account string) (own string, err error) {
+	err = try(ctx, "get serviceaccount "+account, func(ctx context.Context) error {
 		object, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 		for _, ref := range object.Secrets {
 			if isOwnName(account, ref.Name) {
@@ -171,10 +171,7 @@ func (c retryClient) deleteOwn(ctx context.Context, namespace, account string) e
 		}
 		return err
 	})
-	if err != nil || own == "" {
-		return err
-	}
-	return c.deleteSecret(ctx, namespace, own, "")
+	return own, err
 }
 
 func (c retryClient) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {

@@ -138,21 +138,25 @@ func (u *user) step(ctx context.Context) (string, error) {
 		// Twice would be a fight, in which repairs come ever more slowly.
 		n.spoiled = true
 		return "edit root CA", u.spoilRootCA(ctx, n.Name)
-	case draw < 30 || chosen == nil:
+	case draw < 28 || chosen == nil:
 		return "create account", u.makeAccount(ctx, n, u.name("account"))
-	case draw < 36:
+	case draw < 34:
 		delete(n.Accounts, account)
 		return "delete account", u.deleteAccount(ctx, n.Name, account, chosen.UID)
-	case draw < 44:
+	case draw < 42:
 		return "replace account", u.replaceAccount(ctx, n, account)
-	case draw < 52:
+	case draw < 48:
 		chosen.Note = u.name("note")
 		return "annotate account", u.annotateAccount(ctx, n.Name, account, chosen.UID, chosen.Note)
+	case draw < 54:
+		return "delete own token Secret", u.deleteOwn(ctx, n, account)
 	case draw < 60:
-		return "delete own token Secret", u.deleteOwn(ctx, n.Name, account)
-	case draw < 84 || held == nil:
+		return u.editReferences(ctx, n, account, u.random.IntN(2))
+	case draw < 65:
+		return u.copyOwn(ctx, n, account)
+	case draw < 86 || held == nil:
 		return "create token Secret", u.makeTokenSecret(ctx, n, u.name("token"), account)
-	case draw < 92:
+	case draw < 93:
 		delete(n.Secrets, secret)
 		return "delete token Secret", u.deleteSecret(ctx, n.Name, secret, held.UID)
 	}
@@ -210,6 +214,26 @@ func (u *user) makeTokenSecret(ctx context.Context, n *Namespace, name, account 
 	n.Secrets[name] = secret
 	n.Accounts[account].age(ctx)
 	return u.createTokenSecret(ctx, n.Name, name, secret)
+}
+
+// deleteOwn deletes the last auto-created Secret that the account lists.
+func (u *user) deleteOwn(ctx context.Context, n *Namespace, account string) error {
+	own, err := u.lastOwn(ctx, n.Name, account)
+	if err != nil || own == "" {
+		return err
+	}
+	delete(n.Secrets, own)
+	return u.deleteSecret(ctx, n.Name, own, "")
+}
+
+// copyOwn copies the last auto-created Secret that the account lists, if there is one.
+func (u *user) copyOwn(ctx context.Context, n *Namespace, account string) (operation string, err error) {
+	copy, extra := u.name("copy"), u.name("extra")
+	own, err := u.lastOwn(ctx, n.Name, account)
+	if err != nil || own == "" {
+		return "find no Secret to copy", err
+	}
+	return copied, u.copySecret(ctx, n, own, copy, extra)
 }
 
 // replaceTokenSecret has another Secret of the same name come at once, for another account.

@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Operations of users on auto-created Secrets. None of them may have the product delete one.
+const (
+	edited = "edit references"
+	tidied = "tidy a re-issue pair"
+	copied = "copy an auto-created Secret"
+)
+
+// editReferences is a user who replaces the list of an account by one that has none of its
+// auto-created Secrets, but one of the user's own if there is any. If the list has a re-issue pair,
+// one half of it goes instead, which draw chooses. What the list had must stay from now on.
+func (c retryClient) editReferences(ctx context.Context, n *Namespace, name string, draw int) (operation string, err error) {
+	account := n.Accounts[name]
+	account.Edited = true
+	listed, err := c.autoCreated(ctx, n.Name, name, account)
+	if err != nil {
+		return "", err
+	}
+	operation, add := edited, n.usersSecrets(name)
+	add = add[:min(len(add), 1)]
+	drop := func(secret string) bool { return isOwnName(name, secret) }
+	for _, secret := range listed {
+		// A successor that was never used is the one auto-created Secret that may be deleted.
+		if _, used := secret.Labels[lastUsedLabel]; used || secret.Annotations[replacesLabel] == "" {
+			n.Secrets[secret.Name] = &TokenSecret{UID: secret.UID, Account: name, Owner: account.UID, Extra: string(secret.Data["extra"])}
+		}
+	}
+	if len(listed) > 1 {
+		half := listed[draw%len(listed)].Name
+		operation, add, drop = tidied, nil, func(secret string) bool { return secret == half }
+	}
+	return operation, try(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
+		object, err := c.client.CoreV1().ServiceAccounts(n.Name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		object.Secrets = slices.DeleteFunc(object.Secrets, func(ref corev1.ObjectReference) bool {
+			return drop(ref.Name) || slices.Contains(add, ref.Name)
+		})
+		for _, secret := range add {
+			object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: secret})
+		}
+		_, err = c.client.CoreV1().ServiceAccounts(n.Name).Update(ctx, object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
+		return err
+	})
+}
+
+// autoCreated are the auto-created Secrets that the account lists. The token of each has been
+// used.
+func (c retryClient) autoCreated(ctx context.Context, namespace, name string, account *Account) (listed []*corev1.Secret, err error) {
+	secrets := c.client.CoreV1().Secrets(namespace)
+	err = try(ctx, "get the Secrets of serviceaccount "+name, func(ctx context.Context) error {
+		listed = nil
+		object, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, ref := range object.Secrets {
+			secret, err := secrets.Get(ctx, ref.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) || err == nil && (!isOwnName(name, ref.Name) || owner(secret) != account.UID) {
+				continue
+			}
+			if err == nil {
+				err = c.useToken(ctx, string(secret.Data[corev1.ServiceAccountTokenKey]))
+			}
+			if err == nil {
+				secret, err = secrets.Get(ctx, ref.Name, metav1.GetOptions{})
+			}
+			if err != nil {
+				return err
+			}
+			listed = append(listed, secret)
+		}
+		return nil
+	})
+	return listed, err
+}
+
+// useToken has kube-apiserver note in the Secret that the token was used.
+func (c retryClient) useToken(ctx context.Context, token string) error {
+	_, err := c.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// copySecret is a user who applies the YAML of a token Secret under another name, without its data.
+func (c retryClient) copySecret(ctx context.Context, n *Namespace, from, to, extra string) error {
+	var original *corev1.Secret
+	err := try(ctx, "get secret "+from, func(ctx context.Context) (err error) {
+		original, err = c.client.CoreV1().Secrets(n.Name).Get(ctx, from, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			original, err = nil, nil
+		}
+		return err
+	})
+	if err != nil || original == nil {
+		return err
+	}
+	name := original.Annotations[corev1.ServiceAccountNameKey]
+	account := n.Accounts[name]
+	if account == nil || owner(original) != account.UID {
+		return nil // it belonged to the previous account of the name
+	}
+	account.Edited = true
+	account.age(ctx)
+	secret := &TokenSecret{Account: name, Owner: account.UID, Extra: extra}
+	n.Secrets[to] = secret
+	object := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: to, Labels: original.Labels, Annotations: original.Annotations},
+		Type:       original.Type,
+		Data:       map[string][]byte{"extra": []byte(extra)},
+	}
+	if err := c.createSecret(ctx, n.Name, object, &secret.UID); err != nil {
+		return fmt.Errorf("copy a token Secret: %w", err)
+	}
+	return nil
+}

@@ -16,28 +16,35 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// attackPatience bounds an attack. An account that came and went while its watch was away shows in
-// no event, and its Secret is looked at again after a minute.
-const attackPatience = 2 * time.Minute
+// raceTimeout bounds a race, on a machine that is busy.
+const raceTimeout = time.Minute
 
-// attack plays the races that random faults would rarely hit, each in a namespace of its
-// own, and returns what there must be afterwards. Each is a case of upstream's issues that
-// the product must survive.
-func (w *World) attack(ctx context.Context, prefix string) (Model, error) {
-	model := Model{}
-	for _, race := range []struct {
-		name string
-		play func(context.Context, *Namespace) error
-	}{
+// race is one that random faults would rarely hit. Each is a case of upstream's issues that the
+// product must survive.
+type race struct {
+	name string
+	play func(ctx context.Context, in *Namespace) error
+}
+
+func (w *World) races() []race {
+	return []race{
 		{"missed-deletion", w.missDeletion},
 		{"late-deletion", w.lateDeletion},
 		{"late-token", w.lateToken},
 		{"late-account", w.lateAccount},
 		{"changed-account", w.changedAccount},
-	} {
+		{"dropped-reference", w.dropReference},
+	}
+}
+
+// attack plays the races, each in a namespace of its own, and returns what there must be
+// afterwards.
+func (w *World) attack(ctx context.Context, prefix string, races []race) (Model, error) {
+	model := Model{}
+	for _, race := range races {
 		n := newNamespace(prefix + "-" + race.name)
 		model[n.Name] = n
-		ctx, cancel := context.WithTimeout(ctx, attackPatience)
+		ctx, cancel := context.WithTimeout(ctx, raceTimeout)
 		err := errors.Join(w.client.createNamespace(ctx, n.Name), race.play(ctx, n))
 		cancel()
 		w.use()
@@ -49,8 +56,9 @@ func (w *World) attack(ctx context.Context, prefix string) (Model, error) {
 	return model, nil
 }
 
-// missDeletion deletes an account's token Secret while no watch tells of it, and has
-// history end: all that is ever seen is a tombstone.
+// missDeletion deletes an account's token Secret while the watch of Secrets is silent, and has
+// etcd compacted: the informer learns of the deletion by a tombstone alone. Nothing happens to
+// the watch of accounts, because each event of an account has its references looked up.
 func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
 	if err := w.makeAccount(ctx, n, "missed"); err != nil {
 		return err
@@ -59,7 +67,7 @@ func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
 	if err != nil {
 		return err
 	}
-	w.gate.shut()
+	w.gate.shutFor("secrets")
 	delete(n.Secrets, own)
 	if err := w.client.deleteSecret(ctx, n.Name, own, ""); err != nil {
 		return err
@@ -67,7 +75,9 @@ func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
 	if err := w.compact(ctx); err != nil {
 		return err
 	}
-	w.cutAll()
+	for _, r := range w.all() {
+		r.now().proxy.CutWatches(faultproxy.On("watch", "secrets"))
+	}
 	w.gate.release()
 	return nil
 }
@@ -152,6 +162,34 @@ func (w *World) changedAccount(ctx context.Context, n *Namespace) error {
 	account := n.Accounts["late"]
 	account.Note = "another note"
 	return w.client.annotateAccount(ctx, n.Name, "late", account.UID, account.Note)
+}
+
+// dropReference replaces the reference to an auto-created Secret by one to a user's Secret, and
+// copies the former with its labels. Nothing may delete either of them.
+func (w *World) dropReference(ctx context.Context, n *Namespace) error {
+	const name = "edited"
+	if err := w.makeAccount(ctx, n, name); err != nil {
+		return err
+	}
+	own, err := w.ownSecret(ctx, n, name)
+	if err != nil {
+		return err
+	}
+	if err := w.makeSecret(ctx, n, "mine", name); err != nil {
+		return err
+	}
+	if err := w.awaitFilled(ctx, n.Name, "mine"); err != nil {
+		return err
+	}
+	if err := w.client.copySecret(ctx, n, own, "copy", "extra"); err != nil {
+		return err
+	}
+	if _, err := w.client.editReferences(ctx, n, name, 0); err != nil {
+		return err
+	}
+	account := n.Accounts[name]
+	account.Note = "another note"
+	return w.client.annotateAccount(ctx, n.Name, name, account.UID, account.Note)
 }
 
 // makeAccount gives it lists of the user's.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sa-controller-manager/test/devcluster"
@@ -16,18 +17,17 @@ import (
 // ordinary one beside it, which must show nothing of any plant by then.
 const plantPatience = 2500 * time.Millisecond
 
-// Planted has one replica of a planted build work under the attacks, and returns what it
-// shows of the plant.
+// Planted has one replica of a planted build go through the race that shows the plant, and
+// returns what it shows of it.
 func (w *World) Planted(ctx context.Context, plant Plant, binary devcluster.Binary) ([]Violation, error) {
-	found, err := w.struck(ctx, "planted-"+plant.slug(), binary, plant.Promise == 9)
+	found, err := w.struck(ctx, "planted-"+plant.slug(), binary, func(race race) bool { return race.name == plant.Race })
 	return plant.shown(found), err
 }
 
-// Control has one replica of an ordinary build go the same way in the same time, and
-// returns what it shows of any plant. That has to be nothing, or what is found in planted
+// Control has one replica of an ordinary build go through the races of all plants, and returns what it shows of any plant. That has to be nothing, or what is found in planted
 // builds proves nothing.
 func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]Violation, error) {
-	found, err := w.struck(ctx, "planted-nothing", binary, true)
+	found, err := w.struck(ctx, "planted-nothing", binary, func(race) bool { return true })
 	var shown []Violation
 	for _, plant := range Plants() {
 		shown = append(shown, plant.shown(found)...)
@@ -35,18 +35,17 @@ func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]Violat
 	return shown, err
 }
 
-// struck has one replica work under the attacks, and without its Lease in the end if that
-// is wanted, and returns all that is found.
-func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, withoutLease bool) ([]Violation, error) {
+// plantedRaces are all that a plant may show in.
+func (w *World) plantedRaces() []race { return append(w.races(), race{"lease", w.writeWithoutLease}) }
+
+// struck has one replica go through the races that are wanted, and returns all that is found.
+func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, wanted func(race) bool) ([]Violation, error) {
 	w.forget()
 	w.monitor.setRace(false)
 	if err := w.deploy(ctx, binary, 1); err != nil {
 		return nil, err
 	}
-	model, err := w.attack(ctx, prefix)
-	if err == nil && withoutLease {
-		err = w.writeWithoutLease(ctx, model, prefix)
-	}
+	model, err := w.attack(ctx, prefix, slices.DeleteFunc(w.plantedRaces(), func(race race) bool { return !wanted(race) }))
 	if err != nil {
 		return nil, errors.Join(err, w.retire())
 	}
@@ -59,14 +58,9 @@ func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Bin
 }
 
 // writeWithoutLease keeps the leader from its Lease and gives it work all the time.
-func (w *World) writeWithoutLease(ctx context.Context, model Model, prefix string) error {
+func (w *World) writeWithoutLease(ctx context.Context, n *Namespace) error {
 	heal, err := holdLease(ctx, w, Planned{Kind: "lease-held"})
 	if err != nil {
-		return err
-	}
-	n := newNamespace(prefix + "-lease")
-	model[n.Name] = n
-	if err := w.client.createNamespace(ctx, n.Name); err != nil {
 		return err
 	}
 	end := time.Now().Add(afterDeadline)

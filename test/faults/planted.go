@@ -5,8 +5,11 @@ package faults
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,79 +20,66 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// Plant is a fault in the product's source, and what a check must say because of it.
+// Plant is a bug in the product's source, and what a check must say because of it.
 type Plant struct {
 	Name    string
 	Promise int
-	// Shows is what the violation says that the fault leads to, in one of the attacks. Any
-	// other one of the same promise may be no more than work that is not done yet.
+	// Race is the one in which it shows.
+	Race string
+	// Shows is what the violation says that the bug leads to. Any other one of the same promise may
+	// be no more than work that is not done yet.
 	Shows *regexp.Regexp
+	// Edits call the function planted of testdata/NAME.go, if there is that file. It is added to
+	// the package of the first edit.
 	Edits []Edit
 }
 
 // Edit replaces the one occurrence of Search in a file of the product.
 type Edit struct{ File, Search, Replace string }
 
-// Plants are the faults that the suite must find.
+//go:embed testdata
+var functions embed.FS
+
+// Plants are the bugs that the suite must find.
 func Plants() []Plant {
 	return []Plant{
-		{Name: "wrong signing key", Promise: 4, Shows: regexp.MustCompile(
+		{Name: "wrong signing key", Promise: 4, Race: "dropped-reference", Shows: regexp.MustCompile(
 			`^token Secret \S+: no key of the ring has signed its token$`,
 		), Edits: []Edit{{
-			"tokens/issue.go", `import (
-	"context"
-`, `import (
-	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
-`,
-		}, {
-			"tokens/issue.go", `	return i.sign(ctx, signing.LegacyHeader, claims)
-`, `	token, err := i.sign(ctx, signing.LegacyHeader, claims)
-	if err != nil {
-		return "", err
-	}
-	wrong, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return "", err
-	}
-	at := len(token) - 1
-	for token[at] != '.' {
-		at--
-	}
-	digest := sha256.Sum256([]byte(token[:at]))
-	signature, err := rsa.SignPKCS1v15(nil, wrong, crypto.SHA256, digest[:])
-	return token[:at] + "." + base64.RawURLEncoding.EncodeToString(signature), err
-`,
+			"tokens/issue.go",
+			"i.sign(ctx, signing.LegacyHeader, claims)", "planted(i.sign(ctx, signing.LegacyHeader, claims))",
 		}}},
-		{Name: "dropped tombstones", Promise: 3, Shows: regexp.MustCompile(
+		{Name: "dropped tombstones", Promise: 3, Race: "missed-deletion", Shows: regexp.MustCompile(
 			`^account \S+-missed-deletion/missed references missed-token-[a-z0-9]{5}, which is gone$`,
 		), Edits: []Edit{{
 			"internal/reconcile/watch.go",
 			"obj = tombstone.Obj", "_ = tombstone; return",
 		}}},
-		{Name: "missing UID precondition", Promise: 1, Shows: regexp.MustCompile(
+		{Name: "missing UID precondition", Promise: 1, Race: "late-deletion", Shows: regexp.MustCompile(
 			`^token Secret \S+-late-deletion/reused was deleted, and its account lives$`,
 		), Edits: []Edit{{
 			"controllers/tokensecrets/live.go",
-			"metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)}", "metav1.DeleteOptions{}",
+			"Preconditions: meta.Preconditions(secret)", "",
 		}}},
-		{Name: "patch that rewrites a list", Promise: 1, Shows: regexp.MustCompile(
+		{Name: "deletion of what nothing references", Promise: 1, Race: "dropped-reference", Shows: regexp.MustCompile(
+			`^token Secret \S+-dropped-reference/(edited-token-[a-z0-9]{5}|copy) was deleted, and its account lives$`,
+		), Edits: []Edit{{
+			"controllers/tokensecret/account.go",
+			"planAccount(account, secrets)", "c.planted(ctx, account, secrets)",
+		}}},
+		{Name: "patch that rewrites a list", Promise: 1, Race: "missed-deletion", Shows: regexp.MustCompile(
 			`^account \S+ was rewritten where it is the user's: it lists \[\] and \["pull"\], want \["first" "second"\] and \["pull"\]$`,
 		), Edits: []Edit{{
 			"controllers/tokensecret/patch.go",
-			"Secrets: []entryPatch{{Name: secret}}}, added)", `Secrets: []entryPatch{{Directive: "replace"}, {Name: secret}}}, added)`,
+			"[]entryPatch{{Name: secret}}}, added)", `[]entryPatch{{Directive: "replace"}, {Name: secret}}}, added)`,
 		}}},
-		{Name: "token in a log line", Promise: 6, Shows: regexp.MustCompile(
+		{Name: "token in a log line", Promise: 6, Race: "dropped-reference", Shows: regexp.MustCompile(
 			`^a log holds a token in base64$`,
 		), Edits: []Edit{{
 			"controllers/tokensecrets/live.go",
-			"types.MergePatchType, body,", `types.MergePatchType, func() []byte { klog.FromContext(ctx).Info("Patch", "body", string(body)); return body }(),`,
+			"types.MergePatchType, body,", "types.MergePatchType, planted(ctx, body),",
 		}}},
-		{Name: "leader without a fence", Promise: 9, Shows: regexp.MustCompile(
+		{Name: "leader without a fence", Promise: 9, Race: "lease", Shows: regexp.MustCompile(
 			`-lease/\S* began \d\S* after the renew deadline, and kube-apiserver took it$`,
 		), Edits: []Edit{{
 			"internal/leaderelection/leaderelection.go",
@@ -126,7 +116,11 @@ func (p Plant) apply(read func(path string) ([]byte, error)) (map[string]string,
 		}
 		files[edit.File] = strings.Replace(content, edit.Search, edit.Replace, 1)
 	}
-	return files, nil
+	function, err := functions.ReadFile("testdata/" + p.slug() + ".go")
+	if err == nil {
+		files[filepath.Join(filepath.Dir(p.Edits[0].File), "planted.go")] = string(function)
+	}
+	return files, ignore(err, func(err error) bool { return errors.Is(err, fs.ErrNotExist) })
 }
 
 // Build builds the product with the plant laid over its source, which stays as it is. It gives

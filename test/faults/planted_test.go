@@ -47,6 +47,11 @@ func TestPlantsShow(t *testing.T) {
 			model["x-late-deletion"].Accounts["live"] = &Account{UID: "live-uid"}
 			model["x-late-deletion"].Secrets["reused"] = &TokenSecret{UID: "reused-uid", Account: "live", Owner: "live-uid"}
 		}), want: "missing UID precondition"},
+		"UnreferencedDeleted": {found: judged(func(_ Snapshot, model Model) {
+			model["x-dropped-reference"] = newNamespace("x-dropped-reference")
+			model["x-dropped-reference"].Accounts["edited"] = &Account{UID: "edited-uid"}
+			model["x-dropped-reference"].Secrets["edited-token-abcde"] = &TokenSecret{UID: "u", Account: "edited", Owner: "edited-uid"}
+		}), want: "deletion of what nothing references"},
 		"AnotherDeleted": {
 			reason: "no deletion of it is late",
 			found:  judged(func(now Snapshot, _ Model) { delete(now.Secrets, key("shop", "mine")) }),

@@ -40,7 +40,7 @@ func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 		return Outcome{}, err
 	}
 	workload := StartWorkload(w.client, run.Seed, "faults")
-	attacked, attackErr := w.attack(ctx, "attack")
+	attacked, attackErr := w.attack(ctx, "attack", w.races())
 	plan := Plan(run.Seed, run.Length, 2, Catalogue())
 	err = errors.Join(attackErr, w.execute(ctx, plan))
 	model, calls, endErr := workload.End()

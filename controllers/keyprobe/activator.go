@@ -24,6 +24,7 @@ package keyprobe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -259,6 +260,9 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext 
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
 			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
+	}
+	if _, ok := errors.AsType[wrongIssuerError](err); ok {
+		a.Recorder.Warn(a.Process, "WrongServiceAccountIssuer", "Verify", err.Error())
 	}
 }
 

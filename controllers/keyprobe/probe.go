@@ -51,14 +51,36 @@ func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
 	return Prove(ctx, a.Client, a.Issuer, account, key)
 }
 
+// wrongIssuerError reports that the key is good and the configured issuer is not.
+type wrongIssuerError struct{ given, actual string }
+
+func (e wrongIssuerError) Error() string {
+	return fmt.Sprintf("--service-account-issuer is %q, and the apiserver's is %q: it accepts the key with its own only", e.given, e.actual)
+}
+
 // Prove is nil if the apiserver accepts a token of account that is signed with key.
 // issuer is as in Config. The error tells by IsRefusal whether it was the apiserver
-// that said no.
+// that said no to the key: a token with a wrong issuer is refused in the same way, so a refused one is
+// tried again with the issuer of the discovery document.
 func Prove(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
-	issuer, err := issuerOf(ctx, client, issuer)
-	if err != nil {
+	if issuer == "" {
+		actual, err := lookUpIssuer(ctx, client)
+		if err != nil {
+			return err
+		}
+		return proveAs(ctx, client, actual, account, key)
+	}
+	err := proveAs(ctx, client, issuer, account, key)
+	if !IsRefusal(err) {
 		return err
 	}
+	if actual, unknown := lookUpIssuer(ctx, client); unknown == nil && actual != issuer && proveAs(ctx, client, actual, account, key) == nil {
+		return wrongIssuerError{given: issuer, actual: actual}
+	}
+	return err
+}
+
+func proveAs(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
 	holder := tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}
 	probe, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(ctx, tokens.BoundRequest{
 		Issuer:    issuer,
@@ -112,12 +134,9 @@ func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 	return nil, errors.New("there is no service account yet to prove it with")
 }
 
-// issuerOf is what the apiserver expects in the iss claim of bound tokens (OpenID
+// lookUpIssuer returns what the apiserver expects in the iss claim of bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
-func issuerOf(ctx context.Context, client kubernetes.Interface, given string) (string, error) {
-	if given != "" {
-		return given, nil
-	}
+func lookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
 	answer := client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
 	// Raw leaves the words of a refusal undecoded.
 	if err := answer.Error(); err != nil {

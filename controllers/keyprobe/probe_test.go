@@ -125,6 +125,8 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		lookUp   = "look up the issuer at /.well-known/openid-configuration"
 		orSet    = lookUp + " (or set --service-account-issuer): "
 		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
+
+		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and the apiserver's is "` + testIssuer + `": it accepts the key with its own only`
 	)
 	cases := map[string]struct {
 		reason  string
@@ -132,7 +134,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		world   func(*Config, *apiserver)
 		trouble string // what the status says; "" if the key is proven
 		result  string // in the metric
-		skip    string
+		event   string // "" if there is none, or that of a refusal
 	}{
 		"Accepted":   {world: func(*Config, *apiserver) {}, result: "accepted"},
 		"Discovered": {reason: "the document says what no flag says", world: func(c *Config, _ *apiserver) { c.Issuer = "" }, result: "accepted"},
@@ -147,10 +149,22 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			trouble: "the apiserver refuses its tokens: service account UID does not match claim", result: "refused",
 		},
 		"WrongIssuer": {
-			reason:  "no authenticator of the apiserver feels asked, so it gives no reason",
+			reason:  "the discovery document has the right issuer, with which the key is accepted",
 			world:   func(c *Config, _ *apiserver) { c.Issuer = "https://wrong.example.com" },
-			result:  "refused",
-			trouble: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)",
+			trouble: wrongIssuer, result: "unknown", event: "Warning WrongServiceAccountIssuer Verify: " + wrongIssuer,
+		},
+		"WrongIssuerUnknownKey": {
+			reason:  "the key is refused with the right issuer too",
+			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
+			trouble: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
+		},
+		"WrongIssuerNoDocument": {
+			reason: "the right issuer is not known",
+			world: func(c *Config, s *apiserver) {
+				answering(http.StatusNotFound, "404 page not found")(c, s)
+				c.Issuer = "https://wrong.example.com"
+			},
+			trouble: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
 		},
 		"ReviewForbidden": {
 			world:   func(_ *Config, s *apiserver) { s.broken = errors.New("tokenreviews is forbidden") },
@@ -172,9 +186,6 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.skip != "" {
-				t.Skip(tc.skip)
-			}
 			synctest.Test(t, func(t *testing.T) {
 				accounts := []runtime.Object{account("kube-system", "default")}
 				if tc.empty {
@@ -186,6 +197,9 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				defer a.stop()
 
 				status, log, events := "key OLD signs", []string{}, []string{}
+				if tc.event != "" {
+					events = []string{"sa-controller-manager: " + tc.event}
+				}
 				if tc.trouble != "" {
 					status += "; not confirmed by the apiserver: " + tc.trouble
 					log = []string{"The apiserver has not confirmed the signing key keyID=OLD reason=" + tc.trouble}
@@ -197,6 +211,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				check(t, tc.reason+": status", status, a.named(a.Status()))
 				check(t, tc.reason+": log", log, a.said())
 				check(t, tc.reason+": Events", events, a.told())
+				check(t, tc.reason+": may not sign", tc.result == "refused", a.MaySign() != nil)
 				check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)}, a.series("sacm_signing_key_probes"))
 			})
 		})

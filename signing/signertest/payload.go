@@ -14,14 +14,18 @@ import (
 // Issuer is that of every payload here.
 const Issuer = "https://issuer.example"
 
-// Payload is the payload segment of a bound token that has just been issued for an hour, as
-// kube-apiserver would send it. n tells one from another: it is in the ID, and one audience is n
-// characters longer.
-func Payload(n int) string {
+// Payload returns the payload segment of a bound token of one hour, as kube-apiserver would send it.
+// Payloads of different n differ: n is in the ID, and one audience is n characters longer.
+func Payload(n int) string { return payload(n, time.Hour) }
+
+// PayloadFor is Payload(0) of a token that lives for a given time.
+func PayloadFor(lifetime time.Duration) string { return payload(0, lifetime) }
+
+func payload(n int, lifetime time.Duration) string {
 	now := time.Now()
 	return Encode(map[string]any{
 		"aud": []string{Issuer, "other-" + strings.Repeat("a", n)},
-		"exp": now.Add(time.Hour).Unix(),
+		"exp": now.Add(lifetime).Unix(),
 		"iat": now.Unix(),
 		"iss": Issuer,
 		"jti": fmt.Sprintf("00000000-0000-4000-8000-%012d", n),

@@ -61,9 +61,7 @@ func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() er
 	if o.ExternalSigner.Socket == "" {
 		return nil, nil
 	}
-	// kube-apiserver reads what it is told once, at its start. It goes on asking for what it was told
-	// then, or for the year that Pods get, and enforces it.
-	policy, err := tokens.NewPolicy(o.Keys.Issuers, max(o.ExternalSigner.MaxTokenExpiration, 365*24*time.Hour), nil)
+	policy, err := signerPolicy(o)
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-issuer: %w", err)
 	}
@@ -82,6 +80,13 @@ func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() er
 		return nil, fmt.Errorf("--external-signer-socket: %w", err)
 	}
 	return server, nil
+}
+
+// signerPolicy refuses tokens that live longer than the larger of --external-signer-max-token-expiration
+// and a year. kube-apiserver reads the announced maximum once, at its start, and enforces it: after
+// the flag was lowered it still asks for the old maximum, or for the year that Pods get.
+func signerPolicy(o *options.Options) (*tokens.Policy, error) {
+	return tokens.NewPolicy(o.Keys.Issuers, max(o.ExternalSigner.MaxTokenExpiration, 365*24*time.Hour), nil)
 }
 
 // keptForSigner reports whether kube-apiserver will get a key on the socket after a restart of this

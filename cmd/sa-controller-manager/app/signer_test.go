@@ -4,11 +4,15 @@
 package app
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 func TestKeptForSigner(t *testing.T) {
@@ -38,5 +42,35 @@ func TestKeptForSigner(t *testing.T) {
 		if got := kept(keyID(t, tc.key)); got != tc.want {
 			t.Errorf("a key %s is kept: %t, want %t", name, got, tc.want)
 		}
+	}
+}
+
+func TestSignerPolicy(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	for name, tc := range map[string]struct {
+		reason        string
+		flag, longest time.Duration
+	}{
+		"Lowered": {"kube-apiserver asks for the previous maximum, and for a year for Pods, until it is restarted", 24 * time.Hour, year},
+		"Default": {"", options.New().ExternalSigner.MaxTokenExpiration, year},
+		"Longer":  {"kube-apiserver was told that it may", 2 * year, 2 * year},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options.New()
+			o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration = []string{signertest.Issuer}, tc.flag
+			policy, err := signerPolicy(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := policy.Check(signertest.PayloadFor(tc.longest)); err != nil {
+				t.Errorf("%s: a token of %v is refused: %v", tc.reason, tc.longest, err)
+			}
+			err = policy.Check(signertest.PayloadFor(tc.longest + time.Second))
+			if refusal, ok := errors.AsType[*tokens.RefusalError](err); !ok || refusal.Reason() != tokens.ReasonLifetime {
+				t.Errorf("a token that lives a second longer: %v, want reason %q", err, tokens.ReasonLifetime)
+			}
+		})
 	}
 }

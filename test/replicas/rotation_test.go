@@ -118,7 +118,7 @@ type keyNodes struct {
 func (p *keyNodes) revoke(t *testing.T, id string) {
 	t.Helper()
 	leaked := p.tokensOf(id)
-	p.refuses(t, "give --yes", p.first, "revoke", id)
+	p.refuses(t, "give --yes to revoke the key", p.first, "revoke", id)
 	ended := make(chan error, 1)
 	go func() {
 		_, stderr, err := p.run(t, p.first, "revoke", id, p.other(), "--yes")

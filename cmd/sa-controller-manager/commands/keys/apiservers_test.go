@@ -4,6 +4,7 @@
 package keys
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -106,12 +107,12 @@ func TestRevoke(t *testing.T) {
 			Data:       map[string][]byte{"schema-version": []byte("1"), "replica.x": []byte(`{"host":"x","version":"1","signer":true}`)},
 		}, metav1.CreateOptions{})
 		w.must(err)
-		_, err = w.Revoke(t.Context(), p256ID, true)
+		_, err = w.Revoke(t.Context(), p256ID, nil)
 		refusedWith(t, err, "signs: rotate to another key first")
-		_, err = w.Revoke(t.Context(), rsaID, false)
+		_, err = w.Revoke(t.Context(), rsaID, func(_ context.Context, warning string) error { return errors.New(warning) })
 		refusedWith(t, err, "those of 1 Secrets")
 		if _, there := w.state().Key(rsaID); !there {
-			t.Fatal("the key has gone without --yes")
+			t.Fatal("the key has gone without a yes")
 		}
 
 		begun, said := time.Now(), ""
@@ -121,7 +122,7 @@ func TestRevoke(t *testing.T) {
 				w.accepts = slices.DeleteFunc(w.accepts, func(id string) bool { return id == rsaID })
 			}
 		}
-		pruned, err := w.Revoke(t.Context(), rsaID, true)
+		pruned, err := w.Revoke(t.Context(), rsaID, nil)
 		w.must(err)
 		if state := w.state(); len(pruned) != 1 || !slices.Contains(state.Pruned, rsaID) || state.Phase() != rotation.Completed {
 			t.Errorf("%v; pruned: %v, phase %q", pruned, state.Pruned, state.Phase())
@@ -140,7 +141,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
 	said := ""
 	w.Progress = func(what string, _ time.Duration) { said = what }
-	_, err := w.Revoke(t.Context(), rsaID, true)
+	_, err := w.Revoke(t.Context(), rsaID, nil)
 	w.must(err)
 	if !strings.Contains(said, "kube-apiserver has key files of its own: bring them up to date and restart it") {
 		t.Errorf("it says %q", said)

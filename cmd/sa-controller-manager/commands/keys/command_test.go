@@ -5,12 +5,14 @@ package keys
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	certutil "k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -144,6 +146,74 @@ func TestKeysCommandsRefuse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKeysRevoke: a key goes after a yes on a terminal or by --yes, and not otherwise.
+func TestKeysRevoke(t *testing.T) {
+	t.Parallel()
+	const question = "every token signed with key " + rsaID + " will be refused, those of Secrets and of Pods (--kubeconfig counts them)"
+	cases := map[string]struct {
+		reason  string
+		typed   string // on the terminal; "" is none
+		args    []string
+		want    string // in what is printed
+		revoked bool
+	}{
+		"Script":        {want: "Error: nothing was changed: " + question + "; standard input is no terminal: give --yes to revoke the key\n"},
+		"ScriptYes":     {args: []string{"--yes"}, want: "Pruned:     " + rsaID, revoked: true},
+		"TerminalYes":   {typed: "y\n", want: question + ". Revoke it? [y/N] ", revoked: true},
+		"TerminalWord":  {typed: "Yes\n", want: "Pruned:     " + rsaID, revoked: true},
+		"TerminalNo":    {typed: "n\n", want: "Error: nothing was changed\n"},
+		"TerminalEnter": {reason: "no is the default", typed: "\n", want: "Error: nothing was changed\n"},
+		"TerminalEnd":   {reason: "Ctrl-D is no yes", typed: "\x04", want: "Error: nothing was changed\n"},
+	}
+	from := clitest.WriteFile(t, "sa.key", testkeys.RSA2048())
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ring := filepath.Join(t.TempDir(), "ring.json")
+			keysCommand(t, ring, "init", "--from-private-key-file="+from)
+			keysCommand(t, ring, "rotate", "start", "--algorithm=P-256", "--cache-age=0s")
+			keysCommand(t, ring, "rotate", "activate", "--force", "--skip-proof")
+			cmd := NewCommand(cli.Connect)
+			if tc.typed != "" {
+				cmd.SetIn(terminal(t, tc.typed))
+			}
+			got := clitest.Run(t, cmd, append([]string{"revoke", rsaID, "--service-account-key-ring=" + ring}, tc.args...)...)
+			if code := map[bool]int{false: 1, true: 0}[tc.revoked]; got.Code != code || !strings.Contains(got.Stdout+got.Stderr, tc.want) {
+				t.Errorf("%s: code %d, want %d and %q:\n%s%s", tc.reason, got.Code, code, tc.want, got.Stdout, got.Stderr)
+			}
+			if left := keysCommand(t, ring, "list"); strings.Contains(left.Stdout, "\n"+rsaID) == tc.revoked {
+				t.Errorf("%s: revoked: %t, want %t:\n%s", tc.reason, !tc.revoked, tc.revoked, left.Stdout)
+			}
+		})
+	}
+}
+
+// terminal returns a terminal on which text was typed.
+func terminal(t *testing.T, text string) *os.File {
+	t.Helper()
+	open := func(path string) *os.File {
+		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		return file
+	}
+	keyboard := open("/dev/ptmx")
+	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	screen := open(fmt.Sprintf("/dev/pts/%d", number))
+	if _, err := keyboard.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	return screen
 }
 
 // TestKeysExport: only who asks for a private key gets one, and no file is lost.

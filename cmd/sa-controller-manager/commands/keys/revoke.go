@@ -4,36 +4,43 @@
 package keys
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 )
 
-// newRevokeCommand is for a key that has leaked.
+// newRevokeCommand removes a key that has leaked.
 func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID",
-		Short: "Take a key that has leaked away at once, whoever needs it",
-		Long: `Take a key away at once, whoever holds a token of it. The key that signs cannot go: rotate
-to another one first. A rotation from the key that is in progress is completed by this.
+		Short: "Remove a key that has leaked, although tokens need it",
+		Long: `Remove a key at once, although tokens need it. The active key cannot be revoked: rotate to
+another key first. If a rotation from the revoked key is in progress, it is completed.
 
-Bring the ring to the other nodes too: this waits until every kube-apiserver with an
-external signer refuses a token that was just signed with the key, and has each fetch the
-key set again meanwhile. From then on a token may be accepted for 10 s more where it was
-seen before; kubelets remember for two minutes, and watches that are open stay. A
-kube-apiserver with key files of its own has to be restarted.
+On a terminal the command says which tokens will be refused, and asks for confirmation.
+Elsewhere it wants --yes.
 
-Without --yes nothing is changed, and it is said what would be refused.`,
+Import the ring on the other nodes too: the command returns when every kube-apiserver with
+an external signer refuses a new token of the key, and makes each of them fetch the key set
+meanwhile. kube-apiserver may accept a token that it has seen before for 10 s more, and a
+kubelet for two minutes; open watches stay open. Restart a kube-apiserver that has key
+files of its own.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
-	cmd.Flags().BoolVar(&yes, "yes", yes, "Do it.")
+	cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := o.validate()
 		if len(args) != 1 {
@@ -42,30 +49,61 @@ Without --yes nothing is changed, and it is said what would be refused.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
+		confirm := func(ctx context.Context, warning string) error {
+			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
+		}
+		if yes {
+			confirm = nil
+		}
 		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
-			return operator.Revoke(ctx, args[0], yes)
+			return operator.Revoke(ctx, args[0], confirm)
 		})
 	}
 	return cmd
 }
 
-// Revoke takes a key out of the ring whoever needs it, and returns when nobody accepts it any more.
-func (o *Operator) Revoke(ctx context.Context, id string, yes bool) ([]Pruned, error) {
+// confirmed asks the user on a terminal. Its error says that nothing was changed.
+func confirmed(ctx context.Context, stdin io.Reader, stderr io.Writer, warning string) error {
+	file, ok := stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return fmt.Errorf("nothing was changed: %s; standard input is no terminal: give --yes to revoke the key", warning)
+	}
+	fmt.Fprintf(stderr, "%s. Revoke it? [y/N] ", warning)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(file).ReadString('\n') // the end of the input means no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case word := <-answer:
+		if word == "y" || word == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return errors.New("nothing was changed")
+}
+
+// Revoke removes a key from the ring, and returns when every kube-apiserver refuses its tokens.
+// confirm is called with what the step breaks, and an error of it ends the step; nil confirms.
+func (o *Operator) Revoke(ctx context.Context, id string, confirm func(ctx context.Context, warning string) error) ([]Pruned, error) {
 	state, err := o.read()
 	if err != nil {
 		return nil, err
 	}
-	key, ok := state.Key(id)
+	key, _ := state.Key(id)
 	next, err := rotation.Revoke(state, id, o.Clock.Now(), o.Policy)
 	if err != nil {
 		return nil, err
 	}
-	if !ok || !yes {
-		dies, err := o.dies(ctx, state, id)
+	if confirm != nil {
+		affected, err := o.affectedBy(ctx, state, key)
 		if err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("nothing was changed: every token signed with key %s would be refused, %s: give --yes to do it", id, dies)
+		if err := confirm(ctx, fmt.Sprintf("every token signed with key %s will be refused, %s", id, affected)); err != nil {
+			return nil, err
+		}
 	}
 	if err := o.File.Update(state.Generation, func(rotation.State) (rotation.State, error) { return next, nil }); err != nil {
 		return nil, err
@@ -73,9 +111,9 @@ func (o *Operator) Revoke(ctx context.Context, id string, yes bool) ([]Pruned, e
 	return []Pruned{{KeyID: id, Pruned: true}}, o.AwaitRefused(ctx, key)
 }
 
-// dies says which tokens that are.
-func (o *Operator) dies(ctx context.Context, state rotation.State, id string) (string, error) {
-	if key, _ := state.Key(id); key.Role == signing.Next {
+// affectedBy says which tokens are signed with a key.
+func (o *Operator) affectedBy(ctx context.Context, state rotation.State, key rotation.Key) (string, error) {
+	if key.Role == signing.Next {
 		return "and none was signed with it here", nil
 	}
 	if o.Cluster == nil {
@@ -85,5 +123,5 @@ func (o *Operator) dies(ctx context.Context, state rotation.State, id string) (s
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("those of %d Secrets, and those of Pods that kubelets have not renewed since it was retired", uses.Count(id)), nil
+	return fmt.Sprintf("those of %d Secrets, and those of Pods that kubelets have not renewed since the key was retired", uses.Count(key.ID)), nil
 }

@@ -92,17 +92,21 @@ func decided(list []string, c replacedController) (on, named bool) {
 // oldestMinor is that of the oldest Kubernetes 1.x that a takeover knows.
 const oldestMinor = 30
 
-// supported refuses what is older. An image without a version in its tag is believed to be new.
-func supported(image string) error {
-	if major, minor, ok := version(image); ok && major == 1 && minor < oldestMinor {
-		return fmt.Errorf("its image is %s, and v1.%d is the oldest that is supported", image, oldestMinor)
+// supported refuses what is older. of is an image or a version.
+func supported(of string) error { return notOlder(of, oldestMinor, "that is supported") }
+
+// notOlder takes an image without a version in its tag for a new one: versionSupported asks the
+// process that runs.
+func notOlder(of string, oldest int, what string) error {
+	if major, minor, ok := version(of); ok && major == 1 && minor < oldest {
+		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", of, oldest, what)
 	}
 	return nil
 }
 
-// version is that in the tag of an image, if there is one.
-func version(image string) (major, minor int, ok bool) {
-	name, _, _ := strings.Cut(image, "@")
+// version is that of an image by its tag, or of a text that begins with it.
+func version(of string) (major, minor int, ok bool) {
+	name, _, _ := strings.Cut(of, "@")
 	tag := name[strings.LastIndex(name, ":")+1:]
 	_, err := fmt.Sscanf(tag, "v%d.%d.", &major, &minor)
 	return major, minor, err == nil

@@ -52,7 +52,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		brings: "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook",
 		advice: "Nothing of the control plane has been changed. Look at the log of the Pod kube-system/" + manager + "-" + c.Node +
 			" (kubectl logs, or crictl logs on the node).\n" + again + "; kubeadm handback takes it out.",
-		guards: []cli.Look{c.mayRegister(o)},
+		guards: []cli.Look{c.versionSupported(o), c.mayRegister(o)},
 		comes:  []cli.Look{c.managerWorks(o)},
 	}
 	kcm := step{
@@ -61,14 +61,14 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		advice: "Look at the log of the Pod kube-system/" + controllerManager + "-" + c.Node + ". kube-apiserver has not been changed.\n" +
 			again + "; kubeadm handback puts everything back.",
 		// Steps can be chosen, and time may have passed since the first one.
-		guards: []cli.Look{c.managerReady(o)},
+		guards: []cli.Look{c.versionSupported(o), c.managerReady(o)},
 	}
 	api := step{
 		name:   StepAPIServer,
 		brings: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + apiServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(apiServer) + ".",
-		guards: []cli.Look{c.socketServed(o), c.managerReady(o), c.bound},
+		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerReady(o), c.bound},
 	}
 	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)

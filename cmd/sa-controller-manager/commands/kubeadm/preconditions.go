@@ -29,6 +29,35 @@ func (c *Config) ensureIdentity(o *observed) cli.Look {
 	}
 }
 
+// versionSupported asks the running kube-apiserver for the version that its image does not say: one
+// that is named by its digest, or with a tag of the operator's own.
+func (c *Config) versionSupported(o *observed) cli.Look {
+	return func(context.Context) error {
+		m, err := o.parsed(apiServerComponent())
+		if err != nil {
+			return cli.Permanent(err)
+		}
+		if _, _, tagged := version(m.Image()); tagged {
+			return nil
+		}
+		running, err := c.Client.Discovery().ServerVersion()
+		if err != nil {
+			return fmt.Errorf("ask kube-apiserver for its version: %w", err)
+		}
+		signs, err := c.signs(o)
+		if err == nil {
+			err = supported(running.GitVersion)
+		}
+		if err == nil && signs {
+			err = knowsSigner(running.GitVersion)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", apiServer, err)
+		}
+		return cli.Permanent(err)
+	}
+}
+
 // losesNone refuses to take key files from kube-apiserver if one of them has a key that our process
 // cannot verify with: kube-apiserver would learn of it no more and refuse its tokens. What else is
 // wrong with a file our process says when it starts, and then kube-apiserver is left alone.

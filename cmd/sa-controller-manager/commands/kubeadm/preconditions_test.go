@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,6 +17,9 @@ import (
 	"strings"
 	"testing"
 
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -60,6 +64,39 @@ func TestTakeoverLosesNoKey(t *testing.T) {
 			if want := "--service-account-key-file of kube-apiserver: " + p.dir + tc.want; err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
 				t.Errorf("%s: got %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
 			}
+		})
+	}
+}
+
+// TestVersionWithoutATag: an image that is named by its digest does not say its version, and the
+// running kube-apiserver is asked before anything is written.
+func TestVersionWithoutATag(t *testing.T) {
+	t.Parallel()
+	const digest = "registry.example.com:5000/kube-apiserver@sha256:abc"
+	cases := map[string]struct {
+		reason         string
+		image, running string
+		signer         bool
+		steps          []string
+		want           string
+	}{
+		"Tag":       {reason: "the manifest counts: it may not run yet", image: "registry.k8s.io/kube-apiserver:v1.36.3", running: "v1.20.0"},
+		"Digest":    {image: digest, running: "v1.30.0"},
+		"Old":       {image: digest, running: "v1.29.16", want: "kube-apiserver: v1.29.16 is too old: v1.30 is the oldest that is supported"},
+		"LastStep":  {reason: "it changes kube-apiserver too", image: digest, running: "v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old"},
+		"Signer":    {image: digest, running: "v1.34.0", signer: true},
+		"OldSigner": {image: digest, running: "v1.33.9", signer: true, want: "v1.33.9 is too old: v1.34 is the oldest with an external signer"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newSigningControlPlane(t)
+			client := fake.NewClientset()
+			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{GitVersion: tc.running}
+			p.config.Client, p.config.ExternalSigner, p.config.Steps = client, tc.signer, tc.steps
+			manifest := read(t, p.config.manifest(apiServer))
+			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.36.3"), []byte(tc.image), 1))
+			says(t, tc.reason, p.steps(t, takeover)[0].guards[0](t.Context()), tc.want)
 		})
 	}
 }

@@ -297,11 +297,7 @@ func (c *Config) socketUnused(context.Context) error {
 	return cli.Permanent(errors.New("kube-apiserver has its tokens signed by sa-controller-manager and would not start without it; first: kubeadm handback --steps=" + StepAPIServer))
 }
 
-// knowsSigner refuses a kube-apiserver that takes the flag for an error. An image without
-// a version in its tag is believed to be new.
-func knowsSigner(image string) error {
-	if major, minor, ok := version(image); ok && major == 1 && minor < signerMinor {
-		return fmt.Errorf("its image is %s, and v1.%d is the oldest with an external signer that is on by default", image, signerMinor)
-	}
-	return nil
+// knowsSigner refuses a kube-apiserver that takes the flag for an error. of is an image or a version.
+func knowsSigner(of string) error {
+	return notOlder(of, signerMinor, "with an external signer that is on by default")
 }

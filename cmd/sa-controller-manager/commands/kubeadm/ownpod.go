@@ -4,10 +4,13 @@
 package kubeadm
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -59,15 +62,57 @@ func (p *podFlags) validate() []error {
 	for _, arg := range p.extraArgs {
 		if len(arg) < 3 || arg[:2] != "--" {
 			found.Add("extra-arg", arg, "must be a flag, --name=value")
+		} else if _, err := filesOf(arg); err != nil {
+			found.Add("extra-arg", arg, err.Error())
 		}
 	}
 	return found
+}
+
+// filesOf are the files that a flag of our process names, by the placeholder of its value in the
+// help text.
+func filesOf(arg string) ([]string, error) {
+	_, flags, err := options.Parse(nil)
+	if err != nil {
+		return nil, err
+	}
+	name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	flag := flags.Lookup(name)
+	if flag == nil || value == "" {
+		return nil, nil // checkArgs refuses an unknown one, unless another version runs
+	}
+	var files []string
+	switch placeholder, _ := pflag.UnquoteUsage(flag); strings.ToLower(placeholder) {
+	case "file":
+		files = []string{value}
+	case "files": // cert,key:name,name
+		pair, _, _ := strings.Cut(value, ":")
+		files = strings.Split(pair, ",")
+	case "directory":
+		return nil, errors.New("must not be given: our Pod has no directory that it may write to")
+	}
+	for _, file := range files {
+		if !path.IsAbs(file) {
+			return nil, fmt.Errorf("must name a file that our Pod can mount: %s is no absolute path", file)
+		}
+		if err := manifests.Mountable(file); err != nil {
+			return nil, fmt.Errorf("must name a file that our Pod can mount: %w", err)
+		}
+	}
+	return files, nil
 }
 
 // render makes our manifest of what follows from the others and of the flags of this call.
 func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
 	o.HostBinary, o.TokenSecrets = p.binary, p.tokenSecrets
 	o.Args = append(o.Args, p.extraArgs...)
+	for _, arg := range p.extraArgs {
+		files, err := filesOf(arg)
+		if err != nil {
+			return nil, err // validate has named the flag
+		}
+		o.Files = append(o.Files, files...)
+	}
 	if p.image != "" {
 		o.Image, o.HostBinary = p.image, ""
 	}

@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -97,8 +98,8 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		"NoValue":    {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
 		"NotAPort":   {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},
 		"TwoKeys": {
-			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-key-ring=/k"},
-			want: "Error: " + start + "--service-account-key-ring \"/k\" must not be given together with --service-account-private-key-file",
+			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/k"},
+			want: "Error: " + start + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with --service-account-private-key-file",
 		},
 		"TwoMistakes": {
 			args: []string{"--extra-arg=--secure-port=-1", "--extra-arg=--webhook-port=-1"},
@@ -107,6 +108,22 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		"WithSigner": {
 			args: []string{"--external-signer", "--extra-arg=--service-account-private-key-file="},
 			want: "Error: " + start + "--external-signer-socket \"/run/sa-controller-manager/signer.sock\" needs a key to sign with",
+		},
+		"KeyRingAtTheRoot": {
+			reason: "its directory would hide the Pod's own files", args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/k"},
+			want: "Error: --extra-arg \"--service-account-key-ring=/k\" must name a file that our Pod can mount: /k: our static pod cannot mount /",
+		},
+		"BesideSecrets": {
+			args: []string{"--extra-arg=--root_ca_file=/etc/kubernetes/corp.crt"},
+			want: "Error: --extra-arg \"--root_ca_file=/etc/kubernetes/corp.crt\" must name a file that our Pod can mount: /etc/kubernetes/corp.crt: our static pod cannot mount /etc/kubernetes",
+		},
+		"RelativeFile": {
+			args: []string{"--extra-arg=--tls-cert-file=tls.crt"},
+			want: "Error: --extra-arg \"--tls-cert-file=tls.crt\" must name a file that our Pod can mount: tls.crt is no absolute path",
+		},
+		"WritableDirectory": {
+			args: []string{"--extra-arg=--cert-dir=/var/lib/certs"},
+			want: "Error: --extra-arg \"--cert-dir=/var/lib/certs\" must not be given: our Pod has no directory that it may write to",
 		},
 		"Ends": {reason: "it would be started over and over", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version prints something and ends it\n"},
 		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help prints something and ends it\n"},
@@ -135,12 +152,17 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		args   []string
+		mounts []string
 	}{
 		"Flag":        {args: []string{"--extra-arg=--bind-address=0.0.0.0"}},
 		"Underscores": {args: []string{"--extra-arg=--bind_address=0.0.0.0"}},
-		"KeyRing":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/k"}},
+		"KeyRing":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"}},
 		"WithSigner":  {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
 		"Binary":      {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
+		"Files":       {args: []string{"--extra-arg=--root-ca-file=/etc/corp/ca.crt", "--extra-arg=--service-account-key-file=/srv/old/sa.pub"}, mounts: []string{"/etc/corp", "/srv/old"}},
+		"FileOfPKI":   {reason: "it is mounted anyway", args: []string{"--extra-arg=--root-ca-file=/etc/kubernetes/pki/corp/ca.crt"}},
+		"Pair":        {args: []string{"--extra-arg=--tls-sni-cert-key=/srv/a/tls.crt,/srv/b/tls.key:example.org,www.example.org"}, mounts: []string{"/srv/a", "/srv/b"}},
+		"NoFile":      {reason: "they take the file away", args: []string{"--extra-arg=--root-ca-file="}},
 		"Image":       {reason: "likewise", args: []string{"--image=registry.example.com/sa-controller-manager:v9", "--extra-arg=--new-flag=1"}},
 	}
 	for name, tc := range cases {
@@ -148,7 +170,15 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 			t.Parallel()
 			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
 			if got.Code != 0 || !strings.Contains(got.Stdout, "\n1. manager: ") {
-				t.Errorf("%s: %+v, want the plan", tc.reason, got)
+				t.Fatalf("%s: %+v, want the plan", tc.reason, got)
+			}
+			var mounts []string
+			for _, found := range regexp.MustCompile(`(?m)^\+    - mountPath: (.*)\n\+      name: files-`).FindAllStringSubmatch(got.Stdout, -1) {
+				mounts = append(mounts, found[1])
+			}
+			slices.Sort(mounts)
+			if diff := cmp.Diff(tc.mounts, slices.Compact(mounts)); diff != "" {
+				t.Errorf("%s: directories that our Pod mounts (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

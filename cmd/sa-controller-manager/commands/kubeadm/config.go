@@ -47,6 +47,9 @@ type Config struct {
 	// SkipKeyCheck hands back without looking whether the key files have the keys that
 	// are in use.
 	SkipKeyCheck bool
+	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
+	// refusing them.
+	AcceptFlags []string
 	// Steps are those to do; all if empty.
 	Steps []string
 	// DryRun prints what would be done, and does nothing.

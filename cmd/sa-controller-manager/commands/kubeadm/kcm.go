@@ -26,6 +26,7 @@ const (
 	carriedOver    class = "carried over"
 	withoutMeaning class = "without meaning"
 	refused        class = "refused"
+	accepted       class = "accepted" // refused, but for --accept-flag
 )
 
 // kcmFlags are flags of kube-controller-manager that our process has too. carry makes its value of
@@ -72,7 +73,8 @@ func kcmTable() []kcmFlags {
 type kcm struct {
 	*staticpod.Manifest
 
-	own      []byte // our manifest that is there, nil if there is none
+	own      []byte   // our manifest that is there, nil if there is none
+	accept   []string // flags that --accept-flag names
 	verdicts []verdict
 	args     []string
 	files    []string // on the host
@@ -85,13 +87,17 @@ type verdict struct {
 	reason       string
 }
 
-// readKCM decides about every flag.
-func readKCM(m *staticpod.Manifest, own []byte) *kcm {
-	k := &kcm{Manifest: m, own: own}
+// readKCM decides about every flag. What would be refused is left out if accept names it.
+func readKCM(m *staticpod.Manifest, own []byte, accept []string) *kcm {
+	k := &kcm{Manifest: m, own: own, accept: accept}
 	// Without these two kube-controller-manager does something else than our manifest says.
 	for _, name := range slices.Concat([]string{keyFlag, rootCAFlag}, m.Given()) {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
-			k.verdicts = append(k.verdicts, k.decide(name))
+			v := k.decide(name)
+			if v.class == refused && slices.Contains(k.accept, name) {
+				v.class = accepted
+			}
+			k.verdicts = append(k.verdicts, v)
 		}
 	}
 	return k
@@ -189,15 +195,31 @@ func (k *kcm) controllers(name string) (string, error) {
 	return allControllers + "," + strings.Join(off, ","), nil
 }
 
-// refusal names every flag that keeps a takeover from going on.
+// refusal names every flag that keeps a takeover from going on, and what is accepted in vain.
 func (k *kcm) refusal() error {
 	var all []error
 	for _, v := range k.verdicts {
 		if v.class == refused {
-			all = append(all, fmt.Errorf("--%s of %s: %s", v.flag, controllerManager, v.reason))
+			all = append(all, fmt.Errorf("--%s of %s: %s; --accept-flag=%s leaves it out", v.flag, controllerManager, v.reason, v.flag))
+		}
+	}
+	for _, name := range k.accept {
+		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name && v.class == accepted }) {
+			all = append(all, fmt.Errorf("--accept-flag=%s: no flag of %s is refused under this name", name, controllerManager))
 		}
 	}
 	return errors.Join(all...)
+}
+
+// notes say what --accept-flag leaves out.
+func (k *kcm) notes() []string {
+	var notes []string
+	for _, v := range k.verdicts {
+		if v.class == accepted {
+			notes = append(notes, fmt.Sprintf("Accepted (--accept-flag), and not taken over: %s of %s: %s.", assign(v.flag, v.theirs), controllerManager, v.reason))
+		}
+	}
+	return notes
 }
 
 // table writes a line for each flag. ours is our manifest.

@@ -73,7 +73,7 @@ func TestCarriedOver(t *testing.T) {
 		"Unknown":   {command: []string{theKey, theCA, "--service-account-magic=1"}, refused: "--service-account-magic of kube-controller-manager: no flag of kube-controller-manager that this version knows"},
 		"All": {
 			reason: "one call names them all", command: []string{"--service-account-private-key-file=$(KEY)", "--root-ca-file=/ca.crt"},
-			refused: "fills something in\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
+			refused: "fills something in; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
 		},
 
 		"AfterATakeover": {
@@ -112,7 +112,7 @@ func TestCarriedOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k := readKCM(m, own)
+			k := readKCM(m, own, nil)
 			if err := k.refusal(); tc.refused != "" || err != nil {
 				says(t, tc.reason, err, tc.refused)
 				return
@@ -154,7 +154,7 @@ func TestOptOuts(t *testing.T) {
 			} {
 				for _, written := range [][]string{{"--controllers=" + list}, strings.Split("--controllers="+strings.ReplaceAll(list, ",", "\n--controllers="), "\n")} {
 					m := parse(t, controllerManagerComponent(), pod(append([]string{controllerManager, theKey, theCA}, written...)))
-					k := readKCM(m, nil)
+					k := readKCM(m, nil, nil)
 					got := false
 					for _, arg := range k.args {
 						got = got || strings.HasPrefix(arg, "--controllers=*,-") && slices.Contains(strings.Split(arg, ","), "-"+one.name)
@@ -197,7 +197,7 @@ func TestEveryFlagIsDecided(t *testing.T) {
 func TestStockManifests(t *testing.T) {
 	t.Parallel()
 	for _, path := range corpus(t, controllerManagerComponent()) {
-		k := readKCM(parse(t, controllerManagerComponent(), read(t, path)), nil)
+		k := readKCM(parse(t, controllerManagerComponent(), read(t, path)), nil, nil)
 		if err := k.refusal(); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

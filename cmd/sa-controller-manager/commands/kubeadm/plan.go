@@ -70,6 +70,9 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(apiServer) + ".",
 		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerReady(o), c.bound},
 	}
+	if c.writesOwn(o) {
+		own.notes = o.kcm.notes()
+	}
 	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
 		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
 		own.guards = append(own.guards, c.keyAccepted(o), c.rootCAPublished(o), c.ensureIdentity(o))

@@ -49,7 +49,7 @@ func (c *Config) render(o *observed) error {
 	if err != nil {
 		return err
 	}
-	o.kcm = readKCM(m, o.manager)
+	o.kcm = readKCM(m, o.manager, c.AcceptFlags)
 	if !c.writesOwn(o) {
 		return nil
 	}

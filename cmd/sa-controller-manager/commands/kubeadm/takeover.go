@@ -23,6 +23,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
 // requestTimeout bounds one request, because kube-apiserver goes away in between.
@@ -195,6 +196,9 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
 				return err
 			}
+			for i, name := range f.AcceptFlags {
+				f.AcceptFlags[i] = staticpod.FlagName(name)
+			}
 			f.Render = p.render
 			if p.image == "" {
 				f.Binary = p.binary
@@ -205,6 +209,8 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 	}
 	f.addTo(cmd)
 	p.addTo(cmd.Flags())
+	cmd.Flags().StringArrayVar(&f.AcceptFlags, "accept-flag", f.AcceptFlags,
+		"`name` of a flag of kube-controller-manager that a takeover refuses: our process does without it. May be given more than once. --dry-run shows what is refused and accepted.")
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have kube-apiserver's tokens signed by our process, so that keys change without a restart of it: its key flags go, --service-account-signing-endpoint comes. Implies --rewrite.")
 	return cmd

@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -179,6 +180,58 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 			slices.Sort(mounts)
 			if diff := cmp.Diff(tc.mounts, slices.Compact(mounts)); diff != "" {
 				t.Errorf("%s: directories that our Pod mounts (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestAcceptFlag: a flag of kube-controller-manager that a takeover refuses has an explicit way past,
+// and the plan shows it, also where it is not a dry run.
+func TestAcceptFlag(t *testing.T) {
+	t.Parallel()
+	const more = "    - --service-account-magic=1\n    - --root-ca-file=/in/the/image.crt\n"
+	const note = "Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: no flag"
+	cases := map[string]struct {
+		reason     string
+		flags      string // of kube-controller-manager, further ones
+		args       []string
+		code       int
+		wantStdout []string
+		wantStderr string
+	}{
+		"Refused": {flags: more, code: 1, wantStdout: []string{"--service-account-magic 1 - refused "},
+			wantStderr: "--service-account-magic of kube-controller-manager: no flag of kube-controller-manager that this version knows: what it changes is not understood; --accept-flag=service-account-magic leaves it out\n"},
+		"OneOfTwo": {flags: more, args: []string{"--accept-flag=service-account-magic"}, code: 1, wantStdout: []string{"--service-account-magic 1 - accepted "},
+			wantStderr: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts; --accept-flag=root-ca-file leaves it out"},
+		"Both": {flags: more, args: []string{"--accept-flag=service-account-magic", "--accept-flag=--root_ca_file"},
+			wantStdout: []string{"--service-account-magic 1 - accepted ", "--root-ca-file /etc/kubernetes/pki/ca.crt /in/the/image.crt - accepted ", note}},
+		"NotRefused": {args: []string{"--accept-flag=leader-elect"}, code: 1,
+			wantStderr: "Error: --accept-flag=leader-elect: no flag of kube-controller-manager is refused under this name\n"},
+		"NotThere": {args: []string{"--accept-flag=service-account-magic"}, code: 1,
+			wantStderr: "Error: --accept-flag=service-account-magic: no flag of kube-controller-manager is refused under this name\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newTakeoverNode(t)
+			const last = "    - --use-service-account-credentials=true\n"
+			file := filepath.Join(n.dir, "kube-controller-manager.yaml")
+			must(t, os.WriteFile(file, bytes.Replace(read(t, file), []byte(last), []byte(last+tc.flags), 1), 0o600))
+			got := n.takeover(t, append(tc.args, "--dry-run")...)
+			words := regexp.MustCompile(" +").ReplaceAllString(got.Stdout, " ")
+			for _, want := range tc.wantStdout {
+				if !strings.Contains(words, want) {
+					t.Errorf("stdout has no %q:\n%s", want, words)
+				}
+			}
+			if got.Code != tc.code || tc.wantStderr == "" && got.Stderr != "" || !strings.Contains(got.Stderr, tc.wantStderr) {
+				t.Errorf("code %d, stderr %q, want %d and %q", got.Code, got.Stderr, tc.code, tc.wantStderr)
+			}
+			if tc.code != 0 {
+				return
+			}
+			if got := n.takeover(t, tc.args...); !strings.Contains(got.Stdout, note) {
+				t.Errorf("without --dry-run there is no %q:\n%s", note, got.Stdout)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func (m *Manifest) Flag(name string) ([]Value, error) {
 	var values []Value
 	for i, one := range m.command {
 		found, value, has := strings.Cut(one.value, "=")
-		if flagName(found) != name {
+		if FlagName(found) != name {
 			continue
 		}
 		if !has {
@@ -37,8 +37,8 @@ func (m *Manifest) Flag(name string) ([]Value, error) {
 	return values, nil
 }
 
-// flagName is the name that Flag takes. A shorthand is a name too.
-func flagName(text string) string {
+// FlagName is the name that Flag takes, of a flag as it is written. A shorthand is a name too.
+func FlagName(text string) string {
 	return strings.ReplaceAll(strings.TrimLeft(text, "-"), "_", "-")
 }
 
@@ -47,7 +47,7 @@ func (m *Manifest) Given() []string {
 	var names []string
 	for _, one := range m.command[1:] {
 		text, _, _ := strings.Cut(one.value, "=")
-		if name := flagName(text); !slices.Contains(names, name) {
+		if name := FlagName(text); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -58,7 +58,7 @@ func (m *Manifest) Given() []string {
 func (m *Manifest) Written(name string) string {
 	var values []string
 	for _, one := range m.command[1:] {
-		if text, value, _ := strings.Cut(one.value, "="); flagName(text) == name {
+		if text, value, _ := strings.Cut(one.value, "="); FlagName(text) == name {
 			values = append(values, value)
 		}
 	}

@@ -163,7 +163,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 
 	// A rewrite whose process does not start leaves what ran before.
 	ours := string(n.read(t, manifestOf("sa-controller-manager")))
-	code, _, stderr = n.kubeadm(t, append([]string{"takeover", "--step-timeout=20s", "--extra-arg=--kubeconfig=/nowhere"}, n.podFlags()...)...)
+	code, _, stderr = n.kubeadm(t, append([]string{"takeover", "--step-timeout=20s", "--extra-arg=--kubeconfig=/nowhere/kubeconfig"}, n.podFlags()...)...)
 	if want := "sa-controller-manager.yaml is back, and until its process is ready"; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, stderr lacks %q:\n%s", code, want, stderr)
 	}

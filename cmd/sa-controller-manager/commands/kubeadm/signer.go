@@ -123,9 +123,9 @@ func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (static
 				signingKeyFlag, verifyKeyFlag, endpointFlag)
 		}
 		for _, file := range keys.verify {
-			e.Append = append(e.Append, assign(verifyKeyFlag, file))
+			putBack(m, &e, assign(verifyKeyFlag, file))
 		}
-		e.Append = append(e.Append, assign(signingKeyFlag, keys.private))
+		putBack(m, &e, assign(signingKeyFlag, keys.private))
 	}
 	mounted, err := m.Mounted(manager)
 	if mounted {
@@ -133,6 +133,21 @@ func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (static
 		e.Unmount = &mount
 	}
 	return e, err
+}
+
+// putBack adds a flag where kubeadm has it, in alphabetical order: the patch of a later takeover names
+// it by its place in what kubeadm writes.
+func putBack(m *staticpod.Manifest, e *staticpod.Edit, flag string) {
+	for i, given := range m.Command() {
+		if i > 0 && given > flag && !slices.Contains(e.Remove, i) {
+			if e.Insert == nil {
+				e.Insert = map[int][]string{}
+			}
+			e.Insert[i] = append(e.Insert[i], flag)
+			return
+		}
+	}
+	e.Append = append(e.Append, flag)
 }
 
 // signs reports whether kube-apiserver is to have its tokens signed by us, or does already.

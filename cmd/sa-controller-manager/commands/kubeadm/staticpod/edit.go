@@ -6,7 +6,6 @@ package staticpod
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -17,6 +16,8 @@ import (
 type Edit struct {
 	Remove  []int
 	Replace map[int]string
+	// Insert are new strings before others, each a line like that other one.
+	Insert map[int][]string
 	// Append are new strings at the end, each a line like the last one.
 	Append []string
 	// Mount is added to the volumes of the Pod and the mounts of the container, Unmount is
@@ -38,7 +39,7 @@ func (m *Manifest) Apply(e Edit) (*Manifest, error) {
 }
 
 func (m *Manifest) applyCommand(e Edit) (*Manifest, error) {
-	if len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Append) == 0 {
+	if len(e.Remove) == 0 && len(e.Replace) == 0 && len(e.Insert) == 0 && len(e.Append) == 0 {
 		return m, nil
 	}
 	edited, err := Parse(m.edited(e), m.program)
@@ -57,6 +58,7 @@ func (m *Manifest) applyCommand(e Edit) (*Manifest, error) {
 func (e Edit) wanted(before []string) []string {
 	var after []string
 	for i, value := range before {
+		after = append(after, e.Insert[i]...)
 		if slices.Contains(e.Remove, i) {
 			continue
 		}
@@ -75,16 +77,17 @@ func (m *Manifest) edited(e Edit) []byte {
 	// Appending comes first, while the last line still says how a line looks.
 	last := m.command[len(m.command)-1]
 	data = slices.Insert(data, last.line.to, m.lines(last, e.Append)...)
-	touched := slices.Concat(e.Remove, slices.Collect(maps.Keys(e.Replace)))
-	slices.Sort(touched)
-	for _, i := range slices.Backward(slices.Compact(touched)) {
-		one := m.command[i]
-		if slices.Contains(e.Remove, i) {
+	for i, one := range slices.Backward(m.command) {
+		if replacement, ok := e.Replace[i]; slices.Contains(e.Remove, i) {
 			data = withoutLine(data, one.line)
-			continue
+		} else if ok {
+			text := quote(string(m.data[one.text.from:one.text.to]), replacement)
+			data = slices.Replace(data, one.text.from, one.text.to, []byte(text)...)
 		}
-		text := quote(string(m.data[one.text.from:one.text.to]), e.Replace[i])
-		data = slices.Replace(data, one.text.from, one.text.to, []byte(text)...)
+		for _, value := range slices.Backward(e.Insert[i]) {
+			prefix := m.data[one.line.from:one.text.from]
+			data = slices.Insert(data, one.line.from, slices.Concat(prefix, []byte(value), m.lineEnd())...)
+		}
 	}
 	return data
 }

@@ -180,6 +180,16 @@ func FuzzApply(f *testing.F) {
 		if !bytes.Equal(data, back.Bytes()) {
 			t.Fatalf("%q became %q", data, back.Bytes())
 		}
+		if n == 1 {
+			return // nothing goes before the program
+		}
+		inserted, err := m.Apply(Edit{Insert: map[int][]string{1: {"--three=3", "--four="}}})
+		if err != nil {
+			t.Fatalf("insert: %v", err)
+		}
+		if back, err = inserted.Apply(Edit{Remove: []int{1, 2}}); err != nil || !bytes.Equal(data, back.Bytes()) {
+			t.Fatalf("%q, inserted into and taken out of, became %q: %v", data, back.Bytes(), err)
+		}
 	})
 }
 

@@ -29,7 +29,8 @@ const patience = 3 * time.Minute
 // nodeBinaries is where a node finds what the host has built.
 const nodeBinaries = "/opt/sa-controller-manager/bin"
 
-// product is the binary under test on the control-plane node.
+// product is the binary under test on the control-plane node. Our static pod runs it, and a test can
+// break or remove it, which it cannot do with the mounted one.
 const product = "/usr/local/bin/sa-controller-manager"
 
 // cluster is a kind cluster that ends with its test.
@@ -58,9 +59,15 @@ func create(t *testing.T, configuration string) *cluster {
 	t.Cleanup(func() { remove(t, name, kubeconfig) })
 	run(t, kindCLI(), args...)
 	c := connect(t, name, kubeconfig)
-	// What the host has built belongs to whoever has built it, and a takeover wants root's.
-	c.onNode(t, "install", "-m", "755", nodeBinaries+"/sa-controller-manager", product)
+	c.installProduct(t)
 	return c
+}
+
+// installProduct puts the binary under test on the node, by a rename. The mounted one belongs to the
+// user of the host, and a takeover wants root's.
+func (c *cluster) installProduct(t *testing.T) {
+	t.Helper()
+	c.onNode(t, "sh", "-c", "install -m 755 "+nodeBinaries+"/sa-controller-manager "+product+".new && mv "+product+".new "+product)
 }
 
 // connect returns a client that is not limited in its rate.

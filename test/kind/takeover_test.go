@@ -33,10 +33,7 @@ func TestTakeover(t *testing.T) {
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	usual := c.outageOfAnEdit(t)
 	t.Logf("an edit of its manifest takes kube-apiserver away for %v", usual)
-	before := map[string]string{}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
-		before[name] = c.readManifest(t, name)
-	}
+	before := c.controlPlaneManifests(t)
 	untouched := c.versions(t)
 
 	took := c.underTraffic(t, "during-takeover", func() {

@@ -13,17 +13,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ChainEntry is one plugin of a chain under the name it is enabled by.
+// ChainEntry is one plugin of a chain with the name it is enabled by.
 type ChainEntry struct {
 	Name   string
 	Plugin Plugin
-	// Metrics counts what the plugin does. Nil counts nothing.
+	// Metrics counts the plugin's decisions. It may be nil.
 	Metrics *Metrics
 }
 
-// Chain is a list of plugins that is itself one. The order is the order of calls: a
-// mutator sees what those before it made of the object. A request that no plugin
-// matches is allowed as it is.
+// Chain is a list of plugins and a plugin itself. It calls them in order: a mutator sees the object
+// as patched by those before it. A request that no plugin matches is allowed unchanged.
 type Chain []ChainEntry
 
 var (
@@ -31,10 +30,10 @@ var (
 	_ Validator = Chain{}
 )
 
-// Rules are what the plugins match.
+// Rules returns the rules of all plugins.
 func (c Chain) Rules() []Rule { return slices.Concat(c.MutatingRules(), c.ValidatingRules()) }
 
-// MutatingRules are what the mutators match.
+// MutatingRules returns the rules of the mutators.
 func (c Chain) MutatingRules() []Rule {
 	var rules []Rule
 	for _, entry := range c {
@@ -45,7 +44,7 @@ func (c Chain) MutatingRules() []Rule {
 	return rules
 }
 
-// ValidatingRules are what the validators match.
+// ValidatingRules returns the rules of the validators.
 func (c Chain) ValidatingRules() []Rule {
 	var rules []Rule
 	for _, entry := range c {
@@ -63,7 +62,7 @@ func mutatingRules(mutator Mutator) []Rule {
 	return mutator.Rules()
 }
 
-// Names lists the plugins in their order.
+// Names returns the names of the plugins in call order.
 func (c Chain) Names() []string {
 	names := make([]string, len(c))
 	for i, entry := range c {
@@ -72,8 +71,8 @@ func (c Chain) Names() []string {
 	return names
 }
 
-// Ready is nil once every plugin is ready. Requests do not need it: Admit and
-// Validate ask the plugins that match.
+// Ready returns nil once every plugin is ready. Admit and Validate do not use it: they wait for the
+// plugins that match.
 func (c Chain) Ready(ctx context.Context) error {
 	for _, entry := range c {
 		if err := entry.Plugin.Ready(ctx); err != nil {
@@ -83,8 +82,8 @@ func (c Chain) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Admit calls the mutators that match request, in order, each with the object as
-// patched so far. It stops at the first refusal, and then response holds no patch.
+// Admit calls the mutators that match request, in order, each with the object as patched so far. It
+// stops at the first refusal and then leaves response without a patch.
 func (c Chain) Admit(ctx context.Context, request *Request, response *Response) error {
 	current := *request
 	var pending []PatchOperation
@@ -128,8 +127,8 @@ func (c Chain) Validate(ctx context.Context, request *Request, response *Respons
 	return nil
 }
 
-// call lets one plugin decide, once it is ready. What it says is kept apart from what
-// the others said, so that it can neither read nor undo it.
+// call waits until the plugin is ready and calls decide. The plugin gets a Response of its own, so
+// that it can neither read nor undo what others added.
 func (e ChainEntry) call(ctx context.Context, path string, decide func(context.Context, *Request, *Response) error, request *Request) (*Response, error) {
 	finish := e.Metrics.pluginStarts(path, e.Name)
 	response := &Response{}
@@ -146,15 +145,15 @@ func (e ChainEntry) call(ctx context.Context, path string, decide func(context.C
 	return response, err
 }
 
-// guarded turns a panic of the plugin into a refusal that names it. The request does
-// not get through, and the process lives on.
+// guarded turns a panic of the plugin into a refusal that names it. The request is not admitted,
+// and the process continues.
 func (e ChainEntry) guarded(ctx context.Context, decide func(context.Context) error) (err error) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("plugin", e.Name))
 	defer recoverAs(ctx, &err, "plugin "+e.Name)
 	return decide(ctx)
 }
 
-// notReady is Forbidden, as upstream has it, unless the plugin chose its own status.
+// notReady returns a Forbidden error, as upstream does, unless the plugin chose its own status.
 func notReady(request *Request, err error) error {
 	if api := apierrors.APIStatus(nil); !errors.As(err, &api) {
 		err = Forbidden(request, err)
@@ -162,7 +161,7 @@ func notReady(request *Request, err error) error {
 	return notReadyError{err}
 }
 
-// add takes over what a plugin says besides its patch.
+// add appends the warnings and audit annotations of partial.
 func (r *Response) add(partial *Response) {
 	r.Warnings = append(r.Warnings, partial.Warnings...)
 	for key, value := range partial.AuditAnnotations {

@@ -15,16 +15,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configurationVersions are those that kube-apiserver v1.36.3 reads
-// (k8s.io/apiserver pkg/apis/apiserver). They do not differ.
+// configurationVersions lists the versions that kube-apiserver v1.36.3 reads (k8s.io/apiserver
+// pkg/apis/apiserver). They do not differ.
 func configurationVersions() []string {
 	return []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1"}
 }
 
-// Configuration is the file behind --admission-control-config-file: kube-apiserver's
-// AdmissionConfiguration. The apiserver's own file can be given as it is; what it says
-// of plugins that do not run here is not looked at. A nil Configuration configures
-// nothing. It does not change once read.
+// Configuration is the file of --admission-control-config-file: kube-apiserver's
+// AdmissionConfiguration. The apiserver's own file can be used unchanged: entries of plugins that
+// do not run here are ignored. A nil Configuration is empty. It is immutable.
 type Configuration struct {
 	file    string
 	plugins []pluginConfiguration
@@ -37,16 +36,16 @@ type admissionConfiguration struct {
 	Plugins    []pluginConfiguration `json:"plugins"`
 }
 
-// pluginConfiguration gives a plugin its configuration in place or in another file.
-// As upstream has it, the one in place wins.
+// pluginConfiguration holds the configuration of a plugin, inline or as the path of a file. Inline
+// wins, as upstream.
 type pluginConfiguration struct {
 	Name          string          `json:"name"`
 	Path          string          `json:"path"`
 	Configuration json.RawMessage `json:"configuration"`
 }
 
-// ReadConfiguration reads the file. An empty name is no file and no error. Paths in it
-// are relative to its own directory. Unknown and duplicate fields are errors.
+// ReadConfiguration reads the file. With an empty name it returns nil. Paths in it are relative to
+// its own directory. Unknown and duplicate fields are errors.
 func ReadConfiguration(file string) (*Configuration, error) {
 	if file == "" {
 		return nil, nil
@@ -82,8 +81,7 @@ func parseConfiguration(content []byte) ([]pluginConfiguration, error) {
 	return parsed.Plugins, nil
 }
 
-// For returns the configuration of the named plugin, as YAML or JSON, or nil if it has
-// none.
+// For returns the configuration of the named plugin, as YAML or JSON, or nil if it has none.
 func (c *Configuration) For(name string) (io.Reader, error) {
 	plugin, ok := c.find(name)
 	if !ok {
@@ -102,7 +100,7 @@ func (c *Configuration) For(name string) (io.Reader, error) {
 	return bytes.NewReader(content), nil
 }
 
-// Error is err about the configuration of the named plugin. It says where that stands.
+// Error wraps err with the name of the plugin and the file that configures it.
 func (c *Configuration) Error(name string, err error) error {
 	origin := ""
 	if plugin, ok := c.find(name); ok {

@@ -18,15 +18,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A refusal is an error that a plugin returns. The functions below make the usual
-// ones. Any other error that is an apierrors.APIStatus keeps its code, reason and
-// details; a plain error becomes 500 InternalError. The apiserver hands all of it
-// to the user and puts `admission webhook "..." denied the request: ` in front of
-// the message.
+// A plugin refuses a request by returning an error. The functions below return the usual ones. Any
+// other apierrors.APIStatus keeps its code, reason and details; a plain error becomes 500
+// InternalError. The apiserver shows all of it to the user and puts `admission webhook "..." denied
+// the request: ` in front of the message.
 
-// Forbidden refuses request with 403 and the text that kube-apiserver's own plugins
-// give: `pods "web" is forbidden: reason` (admission.NewForbidden in k8s.io/apiserver).
-// A reason that is Forbidden already is returned as it is.
+// Forbidden returns a 403 error with the text of kube-apiserver's own plugins: `pods "web" is
+// forbidden: reason` (admission.NewForbidden in k8s.io/apiserver). A reason that already is
+// Forbidden is returned unchanged.
 func Forbidden(request *Request, reason error) error {
 	if apierrors.IsForbidden(reason) {
 		return reason
@@ -34,16 +33,15 @@ func Forbidden(request *Request, reason error) error {
 	return apierrors.NewForbidden(request.groupResource(), request.displayName(), reason)
 }
 
-// TooManyRequests refuses with 429. Clients try again after a second: without a number the
-// apiserver sends no Retry-After header, and then nobody tries again.
+// TooManyRequests returns a 429 error. Clients retry after a second: without a number the apiserver
+// sends no Retry-After header, and clients do not retry.
 func TooManyRequests(message string) error { return apierrors.NewTooManyRequests(message, 1) }
 
-// Internal refuses with 500: the request may be fine, and something here is not. client-go
-// does not repeat it, because nothing says when that would help; controllers do, as after
-// any refusal.
+// Internal returns a 500 error: the request may be fine, but the webhook failed. client-go does not
+// retry it, because the error has no Retry-After; controllers do, as after any refusal.
 func Internal(err error) error { return apierrors.NewInternalError(err) }
 
-// invalidReview refuses with code, for a call that is not a usable AdmissionReview.
+// invalidReview returns an error with code, for a call that is not a usable AdmissionReview.
 func invalidReview(code int32, reason metav1.StatusReason, format string, args ...any) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
@@ -53,9 +51,9 @@ func invalidReview(code int32, reason metav1.StatusReason, format string, args .
 	}}
 }
 
-// statusOf is the one place where an error becomes what the client sees. The result
-// is never shared and is always a failure with a code of 400 or more, because the
-// apiserver would rewrite anything else.
+// statusOf is the only place that turns an error into what the client sees. The result is never
+// shared and is always a failure with a code of at least 400, because the apiserver would rewrite
+// anything else.
 func statusOf(err error) *metav1.Status {
 	status := asStatus(err).DeepCopy()
 	status.Status = metav1.StatusFailure
@@ -76,8 +74,8 @@ func asStatus(err error) *metav1.Status {
 	return &apierrors.NewInternalError(err).ErrStatus
 }
 
-// notReadyError marks the refusal of a request that the plugin has not looked at. Users
-// see no difference; it is no answer to a bad object and is not counted as one.
+// notReadyError marks a refusal because the plugin is not ready. Users see no difference; metrics
+// count it as an error and not as a refusal of the object.
 type notReadyError struct{ error }
 
 func (e notReadyError) Unwrap() error { return e.error }
@@ -86,9 +84,8 @@ func (r *Request) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
 }
 
-// displayName is the name to use in messages. An object that gets its name from
-// generateName has none yet. The words for "no name" are upstream's; the one with
-// the slash can never be a real name.
+// displayName returns the name for messages. With generateName there is no name yet. The
+// placeholders are upstream's; the one with the slash can never be a real name.
 func (r *Request) displayName() string {
 	if r.Name != "" {
 		return r.Name
@@ -113,11 +110,10 @@ func (r *Request) displayName() string {
 	return "Unknown"
 }
 
-// recoverAs is deferred. It turns a panic into a refusal that says who panicked, and
-// logs the stack.
+// recoverAs must be deferred. It turns a panic into a refusal that names who, and logs the stack.
 //
-// The value of a panic may quote the object, and objects hold what no log may. Only
-// errors of the Go runtime are known not to; of all others just the type is told.
+// The value of a panic may quote the object, which may hold secrets. Only errors of the Go runtime
+// are known not to; of any other value only the type is logged.
 func recoverAs(ctx context.Context, err *error, who string) {
 	value := recover()
 	if value == nil {
@@ -127,6 +123,6 @@ func recoverAs(ctx context.Context, err *error, who string) {
 	if known, ok := value.(runtime.Error); ok {
 		cause = known.Error()
 	}
-	klog.FromContext(ctx).Error(nil, "Recovered from a panic; the request is refused", "cause", cause, "stack", string(debug.Stack()))
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request", "cause", cause, "stack", string(debug.Stack()))
 	*err = Internal(fmt.Errorf("%s panicked; the log of sa-controller-manager has the details", who))
 }

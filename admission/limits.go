@@ -20,53 +20,54 @@ import (
 )
 
 const (
-	// DefaultMaxInFlight is how many calls are decided at the same time unless configured.
+	// DefaultMaxInFlight is the default limit on calls that are decided at the same time.
 	DefaultMaxInFlight = 400
 
-	// otherConnections may be open beside as many as there may be calls to decide: new and idle
-	// ones, and those whose calls are rejected. Each takes some 30 KiB. kube-apiserver dials as
-	// often at once as it creates Pods, and keeps 25 idle ones.
+	// otherConnections is added to the limit on calls to get the limit on open connections: for new
+	// and idle connections, and for those whose calls are rejected. Each takes some 30 KiB.
+	// kube-apiserver opens as many as it creates Pods at once, and keeps 25 idle ones.
 	otherConnections = 128
 
-	// freeBody is how much of each body is read whatever else goes on, in bytes. It is more
-	// than most Pods need. With all that may arrive and be decided it is 20 MiB. Beyond it
-	// a slow body can keep others out.
+	// freeBody is the part of each body that does not count against sharedBody, in bytes. Most Pods
+	// are smaller. Over all calls that may arrive and be decided it is 20 MiB. Larger bodies that
+	// arrive slowly can keep others out.
 	freeBody = 16 << 10
 
-	// sharedBody is how much of all bodies together may be held beyond that, in bytes: a
-	// review of the greatest size always fits if it comes alone.
+	// sharedBody limits the sum of all bodies beyond freeBody, in bytes: one review of the maximum
+	// size always fits.
 	sharedBody = maxBody
 
-	// maxBody is the greatest review that is read, in bytes. The apiserver takes
-	// objects of up to 3 MiB, and an update brings two of them.
+	// maxBody is the maximum size of a review, in bytes. The apiserver accepts objects of up to 3
+	// MiB, and an update has two of them.
 	maxBody = 8 << 20
 
-	// answerMargin is what the apiserver's timeout is cut by. It rounds what it writes
-	// into the URL up to a whole second, and so gives up before the time it names
-	// (k8s.io/apiserver pkg/admission/plugin/webhook/mutating/dispatcher.go). The other
-	// half second is for the way back.
+	// answerMargin is subtracted from the apiserver's timeout. It rounds the timeout in the URL up
+	// to a whole second and so gives up earlier than the URL says (k8s.io/apiserver
+	// pkg/admission/plugin/webhook/mutating/dispatcher.go). The other half second is for the way
+	// back.
 	answerMargin = 1500 * time.Millisecond
 
-	// bodyTimeout bounds the arrival of a body. The apiserver sends it in one go.
+	// bodyTimeout limits how long a body may take to arrive. The apiserver sends it in one go.
 	bodyTimeout = 10 * time.Second
 
-	// rejectedTimeout is for what comes before the uid, of a body for which there is no
-	// place: nothing else bounds how many of those are read.
+	// rejectedTimeout limits how long the uid of a rejected review may take to arrive: no semaphore
+	// bounds how many of these are read.
 	rejectedTimeout = time.Second
 
-	// maxTimeout is the greatest timeout that a webhook can have. It bounds calls that
-	// name none.
+	// maxTimeout is the maximum timeout of a webhook configuration. It bounds calls without a
+	// timeout in the URL.
 	maxTimeout = 30 * time.Second
 )
 
 func orDefault(maxInFlight int) int { return cmp.Or(max(maxInFlight, 0), DefaultMaxInFlight) }
 
-// connectionLimits are those of a Server whose Webhook decides maxInFlight calls at the same time.
+// connectionLimits returns the limits of a Server whose Webhook decides maxInFlight calls at the
+// same time.
 func connectionLimits(maxInFlight int) connlimit.Limits {
 	return connlimit.Limits{Open: orDefault(maxInFlight) + otherConnections}
 }
 
-// semaphore bounds how many calls are in a stage.
+// semaphore limits how many calls are in a stage.
 type semaphore struct {
 	taken chan struct{}
 	count func(more float64)
@@ -76,7 +77,7 @@ func newSemaphore(limit int, count func(more float64)) semaphore {
 	return semaphore{make(chan struct{}, limit), count}
 }
 
-// tryAcquire reports whether there was a place.
+// tryAcquire takes a place and reports whether there was one.
 func (s semaphore) tryAcquire() bool {
 	select {
 	case s.taken <- struct{}{}:
@@ -92,20 +93,19 @@ func (s semaphore) release() {
 	s.count(-1)
 }
 
-// errTooMany rejects a call for which a semaphore has no place.
+// errTooMany rejects a call when a semaphore is full.
 func errTooMany() error {
 	return TooManyRequests("too many admission requests at the same time, please try again")
 }
 
-// errTooLarge rejects a body for which the bodyLimiter has no room: other large ones are being
-// decided on.
+// errTooLarge rejects a body when the bodyLimiter is full: other large requests are being decided.
 var errTooLarge = errors.New("too many large admission requests at the same time, please try again")
 
-// bodyLimiter bounds what all bodies together take. Without it, calls in flight times their
-// greatest size would be gigabytes. The zero value is ready to use.
+// bodyLimiter limits the memory of all bodies together, which could otherwise reach gigabytes. The
+// zero value is ready to use.
 type bodyLimiter struct{ taken atomic.Int64 }
 
-// limitedBody is a body that takes from the limiter what is read of it.
+// limitedBody counts what is read of a body against the limiter.
 type limitedBody struct {
 	from       io.Reader
 	limiter    *bodyLimiter
@@ -126,27 +126,27 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// release gives back what was taken, once nobody holds the body any more.
+// release must be called when the body is no longer in use.
 func (b *limitedBody) release() { b.limiter.taken.Add(-b.held) }
 
-// readBody reads the whole of a body that is boundedBody's. When that fails, the envelope
-// is what its beginning says.
+// readBody reads a body of boundedBody to its end. On failure it returns the envelope, as far as
+// the beginning of the body has it.
 func readBody(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
 	body, err := readPieces(bounded)
 	if err != nil {
 		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
 	}
-	// The server goes on reading, to learn when the caller leaves. A deadline that is
-	// still set would end the request's context.
+	// The server keeps reading, to notice when the caller disconnects. A remaining deadline would
+	// cancel the request's context.
 	setReadDeadline(rw, time.Time{})
 	return body, envelope{}, nil
 }
 
-// bodyPiece is how much of a body is read at a time, in bytes: most come in one.
+// bodyPiece is the size of a read buffer, in bytes. Most bodies fit into one.
 const bodyPiece = 8 << 10
 
-// readPieces reads all, or with an error some of the beginning. A buffer that doubles would
-// leave behind as much again of each large body that is refused in the end.
+// readPieces reads to the end. With an error it returns some of the beginning. It does not grow one
+// buffer: that would leave as much garbage again for each large body that is rejected.
 func readPieces(from io.Reader) ([]byte, error) {
 	var full [][]byte
 	piece := make([]byte, 0, bodyPiece)
@@ -170,14 +170,14 @@ func readPieces(from io.Reader) ([]byte, error) {
 	}
 }
 
-// boundedBody is the body within its bounds of size and time.
+// boundedBody returns the body with limits on its size and time.
 func boundedBody(rw http.ResponseWriter, r *http.Request) io.Reader {
 	setReadDeadline(rw, time.Now().Add(bodyTimeout))
 	return http.MaxBytesReader(rw, r.Body, maxBody)
 }
 
-// setReadDeadline does what it can: a writer that is no connection has no deadlines,
-// and one that is gone has none any more.
+// setReadDeadline ignores errors: a writer that is no connection has no deadlines, and a closed one
+// needs none.
 func setReadDeadline(rw http.ResponseWriter, at time.Time) {
 	_ = http.NewResponseController(rw).SetReadDeadline(at)
 }
@@ -196,14 +196,15 @@ func readRefusal(err error) error {
 	return invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "read the AdmissionReview: %v", err)
 }
 
-// withDeadline ends the request's context in time for the apiserver to hear the answer.
+// withDeadline returns the request's context with a deadline that leaves the apiserver time to
+// receive the response.
 func withDeadline(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
 }
 
-// timeToDecide is the timeout of the URL, such as "10s", less the margin. A quarter of
-// it always remains: with one second there is no margin to have, and trying is better
-// than not. What cannot be read counts as the greatest timeout.
+// timeToDecide returns the timeout in the URL, such as "10s", less answerMargin, but at least a
+// quarter of it: of one second the margin would leave nothing. A missing or invalid timeout counts
+// as maxTimeout.
 func timeToDecide(parameter string) time.Duration {
 	timeout, err := time.ParseDuration(parameter)
 	if err != nil || timeout <= 0 || timeout > maxTimeout {

@@ -11,26 +11,26 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// What a plugin or a whole request came to. A refusal is the answer to a bad object;
-// an error is a failure of ours, or one that goes away by itself.
+// Outcomes of a plugin or of a whole call. A refusal is the response to a bad object; an error is a
+// failure of the webhook, or temporary.
 const (
 	outcomeAllowed = "allowed"
 	outcomePatched = "patched"
 	outcomeRefused = "refused"
 	outcomeError   = "error"
-	// outcomeInvalid and outcomeOverload are requests that no plugin saw.
+	// outcomeInvalid and outcomeOverload are calls that did not reach a plugin.
 	outcomeInvalid  = "invalid"
 	outcomeOverload = "overload"
 )
 
-// What a call that is in flight is in: its body is on its way, or it is being decided.
+// Stages of a call in progress: its body is arriving, or it is being decided.
 const (
 	stageArriving = "arriving"
 	stageDeciding = "deciding"
 )
 
-// Metrics are the series of the webhook and of its plugins. A nil Metrics counts
-// nothing. All methods may be used by several goroutines.
+// Metrics are the metrics of the webhook and of its plugins. A nil Metrics is a no-op. It is safe
+// for concurrent use.
 type Metrics struct {
 	requests *metrics.CounterVec
 	duration *metrics.HistogramVec
@@ -40,35 +40,35 @@ type Metrics struct {
 	tls      *metrics.CounterVec
 }
 
-// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+// NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	buckets := []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	m := &Metrics{
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_webhook_requests_total",
-			Help: "Calls of the webhook by path and outcome. Those of outcome invalid and overload reached no plugin.",
+			Help: "Webhook calls by path and outcome. Calls with outcome invalid or overload did not reach a plugin.",
 		}, []string{"path", "outcome"}),
 		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "sacm_webhook_request_duration_seconds",
-			Help:    "Time from the first byte of a call to its answer, waiting included.",
+			Help:    "Time from the first byte of a webhook call to its response, including waiting.",
 			Buckets: buckets,
 		}, []string{"path"}),
 		plugins: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_admission_plugin_requests_total",
-			Help: "Requests that an admission plugin decided, by path, plugin and outcome.",
+			Help: "Requests decided by an admission plugin, by path, plugin and outcome.",
 		}, []string{"path", "plugin", "outcome"}),
 		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name:    "sacm_admission_plugin_duration_seconds",
-			Help:    "Time that an admission plugin took, including the wait until it was ready.",
+			Help:    "Time an admission plugin took to decide, including the wait until it was ready.",
 			Buckets: buckets,
 		}, []string{"path", "plugin"}),
 		inFlight: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_requests_in_flight",
-			Help: "Calls of the webhook by stage: those whose body is arriving, and those that are being decided.",
+			Help: "Webhook calls in progress by stage: arriving while the body is read, deciding while plugins run.",
 		}, []string{"stage"}),
 		tls: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_webhook_tls_handshake_errors_total",
-			Help: "Failed TLS handshakes by reason. Those of reason certificate_refused are calls that failed because the caller does not accept the serving certificate.",
+			Help: "Failed TLS handshakes by reason. With reason certificate_refused the caller did not accept the serving certificate, and its call failed.",
 		}, []string{"reason"}),
 	}
 	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.tls)
@@ -78,7 +78,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-// pluginStarts returns what is to be called once the plugin has decided.
+// pluginStarts returns a function that must be called with the plugin's decision.
 func (m *Metrics) pluginStarts(path, plugin string) func(*Response, error) {
 	if m == nil {
 		return func(*Response, error) {}
@@ -90,7 +90,7 @@ func (m *Metrics) pluginStarts(path, plugin string) func(*Response, error) {
 	}
 }
 
-// requestEnds counts a call that came in at start.
+// requestEnds records a call that began at start.
 func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	if m == nil {
 		return
@@ -99,7 +99,7 @@ func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 }
 
-// counterOf counts the calls in a stage. It is looked up once and not for each call.
+// counterOf returns the counter of a stage. Callers look it up once and not for each call.
 func (m *Metrics) counterOf(stage string) func(more float64) {
 	if m == nil {
 		return func(float64) {}

@@ -11,17 +11,16 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// PatchOperation is one operation of a JSON patch (RFC 6902). Only those that add
-// or replace exist here, because plugins append to lists and never rewrite one
-// that they do not own.
+// PatchOperation is one operation of a JSON patch (RFC 6902). Only "add" and "replace" are used,
+// because plugins append to lists and never rewrite a list that they do not own.
 type PatchOperation struct {
 	Op    string          `json:"op"`   // "add" or "replace"
 	Path  string          `json:"path"` // JSON pointer (RFC 6901)
 	Value json.RawMessage `json:"value"`
 }
 
-// encodePatch renders operations as a JSON patch. The members stand in the order of the
-// struct; values go in as they are, once they are seen to be JSON.
+// encodePatch encodes operations as a JSON patch, with the fields in the order of the struct.
+// Values are copied unchanged once they are known to be JSON.
 func encodePatch(operations []PatchOperation) ([]byte, error) {
 	patch := []byte{'['}
 	for i, operation := range operations {
@@ -32,7 +31,7 @@ func encodePatch(operations []PatchOperation) ([]byte, error) {
 			patch = append(patch, ',')
 		}
 		patch = append(patch, `{"op":`...)
-		patch, _ = jsontext.AppendQuote(patch, operation.Op) // fails for what is not UTF-8, and then mends it
+		patch, _ = jsontext.AppendQuote(patch, operation.Op) // an error means invalid UTF-8, which it has replaced
 		patch = append(patch, `,"path":`...)
 		patch, _ = jsontext.AppendQuote(patch, operation.Path)
 		patch = append(patch, `,"value":`...)
@@ -41,9 +40,9 @@ func encodePatch(operations []PatchOperation) ([]byte, error) {
 	return append(patch, ']'), nil
 }
 
-// applyPatch returns object with operations applied. Fields that no operation names
-// keep their value, also those that no type knows. Without operations it returns object itself, so
-// that a lone mutator costs nothing.
+// applyPatch returns object with operations applied. All other fields keep their value, even
+// unknown ones. Without operations it returns object itself, so that a single mutator costs
+// nothing.
 func applyPatch(object []byte, operations []PatchOperation) ([]byte, error) {
 	if len(operations) == 0 {
 		return object, nil

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Operation is what a request does, in the words of admission.k8s.io.
+// Operation is the operation of a request, as named by admission.k8s.io.
 type Operation string
 
-// The operations that admission knows.
+// The operations of admission.k8s.io.
 const (
 	Create  Operation = "CREATE"
 	Update  Operation = "UPDATE"
@@ -22,8 +22,7 @@ const (
 	Connect Operation = "CONNECT"
 )
 
-// Request is one request to kube-apiserver that asks for admission. Plugins must
-// not change it.
+// Request is one admission request. Plugins must not change it.
 type Request struct {
 	UID         types.UID
 	Kind        metav1.GroupVersionKind
@@ -35,17 +34,16 @@ type Request struct {
 	User        authenticationv1.UserInfo
 	DryRun      bool
 
-	// Object, OldObject and Options are JSON as the apiserver sent it, nil where
-	// the review has none or null. Object is what earlier plugins of the chain have
-	// made of it.
+	// Object, OldObject and Options are JSON as the apiserver sent it, nil if the review omits them
+	// or has null. Object includes the patches of earlier plugins in the chain.
 	Object    []byte
 	OldObject []byte
 	Options   []byte
 }
 
-// Response collects what plugins say about a request besides yes and no.
+// Response collects what plugins return besides the decision.
 type Response struct {
-	// Patch holds operations on Object. Only Admit may add to it.
+	// Patch holds operations on Request.Object. Only Admit may add to it.
 	Patch []PatchOperation
 	// Warnings are shown to the user by kubectl. Each should be under 120 characters.
 	Warnings []string
@@ -62,27 +60,27 @@ func (r *Response) Annotate(key, value string) {
 	r.AuditAnnotations[key] = value
 }
 
-// Plugin is one admission plugin. It implements Mutator, Validator or both. The
-// framework calls it for the requests that its Rules match, from any goroutine.
+// Plugin is one admission plugin. It implements Mutator, Validator or both. The framework calls it
+// for the requests that its Rules match, from any goroutine.
 type Plugin interface {
-	// Rules say which requests the plugin wants to see.
+	// Rules returns the rules of the requests that the plugin handles.
 	Rules() []Rule
-	// Ready is nil once the plugin can decide. It blocks until then, until ctx ends
-	// or until the framework's own timeout does, and says what is missing.
+	// Ready blocks until the plugin can decide and returns nil. It returns an error that names what
+	// is missing when ctx or the framework's timeout ends first.
 	Ready(ctx context.Context) error
 }
 
-// Mutator changes objects. Admit adds what it wants changed to response; an error
-// refuses the request (see errors.go for its status).
+// Mutator changes objects. Admit adds its changes to response; an error refuses the request (see
+// errors.go for its status).
 type Mutator interface {
 	Plugin
 	Admit(ctx context.Context, request *Request, response *Response) error
 }
 
-// SelectiveMutator is a Mutator that changes fewer requests than it validates.
+// SelectiveMutator is a Mutator whose Admit handles fewer requests than its Validate.
 type SelectiveMutator interface {
 	Mutator
-	// MutatingRules say which requests Admit wants to see; Rules are those of Validate.
+	// MutatingRules returns the rules for Admit; Rules returns those for Validate.
 	MutatingRules() []Rule
 }
 

@@ -11,15 +11,14 @@ import (
 	"strings"
 )
 
-// Factory builds a plugin from its own configuration, which is YAML or JSON. Config
-// is nil when the plugin has none.
+// Factory builds a plugin from its own configuration, which is YAML or JSON, or nil if the plugin
+// has none.
 type Factory func(config io.Reader) (Plugin, error)
 
-// Registry knows plugins by name and builds those that are enabled. It is an explicit list.
+// Registry maps the names of plugins to their factories. It is an explicit list.
 type Registry map[string]Factory
 
-// Check is nil if name is registered. Otherwise it says which names are, and where all other
-// plugins stay.
+// Check returns nil if name is registered, and otherwise an error that lists the registered names.
 func (r Registry) Check(name string) error {
 	if _, ok := r[name]; ok {
 		return nil
@@ -28,8 +27,8 @@ func (r Registry) Check(name string) error {
 		name, strings.Join(slices.Sorted(maps.Keys(r)), ", "))
 }
 
-// Build makes the named plugins, each with its part of configuration (nil for none),
-// and chains them in the order of names. Each counts in metrics, which may be nil.
+// Build builds the named plugins, each with its part of configuration (nil means none), and chains
+// them in the order of names. Metrics may be nil.
 func (r Registry) Build(names []string, configuration *Configuration, metrics *Metrics) (Chain, error) {
 	chain := make(Chain, 0, len(names))
 	for _, name := range names {

@@ -19,17 +19,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reviewKind is the kind of what comes in and of what goes out.
+// reviewKind is the kind of requests and responses.
 const reviewKind = "AdmissionReview"
 
-// reviewVersions are those that are understood. Their JSON is the same
-// (k8s.io/api admission/v1 and v1beta1), so that one set of types does for both.
+// reviewVersions lists the supported versions. Their JSON is the same (k8s.io/api admission/v1 and
+// v1beta1), so one set of types serves both.
 func reviewVersions() []string {
 	return []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"}
 }
 
-// review is an AdmissionReview as far as it is read. Objects stay bytes: most are not
-// looked into, and decoding into types would lose fields that they do not know.
+// review holds the fields of an AdmissionReview that are decoded. Objects stay bytes: most are
+// never decoded, and Go types would lose unknown fields.
 type review struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -51,14 +51,15 @@ type reviewRequest struct {
 	Options     jsontext.Value              `json:"options"`
 }
 
-// envelope is what an answer takes from the question, whatever else is wrong with it.
+// envelope holds the fields that a response repeats from its request, whatever else is wrong with
+// that.
 type envelope struct {
 	apiVersion string
 	uid        types.UID
 }
 
-// decodeReview reads body as the apiserver would. The envelope is as complete as can be,
-// also when the review cannot be used.
+// decodeReview decodes body as the apiserver would. It returns as much of the envelope as it finds,
+// even with an error.
 func decodeReview(body []byte) (*Request, envelope, error) {
 	var r review
 	err := decodeLeniently(body, &r)
@@ -72,7 +73,7 @@ func decodeReview(body []byte) (*Request, envelope, error) {
 	}
 	if r.Kind != reviewKind || !slices.Contains(reviewVersions(), r.APIVersion) {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-			"found apiVersion %.100q, kind %.100q; understood is kind %s of apiVersion %q", r.APIVersion, r.Kind, reviewKind, reviewVersions())
+			"found apiVersion %.100q, kind %.100q; expected kind %s of apiVersion %q", r.APIVersion, r.Kind, reviewKind, reviewVersions())
 	}
 	if r.Request == nil {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the AdmissionReview has no request")
@@ -115,7 +116,7 @@ func notNull(raw jsontext.Value) []byte {
 	return raw
 }
 
-// allowedReview answers yes, with what the plugins said.
+// allowedReview returns a response that allows the request.
 func allowedReview(e envelope, response *Response) (*admissionv1.AdmissionReview, error) {
 	answer := e.answer(response)
 	answer.Response.Allowed = true
@@ -131,14 +132,15 @@ func allowedReview(e envelope, response *Response) (*admissionv1.AdmissionReview
 	return answer, nil
 }
 
-// refusedReview answers no. Warnings and audit annotations go with it, a patch does not.
+// refusedReview returns a response that refuses the request. It has the warnings and audit
+// annotations of response but not its patch.
 func refusedReview(e envelope, response *Response, err error) *admissionv1.AdmissionReview {
 	answer := e.answer(response)
 	answer.Response.Result = statusOf(err)
 	return answer
 }
 
-// answer speaks the version of the question, and v1 where that is not known.
+// answer returns a response in the version of the request, or in v1 if that version is unknown.
 func (e envelope) answer(response *Response) *admissionv1.AdmissionReview {
 	version := e.apiVersion
 	if !slices.Contains(reviewVersions(), version) {
@@ -154,9 +156,9 @@ func (e envelope) answer(response *Response) *admissionv1.AdmissionReview {
 	}
 }
 
-// findEnvelope reads no more of body than it takes to answer it: the apiserver writes
-// kind, apiVersion and the uid first. It finds them in JSON that breaks off later, and
-// holds no more in memory than the longest string before them.
+// findEnvelope reads no more of body than the envelope takes: the apiserver writes kind, apiVersion
+// and the uid first. It works on truncated JSON and buffers no more than the longest string before
+// them.
 func findEnvelope(body io.Reader) envelope {
 	var found envelope
 	decoder := jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -182,8 +184,8 @@ func findEnvelope(body io.Reader) envelope {
 	return found
 }
 
-// eachField calls visit with the keys of the object that comes next. Visit reads the
-// value and returns false to end it all.
+// eachField calls visit with each key of the next object. Visit reads the value and returns false
+// to stop.
 func eachField(decoder *jsontext.Decoder, visit func(key string) bool) {
 	if token, err := decoder.ReadToken(); err != nil || token.Kind() != '{' {
 		return
@@ -196,7 +198,7 @@ func eachField(decoder *jsontext.Decoder, visit func(key string) bool) {
 	}
 }
 
-// stringValue reports whether a string comes next. It is read, as whatever else comes is.
+// stringValue reads the next token and reports whether it is a string.
 func stringValue(decoder *jsontext.Decoder) (string, bool) {
 	token, err := decoder.ReadToken()
 	if err != nil || token.Kind() != '"' {
@@ -205,24 +207,24 @@ func stringValue(decoder *jsontext.Decoder) (string, bool) {
 	return token.String(), true
 }
 
-// Decode reads an object of a request into Go types that name the members of interest.
-// Members match with their case, as in kube-apiserver, and unknown ones are stepped over.
-// It refuses what two readers could understand differently: repeated members, and text
-// that is not UTF-8. The error has no value of the object in it.
+// Decode decodes an object of a request into Go types that declare only the fields of interest.
+// Field names are case-sensitive, as in kube-apiserver, and unknown fields are skipped. It refuses
+// what two decoders could read differently: duplicate fields, and text that is not UTF-8. The error
+// contains no value of the object.
 func Decode(object []byte, into any) error {
 	return withoutValues(json.Unmarshal(object, into))
 }
 
-// decodeLeniently is Decode as the apiserver would do it: of repeated members the last one
-// counts. It is for the review, which the apiserver has written.
+// decodeLeniently decodes as the apiserver does: the last of duplicate fields wins. It is used for
+// the review itself, which the apiserver has written.
 func decodeLeniently(body []byte, into any) error {
 	return withoutValues(json.Unmarshal(body, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)))
 }
 
-// withoutValues keeps what was sent out of an error: it ends in answers and in logs.
+// withoutValues removes the caller's data from err, which ends up in responses and logs.
 func withoutValues(err error) error {
 	if wrongType, ok := errors.AsType[*json.SemanticError](err); ok {
-		// The names in it may be as long as a body.
+		// Field names may be as long as the body.
 		return fmt.Errorf("%.100q is %s, which does not belong there", wrongType.JSONPointer, described(wrongType))
 	}
 	if malformed, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -231,7 +233,7 @@ func withoutValues(err error) error {
 	return err
 }
 
-// described says what was found, where that is what is wrong with it.
+// described names the JSON type that was found, if the type is the problem.
 func described(found *json.SemanticError) string {
 	kind := found.JSONKind
 	if found.Err != nil {

@@ -10,12 +10,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Any stands for every value in any field of a Rule, as it does in the rules of a
-// webhook configuration.
+// Any matches every value of a field of a Rule, as in the rules of a webhook configuration.
 const Any = "*"
 
-// Rule says which requests a plugin wants to see. A request must agree with every
-// field. The zero Rule matches nothing, because it names no operation.
+// Rule matches the requests that a plugin handles. All fields must match. The zero Rule matches
+// nothing, because it has no operation.
 type Rule struct {
 	// Group is the API group, empty for the core group.
 	Group string `json:"group"`
@@ -23,15 +22,15 @@ type Rule struct {
 	Version string `json:"version"`
 	// Resource is the plural name, such as pods.
 	Resource string `json:"resource"`
-	// SubResource is empty for the resource alone. Any means the resource and all
-	// that is below it, as "pods/*" does in a webhook configuration
-	// (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/rules).
+	// SubResource is empty for the resource without subresources. Any means the resource and all
+	// its subresources, as "pods/*" in a webhook configuration (k8s.io/apiserver
+	// pkg/admission/plugin/webhook/predicates/rules).
 	SubResource string `json:"subResource"`
-	// Operations lists what is done to the resource. It may hold Any.
+	// Operations lists the operations. It may contain Any.
 	Operations []Operation `json:"operations"`
 }
 
-// Matches reports whether the rule wants to see request.
+// Matches reports whether the rule matches request.
 func (r Rule) Matches(request *Request) bool {
 	return r.hasOperation(request.Operation) &&
 		agree(r.Group, request.Resource.Group) &&
@@ -40,11 +39,10 @@ func (r Rule) Matches(request *Request) bool {
 		agree(r.SubResource, request.SubResource)
 }
 
-// IsBroad reports whether the rule reaches resources that it does not name.
+// IsBroad reports whether the rule matches resources that it does not name.
 func (r Rule) IsBroad() bool { return r.Group == Any || r.Resource == Any }
 
-// String shows the rule as a person would write it, such as
-// "CREATE,UPDATE pods/ephemeralcontainers".
+// String returns the rule in a readable form, such as "CREATE,UPDATE pods/ephemeralcontainers".
 func (r Rule) String() string {
 	var target strings.Builder
 	target.WriteString(r.Resource)
@@ -77,13 +75,13 @@ func (r Rule) version() string {
 
 func agree(pattern, value string) bool { return pattern == Any || pattern == value }
 
-// anyMatches reports whether one of rules wants to see request.
+// anyMatches reports whether one of rules matches request.
 func anyMatches(rules []Rule, request *Request) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return r.Matches(request) })
 }
 
-// RulesWithOperations writes rules as a webhook configuration wants them. Every field
-// is set, so that what the apiserver gives back compares equal.
+// RulesWithOperations converts rules for a webhook configuration. Every field is set, so that the
+// object that the apiserver returns compares equal.
 func RulesWithOperations(rules []Rule) []admissionregistrationv1.RuleWithOperations {
 	scope := admissionregistrationv1.AllScopes
 	var wanted []admissionregistrationv1.RuleWithOperations

@@ -10,22 +10,21 @@ import (
 	"strings"
 )
 
-// Selection is what the flags say about which plugins run. They mean what they mean
-// to kube-apiserver (k8s.io/apiserver pkg/server/options/admission.go), except that
-// --admission-control keeps the order it is written in, as it did in Kubernetes 1.9.
+// Selection holds the flags that enable plugins. They mean the same as kube-apiserver's
+// (k8s.io/apiserver pkg/server/options/admission.go), except that --admission-control keeps its
+// order, as it did in Kubernetes 1.9.
 type Selection struct {
-	// Enable adds plugins to those that are on by default (--enable-admission-plugins).
-	// Their order does not matter.
+	// Enable adds plugins to the default ones (--enable-admission-plugins). Order does not matter.
 	Enable []string
-	// Disable takes plugins off (--disable-admission-plugins).
+	// Disable removes plugins (--disable-admission-plugins).
 	Disable []string
-	// Exact is the whole list, in order (--admission-control). Nil means that the flag
-	// was not given; empty means no plugin at all. It excludes the other two.
+	// Exact is the complete list, in order (--admission-control). Nil means that the flag was not
+	// given; empty means no plugins. It excludes the other two.
 	Exact []string
 }
 
-// InAPIServer are the plugins of kube-apiserver v1.36 that are not here. They need what only
-// kube-apiserver has, such as its storage, its authorizer, its own types, or a place in the
+// InAPIServer returns the plugins of kube-apiserver v1.36 that do not exist here. They need what
+// only kube-apiserver has, such as its storage, its authorizer, its own types, or a place in the
 // chain before the webhooks. A test compares the list with the real binary.
 func InAPIServer() []string {
 	return strings.Fields(`AlwaysPullImages CertificateApproval CertificateSigning CertificateSubjectRestriction
@@ -38,15 +37,15 @@ func InAPIServer() []string {
 		ValidatingAdmissionWebhook`)
 }
 
-// Elsewhere are the plugins that the flags name and that stay in kube-apiserver. They are worth
-// a line in the log, not an error, because lists of plugins are copied from its flags.
+// Elsewhere returns the plugins in the flags that stay in kube-apiserver. They are logged and not
+// an error, because users copy lists of plugins from its flags.
 func (s Selection) Elsewhere() []string {
 	named := slices.Concat(s.Exact, s.Enable, s.Disable)
 	return slices.DeleteFunc(InAPIServer(), func(name string) bool { return !slices.Contains(named, name) })
 }
 
-// Names returns the plugins that run, in their order. Order lists all there are,
-// onByDefault those that run when the flags do not speak of them.
+// Names returns the plugins that run, in call order. Order lists all plugins that exist,
+// onByDefault those that run unless the flags name them.
 func (s Selection) Names(order, onByDefault []string) []string {
 	if s.Exact != nil {
 		elsewhere := s.Elsewhere()
@@ -62,8 +61,8 @@ func (s Selection) Names(order, onByDefault []string) []string {
 	return names
 }
 
-// Validate returns every mistake in the flags: names that neither registry nor kube-apiserver
-// knows, and flags that contradict each other.
+// Validate returns every error in the flags: names that neither registry nor kube-apiserver knows,
+// and flags that contradict each other.
 func (s Selection) Validate(registry Registry) []error {
 	var problems []error
 	if s.Exact != nil && (s.Enable != nil || s.Disable != nil) {
@@ -91,8 +90,8 @@ func (s Selection) Validate(registry Registry) []error {
 	return append(problems, duplicates(s.Exact)...)
 }
 
-// duplicates reports plugins that an ordered list names more than once: which of the
-// places is meant cannot be known.
+// duplicates returns an error for each plugin that an ordered list names more than once: the
+// intended place is unknown.
 func duplicates(exact []string) []error {
 	var problems []error
 	for i, plugin := range exact {

@@ -22,63 +22,60 @@ import (
 const (
 	headerTimeout = 10 * time.Second
 
-	// newTimeout is how long a connection that brings no call is waited for, once no
-	// further ones are accepted. Callers dial when they have one to make.
+	// newTimeout is how long a connection without a call stays open while the server drains.
+	// Callers dial when they have a call to make.
 	newTimeout = time.Second
 	idlePoll   = 10 * time.Millisecond
 
-	// callTimeout leaves a call all the time that a webhook can have, and some to write
-	// the answer. For reading it must be as long, because net/http ends the context of
-	// a call when its time to read is up, also when everything has been read. Headers
-	// and bodies have bounds of their own.
+	// callTimeout is the maximum timeout of a webhook, and some time to write the response. It is
+	// also the read timeout, because net/http cancels the context of a call at the read timeout
+	// even if everything has been read. Headers and bodies have timeouts of their own.
 	callTimeout = maxTimeout + 5*time.Second
 
-	// idleTimeout is longer than the 90 s after which the apiserver's own transport
-	// closes an idle connection, so that the caller is the one who closes it.
+	// idleTimeout is longer than the 90 s of the apiserver's own transport, so that the caller
+	// closes an idle connection and not the server.
 	idleTimeout = 2 * time.Minute
 
 	maxHeaderBytes = 64 << 10
 
-	// maxStreams is how many calls an HTTP/2 connection may bring at the same time. The
-	// apiserver opens another connection for more. net/http keeps four times as many that
-	// wait, at some 6 KiB each, also of those that were reset.
+	// maxStreams limits the concurrent calls of an HTTP/2 connection. The apiserver opens another
+	// connection for more. net/http queues four times as many, at some 6 KiB each, including those
+	// that were reset.
 	maxStreams = 5
 
-	// What an HTTP/2 connection may have sent that no call has read yet, and the greatest
-	// frame that is read, in bytes. Both are the least that RFC 9113 allows; by default
-	// either is 1 MiB for each connection.
+	// The limit on unread data of an HTTP/2 connection, and the maximum frame, in bytes. Both are
+	// the minimum of RFC 9113; the default is 1 MiB for each connection.
 	maxUnread = 64<<10 - 1
 	maxFrame  = 16 << 10
 )
 
-// ServerConfig says what a Server needs.
+// ServerConfig configures a Server.
 type ServerConfig struct {
-	// Listener is where connections come in. Run closes it.
+	// Listener accepts the connections. Run closes it.
 	Listener net.Listener
-	// TLS has GetCertificate or Certificates. Versions below 1.2 are raised to 1.2. If
-	// it has ClientCAs, only callers with a certificate of theirs may ask for admission;
-	// /readyz stays open to all.
+	// TLS must have GetCertificate or Certificates. The minimum version is at least 1.2. With
+	// ClientCAs, admission calls need a client certificate of these CAs; /readyz does not.
 	TLS *tls.Config
-	// ClientNames are the common names that these certificates may have. None means any.
+	// ClientNames are the allowed common names of client certificates. Empty allows any.
 	ClientNames []string
-	// Webhook answers everything but /readyz.
+	// Webhook handles every path but /readyz.
 	Webhook http.Handler
-	// MaxInFlight is that of the Webhook; zero means DefaultMaxInFlight. It bounds the
+	// MaxInFlight is the Webhook's limit; zero means DefaultMaxInFlight. It determines the limit on
 	// connections, see connectionLimits.
 	MaxInFlight int
-	// Ready is nil when calls can be answered; its error is shown to who asks. It must
-	// not block. No Ready means ready.
+	// Ready returns nil when the webhook can answer calls. Its error is the body of /readyz. It
+	// must not block. A nil Ready means always ready.
 	Ready func(context.Context) error
-	// HTTP2 offers HTTP/2 besides HTTP/1.1. The apiserver uses it only for webhooks on
-	// loopback URLs, and it is one more thing to attack (CVE-2023-44487).
+	// HTTP2 enables HTTP/2. The apiserver uses it only for webhooks with loopback URLs, and it
+	// enlarges the attack surface (CVE-2023-44487).
 	HTTP2 bool
-	// DrainDelay is how long calls are answered after the end has come and /readyz says
-	// no, so that callers can go elsewhere.
+	// DrainDelay is how long the server answers calls after shutdown has begun and /readyz fails,
+	// so that callers can switch to another replica.
 	DrainDelay time.Duration
-	// DrainTimeout is how long calls that are still being decided after that may take.
-	// Then their connections close. Zero waits for none.
+	// DrainTimeout is how long calls in progress may take after DrainDelay. Then their connections
+	// close. Zero does not wait.
 	DrainTimeout time.Duration
-	// Metrics counts failed handshakes. Nil counts nothing.
+	// Metrics counts failed handshakes. It may be nil.
 	Metrics *Metrics
 }
 
@@ -119,16 +116,16 @@ func NewServer(config ServerConfig) *Server {
 	return s
 }
 
-// connectionKey is that of a request's *connlimit.Conn in its context.
+// connectionKey is the context key of a request's *connlimit.Conn.
 type connectionKey struct{}
 
-// Run serves until ctx ends and then drains: /readyz fails at once, calls are answered
-// for DrainDelay, and after that nobody is accepted any more. Connections close as soon
-// as their calls are done, at the latest after DrainTimeout. An error means that serving
-// ended by itself. Run is called once.
+// Run serves until ctx ends and then drains: /readyz fails at once, calls are answered for
+// DrainDelay, and then no more connections are accepted. Connections close when their calls are
+// done, at the latest after DrainTimeout. Run returns an error if serving ends before ctx. It must
+// be called once.
 func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	// Requests outlive ctx: they are what draining is for.
+	// Requests outlive ctx, so that they can be drained.
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
 	s.http.ErrorLog = serverLog(logger)
 	ended := make(chan error, 1)
@@ -143,7 +140,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain returns when the server has stopped.
+// drain shuts the server down and returns when it has stopped.
 func (s *Server) drain(logger klog.Logger, ended chan error) {
 	s.draining.Store(true)
 	logger.Info("Draining admission", "delay", s.config.DrainDelay, "timeout", s.config.DrainTimeout)
@@ -152,34 +149,34 @@ func (s *Server) drain(logger klog.Logger, ended chan error) {
 	var err error
 	select {
 	case <-delay.C:
-		_ = s.config.Listener.Close() // what it says comes through ended too
+		_ = s.config.Listener.Close() // its error also comes through ended
 		err = <-ended
 	case err = <-ended:
 	}
 	if !errors.Is(err, net.ErrClosed) {
-		logger.Error(err, "Serving admission ended while draining")
+		logger.Error(err, "Admission server stopped while draining")
 	}
 	timeout, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
-	// From Shutdown on a call is dropped that comes on a connection which was accepted
-	// before. So it is called when none is to be expected.
+	// Shutdown drops calls that arrive on connections accepted before. So it waits until none is to
+	// be expected.
 	s.awaitIdle(timeout)
 	if err := s.http.Shutdown(timeout); err != nil {
-		logger.Info("Closing connections whose calls are not done", "cause", err.Error())
-		// An error of Close is that of a connection which is gone already.
+		logger.Info("Closing connections with unfinished calls", "cause", err.Error())
+		// Close fails only for connections that are closed already.
 		_ = s.http.Close()
 	}
 }
 
-// awaitIdle returns once every connection is idle or closed, or ctx ends. No further ones
-// are accepted; those that bring no call within newTimeout are closed.
+// awaitIdle returns once every connection is idle or closed, or ctx ends. Connections without a
+// call are closed after newTimeout.
 func (s *Server) awaitIdle(ctx context.Context) {
 	defer time.AfterFunc(newTimeout, s.connections.CloseNew).Stop()
 	idle := func(context.Context) (bool, error) { return s.connections.AllIdle(), nil }
-	_ = wait.PollUntilContextCancel(ctx, idlePoll, true, idle) // it fails at the end of ctx alone
+	_ = wait.PollUntilContextCancel(ctx, idlePoll, true, idle) // it fails only when ctx ends
 }
 
-// handler puts /readyz beside the webhook.
+// handler serves /readyz and the webhook.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -189,9 +186,9 @@ func (s *Server) handler() http.Handler {
 			defer conn.End()
 		}
 		if s.draining.Load() {
-			// The answer says that this connection ends with it. Closing an idle one
-			// would cross with the call that is on its way; after the drain delay only
-			// those are left that nobody has used meanwhile.
+			// The response announces that the connection closes after it. Closing an idle
+			// connection could cross with a call on its way; after the drain delay only connections
+			// are left that were not used meanwhile.
 			rw.Header().Set("Connection", "close")
 		}
 		mux.ServeHTTP(rw, r)

@@ -201,7 +201,7 @@ func TestServerClientCertificates(t *testing.T) {
 		"allowed": {reason: "the apiserver, by name", certificate: &caller, names: []string{"other", "test"}, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
 		"kubelet": {
 			reason: "the cluster's CA has certified kubelets and users too", certificate: &caller, names: []string{"other", "tes", ""}, ready: "200 HTTP/1.1 ok",
-			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is none of --webhook-client-allowed-names",
+			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not one of --webhook-client-allowed-names",
 		},
 		"none, by name": {reason: "no certificate has no name", names: []string{""}, ready: "200 HTTP/1.1 ok", review: "401 v1 uid= 401 Unauthorized: a client certificate is required"},
 		"stranger":      {reason: "of another CA", certificate: &stranger, ready: "remote error: tls: ", review: "remote error: tls: "},

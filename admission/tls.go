@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// secured returns config with what is not up to it. A client certificate is asked for
-// but not demanded in the handshake, because /readyz does without; trusted demands it.
+// secured returns config with a safe minimum version. The handshake requests a client certificate
+// but does not require it, because /readyz works without; trusted requires it.
 func secured(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
@@ -31,8 +31,8 @@ func secured(config *tls.Config) *tls.Config {
 	return config
 }
 
-// trusted keeps strangers out when the apiserver has to show a certificate. They are
-// told nothing, not even whether what they ask for exists.
+// trusted rejects calls without an allowed client certificate, if ClientCAs are configured. The
+// response does not reveal whether the path exists.
 func (s *Server) trusted(next http.Handler) http.Handler {
 	if s.config.TLS.ClientCAs == nil {
 		return next
@@ -45,16 +45,15 @@ func (s *Server) trusted(next http.Handler) http.Handler {
 				next.ServeHTTP(rw, r)
 				return
 			}
-			reason = "the common name of the client certificate is none of --webhook-client-allowed-names"
+			reason = "the common name of the client certificate is not one of --webhook-client-allowed-names"
 		}
-		stranger := invalidReview(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "%s", reason)
-		writeReview(rw, r, refusedReview(envelope{}, &Response{}, stranger))
+		unauthorized := invalidReview(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "%s", reason)
+		writeReview(rw, r, refusedReview(envelope{}, &Response{}, unauthorized))
 	})
 }
 
-// serverLog leads what net/http has to say into the structured log. Mostly these are
-// failed handshakes: a caller with the wrong CA, or a scanner. So they are not shown
-// by default.
+// serverLog passes the log of net/http to the structured log. Most lines are failed handshakes: a
+// caller with the wrong CA, or a port scanner. So they need verbosity 2.
 func serverLog(logger klog.Logger) *log.Logger {
 	return log.New(lineLogger{logger}, "", 0)
 }
@@ -66,31 +65,31 @@ func (l lineLogger) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Why a TLS handshake failed. Only the first is a call that the apiserver wanted to
-// make: it does not accept our certificate, because its caBundle is another one.
+// Reasons why a TLS handshake failed. Only the first one is a failed admission call: the apiserver
+// does not accept our certificate, because its caBundle is out of date.
 const (
 	handshakeRefused  = "certificate_refused"
-	handshakeStranger = "client_certificate" // the caller's is of none of our CAs
+	handshakeStranger = "client_certificate" // the client certificate is not of one of our CAs
 	handshakeNotTLS   = "not_tls"
 	handshakeTimeout  = "timeout"
-	handshakeClosed   = "closed" // such as by who looks only if the port is open
-	handshakeOther    = "other"  // such as no version in common
+	handshakeClosed   = "closed" // such as a TCP probe of the port
+	handshakeOther    = "other"  // such as no common TLS version
 )
 
-// countHandshake counts a connection that ends without ever having been more than a
-// handshake. net/http tells why in a line of its log only, but a tls.Conn remembers.
+// countHandshake counts a connection that closes before its handshake is complete. net/http only
+// logs the reason, but the tls.Conn keeps it.
 func (s *Server) countHandshake(conn net.Conn, state http.ConnState) {
 	secured, ok := conn.(*tls.Conn)
 	if state != http.StateClosed || !ok || secured.ConnectionState().HandshakeComplete {
 		return
 	}
-	// It does not shake hands again, it says how that went.
+	// This does not repeat the handshake, it returns its error.
 	if err := secured.HandshakeContext(context.Background()); err != nil {
 		s.config.Metrics.handshakeFails(handshakeReason(err))
 	}
 }
 
-// handshakeReason is one of the few values of the metric's label.
+// handshakeReason returns the value of the metric's label.
 func handshakeReason(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return handshakeNotTLS
@@ -112,9 +111,9 @@ func handshakeReason(err error) string {
 	return handshakeOther
 }
 
-// refusesCertificate reports whether the caller sent one of the alerts that are about a
-// certificate (RFC 8446, section 6.2): from bad_certificate to certificate_unknown, and
-// unknown_ca. Their type is crypto/tls's own; it has the text of tls.AlertError.
+// refusesCertificate reports whether the caller sent a TLS alert about our certificate (RFC 8446,
+// section 6.2): bad_certificate to certificate_unknown, and unknown_ca. crypto/tls does not export
+// their type; it has the text of tls.AlertError.
 func refusesCertificate(err error) bool {
 	said, ok := errors.AsType[*net.OpError](err)
 	if !ok || said.Op != "remote error" {

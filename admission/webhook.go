@@ -18,31 +18,31 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The two things that the webhook is asked to do. They are its URL paths, with a slash
-// in front, and the values of the metric label "path".
+// The URL paths of the webhook, without the leading slash. They are also the values of the metric
+// label "path".
 const (
 	pathMutate   = "mutate"
 	pathValidate = "validate"
 )
 
-// WebhookConfig says what a Webhook needs.
+// WebhookConfig configures a Webhook.
 type WebhookConfig struct {
 	// Chain decides. POST /mutate calls its mutators, POST /validate its validators.
 	Chain Chain
-	// MaxInFlight is how many calls are decided at the same time, over both paths;
-	// zero means DefaultMaxInFlight. More than that are told to try again.
+	// MaxInFlight limits the calls that are decided at the same time, over both paths; zero means
+	// DefaultMaxInFlight. Calls beyond it get 429 and may retry.
 	MaxInFlight int
 	// Metrics counts the calls. Nil counts nothing.
 	Metrics *Metrics
 }
 
-// Webhook answers AdmissionReviews of admission.k8s.io/v1 and v1beta1 in the version
-// they come in. It is the only place where bytes become requests and decisions become
-// bytes; plugins see neither.
+// Webhook answers AdmissionReviews of admission.k8s.io/v1 and v1beta1 in the version they come in.
+// It is the only place that converts between bytes and requests; plugins see neither the HTTP call
+// nor the encoding.
 //
-// Every answer but 404 is a well-formed AdmissionReview with the uid of the request.
-// The HTTP status is 200, because the apiserver hides what any other one says and lets
-// failurePolicy decide. Only where the uid cannot be known is it that of the refusal.
+// Every response but 404 is a well-formed AdmissionReview with the uid of the request. The HTTP
+// status is 200, because the apiserver ignores the body of any other status and applies
+// failurePolicy. Only if the uid is unknown does the HTTP status repeat the code of the refusal.
 type Webhook struct {
 	chain              Chain
 	arriving, deciding semaphore
@@ -50,12 +50,12 @@ type Webhook struct {
 	metrics            *Metrics
 }
 
-// NewWebhook returns a Webhook. It may be called from several goroutines.
+// NewWebhook returns a Webhook. It is safe for concurrent use.
 func NewWebhook(config WebhookConfig) *Webhook {
 	return &Webhook{
 		chain: config.Chain,
-		// Bodies that arrive slowly, or never, keep no small one from being decided: over HTTP/1.1
-		// a connection has one at a time.
+		// Reading has a limit of its own, so that slow bodies do not block the decision on small
+		// ones: over HTTP/1.1 a connection has one body at a time.
 		arriving: newSemaphore(connectionLimits(config.MaxInFlight).Accepted(), config.Metrics.counterOf(stageArriving)),
 		deciding: newSemaphore(orDefault(config.MaxInFlight), config.Metrics.counterOf(stageDeciding)),
 		metrics:  config.Metrics,
@@ -84,7 +84,7 @@ func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, de
 	writeReview(rw, r, answer)
 }
 
-// answer leads a call through its stages. Each of them may end it.
+// answer takes a call through its stages. Each stage may end it.
 func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
 	ctx, cancel := withDeadline(r)
 	defer cancel()
@@ -111,11 +111,11 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	return runChain(ctx, found, request, decide)
 }
 
-// checkCall refuses calls that no apiserver makes, before their body is read.
+// checkCall refuses calls that an apiserver never makes, before it reads the body.
 func checkCall(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return invalidReview(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
-			"found method %.20s; an AdmissionReview is sent with POST", r.Method)
+			"found method %.20s; expected POST", r.Method)
 	}
 	found := r.Header.Get("Content-Type")
 	if media, _, err := mime.ParseMediaType(found); err != nil || media != "application/json" {
@@ -129,7 +129,7 @@ func checkCall(r *http.Request) error {
 	return nil
 }
 
-// runChain asks the plugins and turns what they say into an answer.
+// runChain calls the plugins and turns their decision into a response.
 func runChain(ctx context.Context, found envelope, request *Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
 	response := &Response{}
 	err := decideGuarded(ctx, request, response, decide)
@@ -141,7 +141,7 @@ func runChain(ctx context.Context, found envelope, request *Request, decide deci
 		answer = refusedReview(found, response, err)
 	}
 	outcome := outcomeOf(response, err)
-	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // or each request would pay for the arguments
+	if logger := klog.FromContext(ctx).V(4); logger.Enabled() { // avoids building the arguments for each request
 		logger.Info("Decided an admission request", "operation", request.Operation,
 			"resource", request.groupResource(), "subResource", request.SubResource, "namespace", request.Namespace,
 			"name", request.Name, "uid", request.UID, "dryRun", request.DryRun, "outcome", outcome)
@@ -149,8 +149,8 @@ func runChain(ctx context.Context, found envelope, request *Request, decide deci
 	return answer, outcome
 }
 
-// decideGuarded lets a request without an object through untouched where there should
-// be one: there is nothing to decide on. A deletion has none, and CONNECT may have none.
+// decideGuarded allows a CREATE or UPDATE without an object: there is nothing to decide on. DELETE
+// and CONNECT may have none and are decided.
 func decideGuarded(ctx context.Context, request *Request, response *Response, decide decideFunc) (err error) {
 	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
 		return nil
@@ -159,7 +159,7 @@ func decideGuarded(ctx context.Context, request *Request, response *Response, de
 	return decide(ctx, request, response)
 }
 
-// read is readBody, if there is room for one more.
+// read is readBody within the limit on bodies that arrive at the same time.
 func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
 	if !w.arriving.tryAcquire() {
 		setReadDeadline(rw, time.Now().Add(rejectedTimeout))
@@ -169,12 +169,12 @@ func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader) ([]byte, envel
 	return readBody(rw, bounded)
 }
 
-// writeReview sends answer. The status line tells what the review cannot: see Webhook.
+// writeReview writes the response. For the HTTP status see Webhook.
 func writeReview(rw http.ResponseWriter, r *http.Request, answer *admissionv1.AdmissionReview) {
 	encoded, err := json.Marshal(answer)
 	if err != nil {
-		klog.FromContext(r.Context()).Error(nil, "An answer cannot be encoded", "cause", err.Error())
-		http.Error(rw, "the answer cannot be encoded", http.StatusInternalServerError)
+		klog.FromContext(r.Context()).Error(nil, "Failed to encode the AdmissionReview", "cause", err.Error())
+		http.Error(rw, "failed to encode the AdmissionReview", http.StatusInternalServerError)
 		return
 	}
 	code := http.StatusOK
@@ -187,6 +187,6 @@ func writeReview(rw http.ResponseWriter, r *http.Request, answer *admissionv1.Ad
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(code)
 	if _, err := rw.Write(encoded); err != nil {
-		klog.FromContext(r.Context()).V(4).Info("The caller left before its answer", "cause", err.Error())
+		klog.FromContext(r.Context()).V(4).Info("The caller disconnected before the response was written", "cause", err.Error())
 	}
 }

@@ -105,7 +105,7 @@ func TestWebhookReadsReviews(t *testing.T) {
 	}{
 		"v1":                     {reason: "answered in v1", body: createReview("v1"), status: 200, want: "v1 uid=u-1 " + patched},
 		"v1beta1":                {reason: "answered in v1beta1", body: createReview("v1beta1"), status: 200, want: "v1beta1 uid=u-1 " + patched},
-		"other version":          {reason: "answered in v1, with what is understood", body: createReview("v2"), status: 200, want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v2", kind "AdmissionReview"; understood is kind AdmissionReview of apiVersion ["admission.k8s.io/v1" "admission.k8s.io/v1beta1"]`},
+		"other version":          {reason: "answered in v1 with the supported versions", body: createReview("v2"), status: 200, want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v2", kind "AdmissionReview"; expected kind AdmissionReview of apiVersion ["admission.k8s.io/v1" "admission.k8s.io/v1beta1"]`},
 		"other kind":             {reason: "a review of another kind", body: strings.Replace(createReview("v1"), "AdmissionReview", "ConversionReview", 1), status: 200, want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v1", kind "ConversionReview"`},
 		"object of another kind": {reason: "the apiserver says what it is; plugins go by the resource", body: reviewOf("v1", `,"operation":"CREATE","object":{"kind":"Service","metadata":{}}`), status: 200, want: "v1 uid=u-1 " + patched},
 		"null object":            {reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), status: 200, want: "v1 uid=u-1 yes "},
@@ -166,7 +166,7 @@ func TestWebhookChecksTheCall(t *testing.T) {
 		"charset":          {reason: "parameters do not matter", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/json; charset=utf-8") }, status: 200, want: "v1 uid=u-1 " + patched},
 		"identity":         {reason: "not compressed", change: func(r *http.Request) { r.Header.Set("Content-Encoding", "identity") }, status: 200, want: "v1 uid=u-1 " + patched},
 		"chunked":          {reason: "the length need not be known", change: func(r *http.Request) { r.ContentLength = -1 }, status: 200, want: "v1 uid=u-1 " + patched},
-		"GET":              {reason: "405", change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "v1 uid= 405 MethodNotAllowed: found method GET; an AdmissionReview is sent with POST"},
+		"GET":              {reason: "405", change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "v1 uid= 405 MethodNotAllowed: found method GET; expected POST"},
 		"YAML":             {reason: "415", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, status: 415, want: `v1 uid= 415 UnsupportedMediaType: found Content-Type "application/yaml"; expected application/json`},
 		"no content type":  {reason: "415", change: func(r *http.Request) { r.Header.Del("Content-Type") }, status: 415, want: `v1 uid= 415 UnsupportedMediaType: found Content-Type ""; expected application/json`},
 		"bad content type": {reason: "415", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/json; =") }, status: 415, want: "v1 uid= 415 UnsupportedMediaType: "},

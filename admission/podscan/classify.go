@@ -25,16 +25,16 @@ func classify(config serviceaccount.Config, pod *corev1.Pod, account *corev1.Ser
 	if hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil, false
 	}
-	owed := config.Owed(pod, account)
-	if owed.Account {
+	lacks := config.MissingFrom(pod, account)
+	if lacks.Account {
 		// That the plugin did not see this Pod makes all the rest certain.
 		missing = append(missing, Account)
-		if owed.Token {
+		if lacks.Token {
 			missing = append(missing, Token)
 		}
 		return missing, false
 	}
-	if !owed.Token || owed.Served {
+	if !lacks.Token || lacks.TokenElsewhere {
 		return nil, false
 	}
 	insists := pod.Spec.AutomountServiceAccountToken != nil

@@ -8,7 +8,7 @@
 // while a person had taken it out. It stays as it is, because a Pod's account and
 // volumes cannot be changed.
 //
-// What is a miss is decided by the plugin's own rules (serviceaccount.Config.Owed), as
+// What is a miss is decided by the plugin's own rules (serviceaccount.Config.MissingFrom), as
 // far as the past can be known:
 //
 //   - A Pod without an account name is one for certain: the plugin names an account in

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TokenMode says in what form a Pod gets its token.
+// TokenMode is the form in which a Pod gets its token.
 type TokenMode string
 
 const (
@@ -28,29 +28,29 @@ const (
 // Config is the plugin's own configuration. Start from DefaultConfig: a zero Config
 // mounts nothing.
 type Config struct {
-	// LimitSecretReferences lets Pods refer only to Secrets that their account lists.
-	// It goes for every account; an annotation does it for one.
+	// LimitSecretReferences lets Pods refer only to Secrets that their account lists. It applies to
+	// every account; an annotation enables it for one.
 	LimitSecretReferences bool `json:"limitSecretReferences"`
-	// MountServiceAccountToken mounts a token in Pods that do not object.
+	// MountServiceAccountToken mounts a token in Pods that do not opt out.
 	MountServiceAccountToken bool `json:"mountServiceAccountToken"`
-	// RequireAPIToken refuses a Pod for whose account there is no token Secret yet.
-	// Without it, the Pod gets no token. It matters in mode secret only.
+	// RequireAPIToken refuses a Pod if its account has no token Secret yet. Otherwise such a Pod
+	// gets no token. It has an effect in mode secret only.
 	RequireAPIToken bool `json:"requireAPIToken"`
-	// StrictMountableSecrets limits references in every field that names a Secret.
-	// kube-apiserver's plugin limits those of secret volumes, environments and pull
-	// secrets. It matters only where references are limited at all.
+	// StrictMountableSecrets limits references in every field that names a Secret. kube-apiserver's
+	// plugin limits secret volumes, environments and pull secrets. It has an effect only if
+	// references are limited at all.
 	StrictMountableSecrets bool `json:"strictMountableSecrets"`
 	// Mode is projected or secret.
 	Mode TokenMode `json:"mode"`
 }
 
-// DefaultConfig is what kube-apiserver's plugin does.
+// DefaultConfig returns the behaviour of kube-apiserver's plugin.
 func DefaultConfig() Config {
 	return Config{MountServiceAccountToken: true, RequireAPIToken: true, Mode: Projected}
 }
 
-// ParseConfig reads YAML or JSON on top of the defaults. Member names must match in
-// case; unknown and repeated ones are errors. No data at all gives the defaults.
+// ParseConfig decodes YAML or JSON over the defaults. Field names are case-sensitive; unknown and
+// duplicate ones are errors. Empty data returns the defaults.
 func ParseConfig(data []byte) (Config, error) {
 	config := DefaultConfig()
 	document, err := yaml.YAMLToJSONStrict(data)
@@ -67,7 +67,7 @@ func ParseConfig(data []byte) (Config, error) {
 	return config, nil
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if the configuration is invalid.
 func (c Config) Validate() error {
 	if c.Mode != Projected && c.Mode != Secret {
 		return fmt.Errorf("admission plugin %s: mode: %q is neither %q nor %q", Name, c.Mode, Projected, Secret)
@@ -75,26 +75,24 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Dependencies are where the plugin learns about accounts and tokens. All functions
-// may be called by several goroutines.
+// Dependencies give the plugin access to accounts and tokens. All functions must be safe for
+// concurrent use.
 type Dependencies struct {
-	// Accounts is the informer's cache. Nothing that it hands out is changed.
+	// Accounts is the informer's cache. Its objects are not changed.
 	Accounts corev1listers.ServiceAccountLister
-	// Client looks up an account that the cache does not have.
+	// Client reads an account that the cache does not have.
 	Client corev1client.ServiceAccountsGetter
-	// Ensure creates an account; that it exists already is success, and not created.
-	// Nil if nobody in this process creates accounts. It is called for the account
-	// "default" only.
+	// Ensure creates an account, and returns false if it existed. It is nil if this process does
+	// not create accounts. It is called for the account "default" only.
 	Ensure func(ctx context.Context, namespace, name string) (created bool, err error)
-	// UsableToken reports whether secret is a token Secret of account that holds a
-	// token and is there to stay: right type, right UID, not being deleted, not
-	// switched off. Needed in mode secret only.
+	// UsableToken reports whether secret is a token Secret of account that can be mounted: right
+	// type, right UID, with a token, not being deleted, not invalidated. Only mode secret needs it.
 	UsableToken func(account *corev1.ServiceAccount, secret string) bool
 	// Waiters are woken by the informers of accounts and, in mode secret, of token
 	// Secrets, see Waiters.Follow.
 	Waiters *Waiters
-	// Suffix makes the random end of a volume's name: five characters of those that
-	// k8s.io/apimachinery/pkg/util/rand uses.
+	// Suffix returns the random end of a volume's name: five characters as of
+	// k8s.io/apimachinery/pkg/util/rand.
 	Suffix func() string
 	// Metrics may be nil.
 	Metrics *Metrics

@@ -13,9 +13,9 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// edits collects what is to be changed in a Pod, as JSON patch operations on its JSON
-// and in the decoded Pod at once, so that later decisions see the Pod as it will be.
-// Lists are appended to; one that is missing or null is added whole.
+// edits collects the changes of a Pod, both as JSON patch operations and in the decoded Pod, so
+// that later decisions see the changed Pod. Values are appended to lists; a list that is missing or
+// null is added as a whole.
 type edits struct {
 	pod        *pod
 	operations []admission.PatchOperation
@@ -30,11 +30,11 @@ func newEdits(pod *pod) *edits {
 	return e
 }
 
-// result is the patch.
+// result returns the patch.
 func (e *edits) result() ([]admission.PatchOperation, error) { return e.operations, e.err }
 
-// setAccount writes both names of the field. kube-apiserver does so when it converts a
-// Pod (k8s.io/kubernetes pkg/apis/core/v1/conversion.go), but not between two webhooks.
+// setAccount sets the field under both of its names. kube-apiserver does so when it converts a Pod
+// (k8s.io/kubernetes pkg/apis/core/v1/conversion.go), but not between two webhooks.
 func (e *edits) setAccount(name string) {
 	spec := e.pod.Spec
 	if spec.ServiceAccountName != name {
@@ -56,7 +56,7 @@ func (e *edits) addVolume(v addedVolume) {
 	spec.Volumes = append(spec.Volumes, decoded)
 }
 
-// addMount mounts in the container at index of list.
+// addMount adds a mount to the container at index of list.
 func (e *edits) addMount(list containerList, index int, mount addedMount) {
 	c := list.containers[index]
 	e.appendTo("/spec/"+list.field+"/"+strconv.Itoa(index)+"/volumeMounts", c.VolumeMounts != nil, mount)
@@ -71,7 +71,7 @@ func (e *edits) addPullSecrets(references []corev1.LocalObjectReference) {
 	}
 }
 
-// appendTo adds value to the end of the list at path, which is made if it does not exist.
+// appendTo appends value to the list at path, which it creates if it does not exist.
 func (e *edits) appendTo(path string, exists bool, value any) {
 	if exists {
 		e.add(path+"/-", value)
@@ -80,7 +80,7 @@ func (e *edits) appendTo(path string, exists bool, value any) {
 	e.add(path, [1]any{value})
 }
 
-// add sets the member at path, whether it is there or not (RFC 6902, section 4.1).
+// add sets the field at path, whether it exists or not (RFC 6902, section 4.1).
 func (e *edits) add(path string, value any) {
 	encoded, err := json.Marshal(value)
 	if err != nil && e.err == nil {

@@ -18,11 +18,11 @@ const (
 	// enforceAnnotation on an account limits the Secrets of Pods that use it.
 	enforceAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
-	// auditStrict is the audit annotation of a refusal that only strict mode makes.
+	// auditStrict is the audit annotation on a refusal that only strict mode makes.
 	auditStrict = "strict-mountable-secrets"
 )
 
-// usage is a kind of field that names a Secret.
+// usage is the kind of a field that names a Secret.
 type usage int
 
 const (
@@ -39,14 +39,14 @@ const roleEphemeral = "ephemeral container"
 type secretReference struct {
 	usage  usage
 	secret string // may be empty
-	role   string // of the container: what messages call it
+	role   string // of the container, as in messages
 	owner  string // the name of the container or volume
 	field  string // the name of the variable, or the path below the volume
 	index  int    // of the pull secret
 }
 
-// limitSecrets refuses a Pod that refers to a Secret its account does not list, if
-// that is to be enforced.
+// limitSecrets refuses a Pod that refers to a Secret its account does not list, if limits are
+// enforced.
 func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec, response *admission.Response) error {
 	if !p.config.LimitSecretReferences && !enforces(account) {
 		return nil
@@ -64,9 +64,8 @@ func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.Servic
 	return nil
 }
 
-// limits reports whether request can be refused for reference. All that an update may
-// have brought is ephemeral containers. A creation cannot bring any, but strict mode
-// does not rely on it.
+// limits reports whether request can be refused for reference. An update can only add ephemeral
+// containers. A creation cannot have any, but strict mode does not rely on that.
 func (p *Plugin) limits(request *admission.Request, reference secretReference) bool {
 	if addsEphemeralContainer(request) {
 		return reference.role == roleEphemeral
@@ -77,7 +76,7 @@ func (p *Plugin) limits(request *admission.Request, reference secretReference) b
 // limitedUpstream reports whether kube-apiserver's plugin checks such a field.
 func (r secretReference) limitedUpstream() bool { return r.usage != otherVolume }
 
-// enforces reads the account's annotation. What is no boolean means no.
+// enforces reports whether the account's annotation is true. An invalid value counts as false.
 func enforces(account *corev1.ServiceAccount) bool {
 	enforce, err := strconv.ParseBool(account.Annotations[enforceAnnotation])
 	return err == nil && enforce
@@ -91,8 +90,8 @@ func (r secretReference) listedBy(account *corev1.ServiceAccount) bool {
 	return slices.ContainsFunc(account.Secrets, func(one corev1.ObjectReference) bool { return one.Name == r.secret })
 }
 
-// refusal has upstream's words for the fields that upstream limits, because people
-// match on them. Names are not escaped, as upstream does not.
+// refusal has upstream's text for the fields that upstream limits, because users match on it. Like
+// upstream it does not escape names.
 func (r secretReference) refusal(account string) string {
 	var what string
 	switch r.usage {
@@ -111,8 +110,8 @@ func (r secretReference) refusal(account string) string {
 	return what + "=\"" + r.secret + "\" is not allowed because service account " + account + " does not reference that secret"
 }
 
-// secretReferences visits every field of the spec that names a Secret: volumes first,
-// then containers, pull secrets last. It is the only place that knows these fields.
+// secretReferences returns every field of the spec that names a Secret: volumes first, then
+// containers, pull secrets last. No other code knows these fields.
 func (s *podSpec) secretReferences() []secretReference {
 	var found []secretReference
 	for i := range s.Volumes {
@@ -176,7 +175,7 @@ type kindOfVolume struct {
 	ref  secretRef
 }
 
-// secretRefs are the kinds of volume whose Secret is in a member called secretRef.
+// secretRefs returns the volume types whose Secret is in a field named secretRef.
 func (v *volume) secretRefs() []kindOfVolume {
 	return []kindOfVolume{
 		{"cephfs", v.CephFS},
@@ -189,8 +188,8 @@ func (v *volume) secretRefs() []kindOfVolume {
 	}
 }
 
-// checkMirror refuses a mirror pod that could use anything of its namespace: a kubelet
-// must not be able to hand itself an account's identity or Secrets by creating Pods.
+// checkMirror refuses a mirror pod that uses accounts or Secrets: a kubelet must not obtain an
+// account's identity or Secrets by creating Pods.
 func (p *Plugin) checkMirror(request *admission.Request, pod *pod) error {
 	if pod.Spec.accountName() != "" {
 		return admission.Forbidden(request, errors.New("a mirror pod may not reference service accounts"))

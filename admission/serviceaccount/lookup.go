@@ -14,32 +14,30 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// accountTimeout is how long the account "default" is waited for at most. Upstream
-// tries for one to two seconds.
+// accountTimeout limits the wait for the account "default". Upstream retries for one to two
+// seconds.
 const accountTimeout = 3 * time.Second
 
-// lookupMode says how far to go for the account "default", which every namespace is
-// owed, when it does not exist.
+// lookupMode selects what to do if the account "default", which every namespace gets, does not
+// exist yet.
 type lookupMode int
 
 const (
 	lookOnly lookupMode = iota
 	await
-	// create means await where there is nothing to create accounts with.
+	// create is the same as await if this process does not create accounts.
 	create
 )
 
-// findAccount is the account of that name: from the cache, else with one request to the
-// apiserver. Made reports whether it was created here and now. An error that IsNotFound has
-// upstream's text.
+// findAccount returns the account from the cache, or else with one request to the apiserver. Made
+// reports whether it has just been created. An IsNotFound error has upstream's text.
 func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName, mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
 	account, err := d.cachedAccount(name)
 	if err == nil {
 		d.Metrics.lookup(sourceCache)
 		return account, false, nil
 	}
-	// The cache may be behind. All that follows takes time, which the number of
-	// waiters bounds.
+	// The cache may be stale. All that follows takes time, so the number of waiters is bounded.
 	if !d.Waiters.enter(name.Namespace) {
 		return nil, false, errTooManyWaiters
 	}
@@ -61,7 +59,7 @@ func (d *Dependencies) cachedAccount(name cache.ObjectName) (*corev1.ServiceAcco
 	return d.Accounts.ServiceAccounts(name.Namespace).Get(name.Name)
 }
 
-// liveAccount asks the apiserver once.
+// liveAccount reads the account from the apiserver, once.
 func (d *Dependencies) liveAccount(ctx context.Context, name cache.ObjectName) (*corev1.ServiceAccount, error) {
 	d.Metrics.lookup(sourceLive)
 	account, err := d.Client.ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
@@ -74,8 +72,8 @@ func (d *Dependencies) liveAccount(ctx context.Context, name cache.ObjectName) (
 	return account, nil
 }
 
-// createdAccount creates the account and looks it up, for it may have existed with contents of
-// its own. It is still missing after that if the namespace is going.
+// createdAccount creates the account and reads it, because it may have existed with other content.
+// It is still missing if the namespace is terminating.
 func (d *Dependencies) createdAccount(ctx context.Context, name cache.ObjectName) (_ *corev1.ServiceAccount, made bool, _ error) {
 	d.Metrics.lookup(sourceCreated)
 	made, ensureErr := d.Ensure(ctx, name.Namespace, name.Name)
@@ -86,8 +84,8 @@ func (d *Dependencies) createdAccount(ctx context.Context, name cache.ObjectName
 	return account, made, err
 }
 
-// awaitedAccount waits until the informer shows the account. If it never does, the account
-// does not exist.
+// awaitedAccount waits until the informer has the account. After the timeout the account counts as
+// missing.
 func (d *Dependencies) awaitedAccount(ctx context.Context, name cache.ObjectName) (account *corev1.ServiceAccount, err error) {
 	d.Metrics.lookup(sourceAwaited)
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)

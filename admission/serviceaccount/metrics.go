@@ -5,7 +5,7 @@ package serviceaccount
 
 import "k8s.io/component-base/metrics"
 
-// Where an account was looked for.
+// Sources of an account.
 const (
 	sourceCache   = "cache"
 	sourceLive    = "live"
@@ -13,22 +13,22 @@ const (
 	sourceAwaited = "awaited"
 )
 
-// Metrics are the series of the plugin. A nil Metrics counts nothing.
+// Metrics are the metrics of the plugin. A nil Metrics is a no-op.
 type Metrics struct {
 	lookups *metrics.CounterVec
 	waiting *metrics.Gauge
 }
 
-// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+// NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		lookups: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_admission_account_lookups_total",
-			Help: "Lookups of service accounts for Pods by source: the cache if it has the account, otherwise each further step that is taken.",
+			Help: "Lookups of service accounts for Pods by source: cache if the cache has the account, otherwise each further step.",
 		}, []string{"source"}),
 		waiting: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_admission_waiters",
-			Help: "Requests that wait for a service account or a token, or for the apiserver to say whether there is one.",
+			Help: "Requests that wait for a service account or a token to exist, or for the apiserver to return it.",
 		}),
 	}
 	mustRegister(m.lookups, m.waiting)

@@ -20,44 +20,43 @@ import (
 )
 
 const (
-	// tokenPath is where programs in a Pod look for a token (client-go, rest.InClusterConfig).
+	// tokenPath is where programs in a Pod expect a token (client-go, rest.InClusterConfig).
 	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path, no credential
 
-	// projectedPrefix starts the name of every projected token volume. A volume of
-	// such a name counts as one, whoever made it.
+	// projectedPrefix begins the name of every projected token volume. Any volume with this prefix
+	// counts as one.
 	projectedPrefix = "kube-api-access-"
 
-	// tokenSeconds is the life that is asked for. kube-apiserver extends just this
-	// one to a year if it is told to extend, and warns of its use after the 3607
-	// seconds (k8s.io/kubernetes pkg/serviceaccount, WarnOnlyBoundTokenExpirationSeconds).
+	// tokenSeconds is the requested lifetime. kube-apiserver extends exactly this one to a year if
+	// configured to extend tokens, and warns when such a token is used after the 3607 seconds
+	// (k8s.io/kubernetes pkg/serviceaccount, WarnOnlyBoundTokenExpirationSeconds).
 	tokenSeconds = 3607
 
 	// longestNameBase leaves room for a random suffix in a name of 63 characters.
 	longestNameBase = validation.DNS1123LabelMaxLength - 5
 )
 
-// addedVolume is a volume of a v1 Pod as far as the plugin adds one.
+// addedVolume holds the fields of a v1 volume that the plugin adds.
 type addedVolume struct {
 	Name      string                     `json:"name"`
 	Secret    *corev1.SecretVolumeSource `json:"secret,omitempty"`
 	Projected jsontext.Value             `json:"projected,omitempty"` // a corev1.ProjectedVolumeSource
 }
 
-// addedMount is a mount of one.
+// addedMount is a mount of an addedVolume.
 type addedMount struct {
 	Name      string `json:"name"`
 	ReadOnly  bool   `json:"readOnly"`
 	MountPath string `json:"mountPath"`
 }
 
-// wantsToken reports whether a Pod of account lacks a token that it is to have.
+// wantsToken reports whether a token has to be mounted in a Pod of account.
 func (c Config) wantsToken(pod *pod, account *corev1.ServiceAccount) bool {
 	return c.MountServiceAccountToken && automounts(pod, account) && pod.Spec.lacksMount()
 }
 
-// mountToken mounts a token in every container and init container that mounts nothing
-// where the token goes. It gives the account back, or a newer state of it that names
-// the token.
+// mountToken mounts a token in every container and init container that has no mount at the token's
+// path. It returns the account, or a newer version of it that lists the token.
 func (p *Plugin) mountToken(ctx context.Context, edits *edits, account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
 	if p.config.Mode == Projected {
 		edits.mount(p.projectedVolume(edits.pod.Spec))
@@ -82,14 +81,14 @@ func (c *container) lacksMount() bool {
 	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == tokenPath })
 }
 
-// mount adds the volume, unless the Pod has it, and mounts it where it is lacking.
+// mount adds the volume, unless the Pod has it, and the mounts that are missing.
 func (e *edits) mount(v addedVolume, exists bool) {
 	if !exists {
 		e.addVolume(v)
 	}
 	mount := addedMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath}
 	for _, list := range e.pod.Spec.containerLists() {
-		// Ephemeral containers come to a Pod that is complete, and mount what they want.
+		// Ephemeral containers join a complete Pod and bring their own mounts.
 		if list.role == roleEphemeral {
 			continue
 		}
@@ -101,7 +100,7 @@ func (e *edits) mount(v addedVolume, exists bool) {
 	}
 }
 
-// projectedVolume is the Pod's own token volume, or else a new one.
+// projectedVolume returns the Pod's own token volume, or a new one.
 func (p *Plugin) projectedVolume(spec *podSpec) (_ addedVolume, exists bool) {
 	for i := range spec.Volumes {
 		if name := spec.Volumes[i].Name; strings.HasPrefix(name, projectedPrefix) {
@@ -112,8 +111,8 @@ func (p *Plugin) projectedVolume(spec *podSpec) (_ addedVolume, exists bool) {
 	return addedVolume{Name: name, Projected: p.projection}, false
 }
 
-// tokenProjection gives what an account token Secret gives: token, CA and namespace.
-// Defaults are written out, so that nothing remains for kube-apiserver to add.
+// tokenProjection provides the same files as a token Secret: token, CA and namespace. Defaults are
+// explicit, so that kube-apiserver adds nothing.
 func tokenProjection() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{
 		DefaultMode: ptr.To(corev1.ProjectedVolumeSourceDefaultMode),
@@ -133,7 +132,7 @@ func tokenProjection() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// encodedProjection is tokenProjection in JSON, which is the same for all Pods.
+// encodedProjection returns tokenProjection as JSON. It is the same for all Pods.
 func encodedProjection() jsontext.Value {
 	encoded, err := json.Marshal(tokenProjection())
 	if err != nil {
@@ -142,7 +141,7 @@ func encodedProjection() jsontext.Value {
 	return encoded
 }
 
-// secretVolume is the Pod's own volume of that Secret, or else a new one.
+// secretVolume returns the Pod's own volume of that Secret, or a new one.
 func (p *Plugin) secretVolume(spec *podSpec, secret string) (_ addedVolume, exists bool) {
 	for i := range spec.Volumes {
 		if own := spec.Volumes[i].Secret; own != nil && own.SecretName == secret {
@@ -153,8 +152,8 @@ func (p *Plugin) secretVolume(spec *podSpec, secret string) (_ addedVolume, exis
 	return addedVolume{Name: p.secretVolumeName(spec, secret), Secret: source}, false
 }
 
-// secretVolumeName is the Secret's name, made to fit: a volume's name has no dots and
-// at most 63 characters.
+// secretVolumeName derives a volume name from the Secret's name: without dots and with at most 63
+// characters.
 func (p *Plugin) secretVolumeName(spec *podSpec, secret string) string {
 	name := strings.ReplaceAll(secret, ".", "-")
 	taken := slices.ContainsFunc(spec.Volumes, func(v volume) bool { return v.Name == name })
@@ -164,11 +163,11 @@ func (p *Plugin) secretVolumeName(spec *podSpec, secret string) string {
 	return name[:min(len(name), longestNameBase-1)] + "-" + p.from.Suffix()
 }
 
-// tokenTimeout is how long a token is waited for at most. Most requests end before.
+// tokenTimeout limits the wait for a token. Most requests have an earlier deadline.
 const tokenTimeout = 10 * time.Second
 
-// token is the name of the account's token Secret, with the state of the account that
-// names it. There may be none, name "", if none is required.
+// token returns the name of the account's token Secret, and the version of the account that lists
+// it. The name is "" if there is none and none is required.
 func (p *Plugin) token(ctx context.Context, account *corev1.ServiceAccount) (*corev1.ServiceAccount, string, error) {
 	if secret := p.from.usableSecret(account); secret != "" || !p.config.RequireAPIToken {
 		return account, secret, nil
@@ -184,7 +183,7 @@ func (p *Plugin) token(ctx context.Context, account *corev1.ServiceAccount) (*co
 	return newer, secret, nil
 }
 
-// usableSecret is the first usable token Secret that the account lists, "" if there is none.
+// usableSecret returns the first usable token Secret that the account lists, "" if there is none.
 func (d *Dependencies) usableSecret(account *corev1.ServiceAccount) string {
 	for _, reference := range account.Secrets {
 		if d.UsableToken(account, reference.Name) {
@@ -209,12 +208,12 @@ func (d *Dependencies) awaitToken(ctx context.Context, name cache.ObjectName) (a
 	return account, secret, ok
 }
 
-// noToken has the words and the status of Kubernetes 1.20 and before; clients try again. The
-// controller that makes token Secrets may run elsewhere, and then it does not know of these Pods.
+// noToken has the text and the status of Kubernetes 1.20 and before; clients retry. The controller
+// that creates token Secrets may run elsewhere and does not know of these Pods.
 func noToken(account *corev1.ServiceAccount) error {
 	refusal := apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
 	refusal.ErrStatus.Message = fmt.Sprintf("No API token found for service account %q, "+
 		"retry after the token is automatically created and added to the service account "+
-		"(none is where --token-secrets-excluded-namespaces has namespace %q, or with --token-secrets=manual)", account.Name, account.Namespace)
+		"(no token is created if --token-secrets-excluded-namespaces contains namespace %q, or with --token-secrets=manual)", account.Name, account.Namespace)
 	return refusal
 }

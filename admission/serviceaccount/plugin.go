@@ -1,22 +1,20 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serviceaccount decides about Pods what kube-apiserver's own ServiceAccount
-// plugin decides (k8s.io/kubernetes plugin/pkg/admission/serviceaccount, v1.36.3).
+// Package serviceaccount makes the decisions of kube-apiserver's own ServiceAccount plugin
+// (k8s.io/kubernetes plugin/pkg/admission/serviceaccount, v1.36.3).
 //
-// A Pod that is created gets an account, the account's pull secrets and a volume with
-// a token, and is refused if its account does not exist or if it refers to Secrets
-// that the account does not allow. An ephemeral container that is added is checked for
-// the latter. Mirror pods are never changed.
+// A new Pod gets an account, the account's pull secrets and a volume with a token. It is refused if
+// its account does not exist or if it refers to Secrets that the account does not allow. The latter
+// also applies to added ephemeral containers. Mirror pods are never changed.
 //
-// The plugin reads the few members of the Pod's JSON that it needs and answers with
-// operations that add to it. It never encodes a Pod, so that fields of a newer API
-// survive. To admit a Pod twice is to admit it once, because kube-apiserver calls
-// again after other webhooks have changed the Pod.
+// The plugin decodes only the fields of the Pod that it needs and returns operations that add to
+// it. It never encodes a Pod, so that fields of newer APIs survive. Admission is idempotent,
+// because kube-apiserver calls again after other webhooks have changed the Pod.
 //
-// A Plugin is built once and used by any number of goroutines. Admit may wait for an
-// account or a token that is being created, Validate never waits. Nobody polls: the
-// informers' handlers wake the requests that wait.
+// A Plugin is immutable and safe for concurrent use. Admit may wait for an account or a token that
+// is being created, Validate never waits. Waiting does not poll: the informers' handlers wake the
+// waiting requests.
 package serviceaccount
 
 import (
@@ -34,13 +32,13 @@ import (
 )
 
 const (
-	// Name is what the plugin is enabled by, the same as upstream's.
+	// Name is the name of the plugin, the same as upstream's.
 	Name = "ServiceAccount"
 
 	defaultAccount     = "default"
 	ephemeralContainer = "ephemeralcontainers"
 
-	// auditCreated is the audit annotation of a Pod whose account was created for it.
+	// auditCreated is the audit annotation on a request that has created its account.
 	auditCreated = "created-service-account"
 )
 
@@ -50,7 +48,7 @@ type Plugin struct {
 
 	config     Config
 	from       Dependencies
-	projection jsontext.Value // what every projected token volume holds
+	projection jsontext.Value // the content of every projected token volume
 }
 
 var (
@@ -58,13 +56,13 @@ var (
 	_ admission.Validator        = (*Plugin)(nil)
 )
 
-// New builds the plugin. It is ready at once; use SetReadyChannels to make it
-// wait for the first lists of the informers.
+// New returns the plugin. It is ready at once; use SetReadyChannels to wait for the first lists of
+// the informers.
 func New(config Config, from Dependencies) *Plugin {
 	return &Plugin{config: config, from: from, projection: encodedProjection()}
 }
 
-// Rules are the creation of Pods and the addition of ephemeral containers to them.
+// Rules match the creation of Pods and the update of their ephemeral containers.
 func (p *Plugin) Rules() []admission.Rule {
 	return []admission.Rule{
 		{Version: "v1", Resource: "pods", Operations: []admission.Operation{admission.Create}},
@@ -72,12 +70,12 @@ func (p *Plugin) Rules() []admission.Rule {
 	}
 }
 
-// MutatingRules are the creation of Pods alone: ephemeral containers are only judged.
+// MutatingRules match only the creation of Pods: ephemeral containers are validated and not
+// changed.
 func (p *Plugin) MutatingRules() []admission.Rule { return p.Rules()[:1] }
 
-// Admit adds to a Pod that is created what it lacks and then refuses it for all that
-// Validate refuses, so that a cluster with the mutating webhook alone enforces
-// everything. It may wait as long as ctx lasts.
+// Admit adds to a new Pod what it lacks and then refuses it for the reasons of Validate, so that a
+// cluster with the mutating webhook alone enforces everything. It may wait until ctx ends.
 func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response *admission.Response) error {
 	if !createsPod(request) {
 		return nil
@@ -106,7 +104,7 @@ func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response
 	return nil
 }
 
-// complete adds to the Pod what it lacks, and tells for which account it did.
+// complete adds to the Pod what it lacks and returns its account.
 func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits *edits, response *admission.Response) (*corev1.ServiceAccount, error) {
 	edits.setAccount(cmp.Or(edits.pod.Spec.accountName(), defaultAccount))
 	account, err := p.account(ctx, request, edits.pod, response, create)
@@ -124,8 +122,7 @@ func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits
 	return account, nil
 }
 
-// Validate refuses a Pod whose account does not exist or does not allow what the Pod
-// refers to.
+// Validate refuses a Pod whose account does not exist or does not allow the Pod's references.
 func (p *Plugin) Validate(ctx context.Context, request *admission.Request, response *admission.Response) error {
 	if !createsPod(request) && !addsEphemeralContainer(request) {
 		return nil
@@ -147,11 +144,11 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 	return p.limitSecrets(request, account, pod.Spec, response)
 }
 
-// account is the account that the Pod names, or a refusal.
+// account returns the account that the Pod names, or a refusal.
 func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response, mode lookupMode) (*corev1.ServiceAccount, error) {
 	name := cache.NewObjectName(request.Namespace, pod.Spec.accountName())
 	if request.DryRun && mode == create {
-		mode = await // a dry run leaves nothing behind
+		mode = await // a dry run must not create anything
 	}
 	account, made, err := p.from.findAccount(ctx, name, mode)
 	if made {
@@ -163,8 +160,8 @@ func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *p
 	return account, nil
 }
 
-// accountRefusal has upstream's text. A missing account is the Pod's fault, or will be
-// there when the Pod's controller tries again; everything else is ours.
+// accountRefusal has upstream's text. A missing account is the Pod's fault, or exists when the
+// Pod's controller retries; any other error is internal.
 func accountRefusal(request *admission.Request, name cache.ObjectName, err error) error {
 	if errors.Is(err, errTooManyWaiters) {
 		return tooManyWaiters()
@@ -176,8 +173,8 @@ func accountRefusal(request *admission.Request, name cache.ObjectName, err error
 	return admission.Internal(err)
 }
 
-// automounts reports whether the Pod wants a token mounted. What the Pod says goes
-// before what the account says.
+// automounts reports whether the Pod wants a token mounted. The Pod's field takes precedence over
+// the account's.
 func automounts(pod *pod, account *corev1.ServiceAccount) bool {
 	wish := cmp.Or(pod.Spec.AutomountServiceAccountToken, account.AutomountServiceAccountToken)
 	return wish == nil || *wish

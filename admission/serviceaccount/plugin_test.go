@@ -100,9 +100,9 @@ func TestContradictsItsKind(t *testing.T) {
 	cases := map[string]struct{ head, want string }{
 		"Same":         {head: `"apiVersion": "v1", "kind": "Pod",`},
 		"Unsaid":       {},
-		"OtherKind":    {head: `"apiVersion": "v1", "kind": "Binding",`, want: `the object is apiVersion "v1", kind "Binding", and request.kind says v1 Pod`},
-		"OtherVersion": {head: `"apiVersion": "v2", "kind": "Pod",`, want: `the object is apiVersion "v2", kind "Pod", and request.kind says v1 Pod`},
-		"OnlyVersion":  {head: `"apiVersion": "apps/v1",`, want: `the object is apiVersion "apps/v1", kind "", and request.kind says v1 Pod`},
+		"OtherKind":    {head: `"apiVersion": "v1", "kind": "Binding",`, want: `the object has apiVersion "v1", kind "Binding"; request.kind is v1 Pod`},
+		"OtherVersion": {head: `"apiVersion": "v2", "kind": "Pod",`, want: `the object has apiVersion "v2", kind "Pod"; request.kind is v1 Pod`},
+		"OnlyVersion":  {head: `"apiVersion": "apps/v1",`, want: `the object has apiVersion "apps/v1", kind ""; request.kind is v1 Pod`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

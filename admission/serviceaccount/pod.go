@@ -14,11 +14,11 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// podKind is what requests say of all that the plugin decides about.
+// podKind is the kind of every request that the plugin decides.
 var podKind = metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
 
-// pod holds the members of a v1 Pod that decisions depend on. Names match as in
-// kube-apiserver, with their case.
+// pod holds the fields of a v1 Pod that decisions depend on. Field names are case-sensitive, as in
+// kube-apiserver.
 type pod struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -28,7 +28,7 @@ type pod struct {
 	} `json:"metadata"`
 	Spec *podSpec `json:"spec"`
 
-	// lacksSpec: the Pod has no spec, or null; Spec is an empty one then.
+	// lacksSpec reports that spec is missing or null; Spec is empty then.
 	lacksSpec bool
 }
 
@@ -63,7 +63,7 @@ type volumeMount struct {
 	MountPath string `json:"mountPath"`
 }
 
-// volume has one member for every kind of volume that can name a Secret.
+// volume has a field for every volume type that can name a Secret.
 type volume struct {
 	Name      string      `json:"name"`
 	Secret    *secretName `json:"secret"`
@@ -100,7 +100,7 @@ type secretRef struct {
 	SecretRef *named `json:"secretRef"`
 }
 
-// decodePod reads a Pod's JSON, null gives nil. Containers that are null are refused, too.
+// decodePod decodes a Pod from JSON. It returns nil for null, and an error if a container is null.
 func decodePod(object []byte) (*pod, error) {
 	var p *pod
 	if err := admission.Decode(object, &p); err != nil {
@@ -110,7 +110,7 @@ func decodePod(object []byte) (*pod, error) {
 		return nil, nil
 	}
 	if p.APIVersion+p.Kind != "" && (p.APIVersion != podKind.Version || p.Kind != podKind.Kind) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object is apiVersion %.100q, kind %.100q, and request.kind says %s %s",
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object has apiVersion %.100q, kind %.100q; request.kind is %s %s",
 			p.APIVersion, p.Kind, podKind.Version, podKind.Kind))
 	}
 	if p.Spec == nil {
@@ -132,12 +132,12 @@ func (s *podSpec) checkContainers() error {
 
 // containerList is one of the three lists of containers that a Pod has.
 type containerList struct {
-	field      string // its name in the spec
-	role       string // what messages call its members
+	field      string // of the spec
+	role       string // of a container, as in messages
 	containers []*container
 }
 
-// containerLists are in the order in which upstream looks at them.
+// containerLists returns the lists in the order in which upstream checks them.
 func (s *podSpec) containerLists() []containerList {
 	return []containerList{
 		{"initContainers", "init container", s.InitContainers},
@@ -146,12 +146,12 @@ func (s *podSpec) containerLists() []containerList {
 	}
 }
 
-// accountName is the account that the Pod names, "" if none. The new field wins over
-// the deprecated one (k8s.io/kubernetes pkg/apis/core/v1/conversion.go).
+// accountName returns the name of the Pod's account, "" if it has none. The new field takes
+// precedence over the deprecated one (k8s.io/kubernetes pkg/apis/core/v1/conversion.go).
 func (s *podSpec) accountName() string { return cmp.Or(s.ServiceAccountName, s.ServiceAccount) }
 
-// isMirror reports whether the Pod is the API's copy of a static pod. The annotation's
-// value does not matter.
+// isMirror reports whether the Pod is the API's copy of a static pod. Any value of the annotation
+// counts.
 func (p *pod) isMirror() bool {
 	_, ok := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok

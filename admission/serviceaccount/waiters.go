@@ -15,39 +15,37 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// errTooManyWaiters: as many requests are waiting already as may.
-var errTooManyWaiters = errors.New("too many requests wait for service accounts and tokens")
+// errTooManyWaiters rejects a request when the limit on waiting requests is reached.
+var errTooManyWaiters = errors.New("too many requests are waiting for service accounts and tokens")
 
-// Waiters lets requests wait for what an informer has not shown yet. Every Wake of a
-// name makes those who wait for it look again; nobody looks in between. It may be used
-// by several goroutines.
+// Waiters lets requests wait until an informer has an account or a token. Wake makes the requests
+// that wait for a name check again; there is no polling. It is safe for concurrent use.
 type Waiters struct {
 	limit   int
 	metrics *Metrics
 
 	mu      sync.Mutex
 	entered int
-	inside  map[string]int // of those, by namespace
+	inside  map[string]int // entered by namespace
 	waiting map[cache.ObjectName]*waiter
 }
 
-// waiter is what all requests share that wait for the same name.
+// waiter is shared by all requests that wait for the same name.
 type waiter struct {
 	count int
-	woken chan struct{} // closed by Wake, and the waiter is gone then
+	woken chan struct{} // closed by Wake, which also removes the waiter
 }
 
-// NewWaiters returns Waiters of whom nobody waits. The limit bounds the requests that wait or
-// ask the apiserver at a time: an apiserver that does not answer, and calls about accounts
-// that do not exist, cannot pile up here and take all that may be decided. Those of one
-// namespace get a quarter of it: others go on while its Pods wait for tokens that nobody makes.
-// Metrics may be nil.
+// NewWaiters returns empty Waiters. The limit bounds the requests that wait or ask the apiserver at
+// the same time, so that a slow apiserver, or calls about accounts that do not exist, cannot use up
+// all the calls that may be decided. One namespace may use a quarter of the limit, so that Pods
+// that wait for tokens there do not block other namespaces. Metrics may be nil.
 func NewWaiters(limit int, metrics *Metrics) *Waiters {
 	return &Waiters{limit: limit, metrics: metrics, inside: map[string]int{}, waiting: map[cache.ObjectName]*waiter{}}
 }
 
-// Wake makes those look again who wait for the account of that name, or for its token.
-// What they look at must have changed before.
+// Wake makes the requests check again that wait for the account of that name or for its token. The
+// cache must have changed before.
 func (w *Waiters) Wake(name cache.ObjectName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +55,7 @@ func (w *Waiters) Wake(name cache.ObjectName) {
 	}
 }
 
-// enter counts a request in, if there is room for it. One that was let in must leave.
+// enter admits a request and reports whether the limits allow it. An admitted request must leave.
 func (w *Waiters) enter(namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,11 +78,11 @@ func (w *Waiters) leave(namespace string) {
 	w.metrics.setWaiting(w.entered)
 }
 
-// await returns true once found does, false if ctx ends first. It asks found at once
-// and then after every Wake of name. The caller has entered.
+// await returns true once found does, false if ctx ends first. It calls found at once and after
+// every Wake of name. The caller has entered.
 func (w *Waiters) await(ctx context.Context, name cache.ObjectName, found func() bool) bool {
 	for {
-		// To join before looking is what makes a Wake in between count.
+		// Joining before the check ensures that no Wake is missed in between.
 		joined := w.join(name)
 		if found() {
 			w.quit(name, joined)
@@ -109,7 +107,7 @@ func (w *Waiters) join(name cache.ObjectName) *waiter {
 	return w.waiting[name]
 }
 
-// quit has one request wait no longer. The last one removes the waiter, unless Wake has.
+// quit removes one request. The last one removes the waiter, unless Wake has.
 func (w *Waiters) quit(name cache.ObjectName, joined *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,21 +117,21 @@ func (w *Waiters) quit(name cache.ObjectName, joined *waiter) {
 	}
 }
 
-// tooManyWaiters is the refusal for errTooManyWaiters. Clients try again.
+// tooManyWaiters returns errTooManyWaiters as a refusal. Clients retry.
 func tooManyWaiters() error {
 	return admission.TooManyRequests(errTooManyWaiters.Error())
 }
 
-// Follow wakes the waiters of an account whenever informer shows something new about
-// it, until stop is called. AccountOf says which account an object of the informer is
-// about, if any; for an informer of accounts that is AccountItself.
+// Follow wakes the waiters of an account on every change that informer delivers, until stop is
+// called. AccountOf returns the account of an object; for an informer of accounts it is
+// AccountItself.
 func (w *Waiters) Follow(informer cache.SharedIndexInformer, accountOf func(object any) (cache.ObjectName, bool)) (stop func() error, err error) {
 	wake := func(object any) {
 		if name, ok := accountOf(object); ok {
 			w.Wake(name)
 		}
 	}
-	// A deletion is nothing that anybody waits for.
+	// No request waits for a deletion.
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    wake,
 		UpdateFunc: func(_, object any) { wake(object) },
@@ -144,7 +142,7 @@ func (w *Waiters) Follow(informer cache.SharedIndexInformer, accountOf func(obje
 	return func() error { return informer.RemoveEventHandler(registration) }, nil
 }
 
-// AccountItself is the name of the ServiceAccount object.
+// AccountItself returns the name of the ServiceAccount object.
 func AccountItself(object any) (cache.ObjectName, bool) {
 	account, err := meta.Accessor(object)
 	if err != nil {

@@ -170,12 +170,12 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswe
 	if unanswered {
 		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the webhook, or reaches another server there, though it is registered", c.fixWebhook())}
 	}
-	owed := c.Plugin.Owed(pod, account)
+	missing := c.Plugin.MissingFrom(pod, account)
 	var lacking string
 	switch {
-	case owed.Account:
+	case missing.Account:
 		lacking = "account"
-	case owed.Token && !owed.Served:
+	case missing.Token && !missing.TokenElsewhere:
 		lacking = "token"
 	default:
 		return nil

@@ -10,36 +10,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Owed is what the plugin would add to a Pod that exists, were it created now. Pull
-// secrets are not looked at: nothing tells which ones an account had at the time.
-type Owed struct {
-	// Account: the Pod names no account. Every Pod that the plugin has admitted does.
+// Missing says what the plugin would add to an existing Pod if it were created now. It ignores pull
+// secrets: the ones that the account had at the time are unknown.
+type Missing struct {
+	// Account reports that the Pod names no account. Every Pod that the plugin has admitted does.
 	Account bool
-	// Token: Pod and account want a token mounted, and a container lacks it.
+	// Token reports that Pod and account want a token mounted, and a container lacks it.
 	Token bool
-	// Served: somebody has seen to the Pod's token, as the plugin or the author does.
-	// A container that lacks the token all the same was added afterwards.
-	Served bool
+	// TokenElsewhere reports that the Pod has a token volume or mount, added by the plugin or the
+	// author. Then a container that lacks the token was added later.
+	TokenElsewhere bool
 }
 
-// Owed decides by the plugin's own rules, without waiting and without any request. A
-// nil account does not exist: its Pods would be refused, so they are owed no token.
-// Where a token Secret is mounted if there is one, nothing reports whether there was, so
-// no token is owed either. Pod and account are only read.
-func (c Config) Owed(existing *corev1.Pod, account *corev1.ServiceAccount) Owed {
+// MissingFrom applies the plugin's own rules, without waiting and without requests. A nil account
+// does not exist: its Pods would be refused, so no token is missing. No token is missing either if
+// the plugin mounts a token Secret only if there is one, because it is unknown whether there was
+// one. Pod and account are not changed.
+func (c Config) MissingFrom(existing *corev1.Pod, account *corev1.ServiceAccount) Missing {
 	pod := readPod(existing)
 	if pod.isMirror() {
-		return Owed{}
+		return Missing{}
 	}
 	mayLackSecret := c.Mode == Secret && !c.RequireAPIToken
-	return Owed{
-		Account: pod.Spec.accountName() == "",
-		Token:   account != nil && !mayLackSecret && c.wantsToken(pod, account),
-		Served:  pod.Spec.servesToken(),
+	return Missing{
+		Account:        pod.Spec.accountName() == "",
+		Token:          account != nil && !mayLackSecret && c.wantsToken(pod, account),
+		TokenElsewhere: pod.Spec.hasToken(),
 	}
 }
 
-// AccountOf is the account that the Pod has, or would be given.
+// AccountOf returns the name of the account that the Pod has, or would get.
 func AccountOf(existing *corev1.Pod) string {
 	if name := readPod(existing).Spec.accountName(); name != "" {
 		return name
@@ -47,14 +47,14 @@ func AccountOf(existing *corev1.Pod) string {
 	return defaultAccount
 }
 
-// servesToken reports whether anything in the Pod is there for the sake of a token.
-func (s *podSpec) servesToken() bool {
+// hasToken reports whether the Pod has a mount or a volume for a token.
+func (s *podSpec) hasToken() bool {
 	mounts := func(c *container) bool { return !c.lacksMount() }
 	return slices.ContainsFunc(s.InitContainers, mounts) || slices.ContainsFunc(s.Containers, mounts) ||
 		slices.ContainsFunc(s.Volumes, func(v volume) bool { return strings.HasPrefix(v.Name, projectedPrefix) })
 }
 
-// readPod is decodePod for a typed Pod, as far as Owed looks into it.
+// readPod converts the fields of a typed Pod that MissingFrom uses.
 func readPod(typed *corev1.Pod) *pod {
 	p := &pod{Spec: &podSpec{
 		ServiceAccountName:           typed.Spec.ServiceAccountName,

@@ -17,9 +17,9 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// TestOwedIsWhatAdmitAdds holds Owed to the plugin in every case of testdata/create:
-// before the Pod is admitted it says what will be added, and afterwards nothing.
-func TestOwedIsWhatAdmitAdds(t *testing.T) {
+// TestMissingIsWhatAdmitAdds compares MissingFrom with the plugin in every case of testdata/create:
+// before admission it names what Admit adds, and afterwards nothing.
+func TestMissingIsWhatAdmitAdds(t *testing.T) {
 	t.Parallel()
 	forEachCase(t, "create", func(t *testing.T, tc podCase) {
 		plugin := tc.plugin(t)
@@ -30,23 +30,23 @@ func TestOwedIsWhatAdmitAdds(t *testing.T) {
 		before, after := typedPod(t, tc.Pod), typedPod(t, patched)
 		account, err := plugin.from.cachedAccount(cache.NewObjectName(testNamespace, AccountOf(before)))
 		if err != nil {
-			return // a Pod without account is none of its own, such as a mirror pod
+			return // a Pod without account has nothing to compare, such as a mirror pod
 		}
-		want := Owed{
-			Account: patches(response, "/spec/serviceAccountName") && patches(response, "/spec/serviceAccount"),
-			Token:   slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
-			Served:  plugin.config.Owed(before, account).Served,
+		want := Missing{
+			Account:        patches(response, "/spec/serviceAccountName") && patches(response, "/spec/serviceAccount"),
+			Token:          slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
+			TokenElsewhere: plugin.config.MissingFrom(before, account).TokenElsewhere,
 		}
-		if diff := cmp.Diff(want, plugin.config.Owed(before, account)); diff != "" {
+		if diff := cmp.Diff(want, plugin.config.MissingFrom(before, account)); diff != "" {
 			t.Errorf("%s\nbefore (-want +got):\n%s", tc.Reason, diff)
 		}
-		if got := plugin.config.Owed(after, account); got.Account || got.Token {
-			t.Errorf("%s\nstill owed after it was admitted: %+v", tc.Reason, got)
+		if got := plugin.config.MissingFrom(after, account); got.Account || got.Token {
+			t.Errorf("%s\nstill missing after admission: %+v", tc.Reason, got)
 		}
 	})
 }
 
-func TestOwed(t *testing.T) {
+func TestMissingFrom(t *testing.T) {
 	t.Parallel()
 	someone := account(testNamespace, "someone")
 	mount := corev1.VolumeMount{Name: "any", MountPath: tokenPath}
@@ -58,10 +58,10 @@ func TestOwed(t *testing.T) {
 		account *corev1.ServiceAccount
 		mirror  bool
 		pod     corev1.PodSpec
-		want    Owed
+		want    Missing
 	}{
 		"NoAccount": {
-			account: someone, config: DefaultConfig(), want: Owed{Account: true, Token: true},
+			account: someone, config: DefaultConfig(), want: Missing{Account: true, Token: true},
 			pod: corev1.PodSpec{Containers: []corev1.Container{{}}},
 		},
 		"AccountIsGone": {
@@ -73,26 +73,26 @@ func TestOwed(t *testing.T) {
 			pod: corev1.PodSpec{Containers: []corev1.Container{{}}},
 		},
 		"OldFieldOnly": {
-			account: someone, config: DefaultConfig(), want: Owed{Token: true},
+			account: someone, config: DefaultConfig(), want: Missing{Token: true},
 			pod: corev1.PodSpec{DeprecatedServiceAccount: "someone", Containers: []corev1.Container{{}}},
 		},
-		"OneContainerServed": {
-			account: someone, config: DefaultConfig(), want: Owed{Token: true, Served: true},
+		"TokenInOneContainer": {
+			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},
 			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{mount}}, {}}},
 		},
-		"OneInitContainerServed": {
-			account: someone, config: DefaultConfig(), want: Owed{Token: true, Served: true},
+		"TokenInAnInitContainer": {
+			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},
 			pod: corev1.PodSpec{
 				ServiceAccountName: "someone", Containers: []corev1.Container{{}},
 				InitContainers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{mount}}},
 			},
 		},
 		"VolumeOnly": {
-			account: someone, config: DefaultConfig(), want: Owed{Token: true, Served: true},
+			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},
 			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}, Volumes: []corev1.Volume{{Name: "kube-api-access-x"}}},
 		},
 		"TokenSecretRequired": {
-			account: someone, config: required, want: Owed{Token: true},
+			account: someone, config: required, want: Missing{Token: true},
 			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
 		},
 		"TokenSecretNotRequired": {
@@ -107,8 +107,8 @@ func TestOwed(t *testing.T) {
 			if tc.mirror {
 				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, "")
 			}
-			if diff := cmp.Diff(tc.want, tc.config.Owed(pod, tc.account)); diff != "" {
-				t.Errorf("%s\nowed (-want +got):\n%s", tc.reason, diff)
+			if diff := cmp.Diff(tc.want, tc.config.MissingFrom(pod, tc.account)); diff != "" {
+				t.Errorf("%s\nmissing (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -2,28 +2,22 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs the integration tests but the long ones, in three parts at the same time, because
-# they wait for much of theirs: the tests of test/integration in two halves, each of which
-# has control planes of its own, and all other packages. Never from Go's cache: the control
-# plane and the binary under test are no inputs that it sees.
+# Runs the integration tests except the long ones: two packages of test/integration at a time,
+# because their tests mostly wait, and beside them all other packages, one at a time. It never uses
+# Go's test cache, which does not know the control plane and the binary under test.
 set -euo pipefail
 set -m # each part is a process group, which a signal can end as a whole
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 run=(go test -count=1 -short -timeout=15m)
-half='^Test[A-L]'
-everything=$(go list ./...)
-others=$(grep -v '/test/integration$' <<<"$everything")
+mapfile -t others < <(go list ./... | grep -v '/test/integration/')
 
-"${run[@]}" -parallel=3 -run="$half" ./integration &
+"${run[@]}" -p=2 -parallel=3 ./integration/... &
 parts=($!)
-"${run[@]}" -parallel=3 -skip="$half" ./integration &
-parts+=($!)
-# shellcheck disable=SC2086 # one word for each package
-"${run[@]}" -p=1 $others &
+"${run[@]}" -p=1 "${others[@]}" &
 parts+=($!)
 
-# A signal ends the parts with their control planes, and not this shell alone.
+# end passes a signal on to the parts, which stop their control planes.
 end() {
 	for part in "${parts[@]}"; do
 		kill -INT -- "-$part" 2>/dev/null || true

@@ -1,0 +1,176 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package canary
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Canary collects all that managers have said during the run, and all that must
+// not be in it.
+type Canary struct {
+	mu         sync.Mutex
+	texts      []said
+	signatures map[string]bool // second and third segments of tokens
+	keyLines   []string        // lines of files that are damaged keys
+	numbers    needles         // the private numbers of keys, and parts of signatures
+}
+
+// said is one text and who said it.
+type said struct{ source, text string }
+
+func (c *Canary) Add(source, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.texts = append(c.texts, said{source, text})
+}
+
+func (c *Canary) AddTokens(tokens []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.signatures == nil {
+		c.signatures = map[string]bool{}
+	}
+	for _, token := range tokens {
+		if parts := strings.Split(token, "."); len(parts) == 3 {
+			if !c.signatures[parts[2]] {
+				c.numbers.addText(parts[2])
+			}
+			c.signatures[parts[1]], c.signatures[parts[2]] = true, true
+		}
+	}
+}
+
+func (c *Canary) AddKeyFile(t *testing.T, path string) {
+	t.Helper()
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.AddKey(pem)
+}
+
+// AddKey takes a private key as PEM and looks for its private numbers in all forms. Of
+// what is no key, because a test has damaged it, three lines are looked for.
+func (c *Canary) AddKey(pem []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.numbers.addSecretsOf(pem) {
+		return
+	}
+	taken := 0
+	for line := range strings.Lines(string(pem)) {
+		line = strings.TrimSpace(line)
+		if len(line) >= 20 && !strings.HasPrefix(line, "-----") && taken < 3 {
+			taken++
+			if !slices.Contains(c.keyLines, line) {
+				c.keyLines = append(c.keyLines, line)
+			}
+		}
+	}
+}
+
+// Check looks for all that in everything that was said.
+func (c *Canary) Check() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, said := range c.texts {
+		if found := c.find(said.text); found != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", said.source, found))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// find says what is in the text that must not be, "" if there is nothing.
+func (c *Canary) find(text string) string {
+	for _, form := range []string{text, undumped(text)} {
+		for what, sign := range tokenSigns() {
+			if where := strings.Index(form, sign); where >= 0 {
+				return fmt.Sprintf("%s, in: %s", what, lineAround(form, where))
+			}
+		}
+		if c.holdsSignature(form) {
+			return "the payload or the signature of a token"
+		}
+		if where := c.numbers.find(form); where >= 0 {
+			return "a part of a signature, or a private number of a key, after: " + lineAround(form[:where], where)
+		}
+		for _, line := range c.keyLines {
+			if where := strings.Index(form, line); where >= 0 {
+				return "a line of a private key, in: " + strings.ReplaceAll(lineAround(form, where), line, "[...]")
+			}
+		}
+	}
+	return ""
+}
+
+// tokenSigns are texts that every token begins with, whether it stands there as it
+// is or as JSON has it in a Secret's data.
+func tokenSigns() map[string]string {
+	const header = `{"alg":"`
+	begin := base64.RawURLEncoding.EncodeToString([]byte(header))
+	begin = begin[:len(begin)-1] // the last one depends on what follows, too
+	encoded := base64.StdEncoding.EncodeToString([]byte(begin))
+	return map[string]string{
+		"a token":                  begin,
+		"a token encoded as bytes": encoded[:len(encoded)-4],
+		"a private key":            "PRIVATE KEY-----",
+		"PEM encoded as bytes":     base64.StdEncoding.EncodeToString([]byte("-----BEGIN RSA PRIVATE KE")),
+		"EC PEM encoded as bytes":  base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY"))[:32],
+		"PKCS#8 encoded as bytes":  base64.StdEncoding.EncodeToString([]byte("-----BEGIN PRIVATE KEY--"))[:32],
+	}
+}
+
+// holdsSignature looks at every run of base64url that is as long as the shortest
+// signature, that of ES256. Payloads are longer.
+func (c *Canary) holdsSignature(text string) bool {
+	const shortest = 86
+	begin := 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && isBase64URL(text[i]) {
+			continue
+		}
+		if i-begin >= shortest && c.signatures[text[begin:i]] {
+			return true
+		}
+		begin = i + 1
+	}
+	return false
+}
+
+func isBase64URL(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '_'
+}
+
+// undumped is the text that hex dumps show in their right column, in one piece.
+// The lines are those of encoding/hex.Dump, which client-go prints protobuf in.
+func undumped(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line, dumped := strings.CutSuffix(strings.TrimRight(line, "\n"), "|")
+		if !dumped {
+			continue
+		}
+		const column = 16
+		if bar := strings.IndexByte(line[max(0, len(line)-column-1):], '|'); bar >= 0 {
+			b.WriteString(line[max(0, len(line)-column-1)+bar+1:])
+		}
+	}
+	return b.String()
+}
+
+func lineAround(text string, where int) string {
+	const before, after = 160, 40
+	line := text[max(0, where-before):min(len(text), where+after)]
+	return strings.ReplaceAll(line[strings.LastIndexByte(line[:min(before, where)], '\n')+1:], "\n", " ")
+}

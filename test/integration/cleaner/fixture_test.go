@@ -1,0 +1,88 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleaner
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+const (
+	keepAnnotation = "sa-controller-manager/keep"
+
+	// shortPeriod makes every token unused that was last used before today.
+	shortPeriod = "--legacy-service-account-token-clean-up-period=1ms"
+)
+
+// untrack deletes the ConfigMap. kube-apiserver makes it again only half an hour after
+// it has made the one before.
+func untrack(t *testing.T, c *testcluster.ControlPlane) {
+	t.Helper()
+	if err := c.API.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), testcluster.TrackingConfigMap, metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete the tracking ConfigMap: %v", err)
+	}
+}
+
+// cleaner starts a manager that cleans, and returns once its round is over.
+// The tests share a control plane, and together they mark more in a day than a tenth.
+func cleaner(t *testing.T, c *testcluster.ControlPlane, flags ...string) *testcluster.Manager {
+	t.Helper()
+	m := c.Manage(t, append([]string{"--token-secrets=manual", shortPeriod, "--legacy-token-clean-up-unlimited"}, flags...)...)
+	m.AwaitRound(t)
+	return m
+}
+
+// decided is how many Secrets the last round has decided on in that way.
+func decided(t *testing.T, m *testcluster.Manager, decision string) float64 {
+	t.Helper()
+	return m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision})
+}
+
+// filledSecrets makes token Secrets of account app and has them filled. Those that
+// are not called manual are referenced.
+func filledSecrets(t *testing.T, c *testcluster.ControlPlane, namespace string, secrets ...*corev1.Secret) {
+	t.Helper()
+	var references []string
+	for _, secret := range secrets {
+		if secret.Name != "manual" {
+			references = append(references, secret.Name)
+		}
+	}
+	c.CreateAccount(t, namespace, "app", testcluster.Referencing(references...))
+	for _, secret := range secrets {
+		c.CreateSecret(t, secret)
+	}
+	// With its own period no Secret of today is unused.
+	m := c.Manage(t, "--token-secrets=manual", "--controllers=serviceaccount-token")
+	for _, secret := range secrets {
+		c.AwaitFilled(t, namespace, secret.Name)
+	}
+	m.Shutdown(t)
+}
+
+func inVariable(secret string) func(*corev1.PodSpec) {
+	return func(pod *corev1.PodSpec) {
+		pod.InitContainers = append(pod.InitContainers, corev1.Container{
+			Name: "init", Image: "image",
+			Env: []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: "token",
+			}}}},
+		})
+	}
+}
+
+func trackedSince(t *testing.T, c *testcluster.ControlPlane, want string) error {
+	t.Helper()
+	tracking, err := c.API.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), testcluster.TrackingConfigMap, metav1.GetOptions{})
+	if err == nil && tracking.Data["since"] != want {
+		err = fmt.Errorf("it says %q", tracking.Data["since"])
+	}
+	return err
+}

@@ -1,0 +1,304 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// auditReport is what the command prints for programs.
+type auditReport struct {
+	Tokens []struct {
+		Name, Account, KeyState, Reach, ReachBy, Problem string
+		Pods, Findings                                   []string
+		Referenced                                       bool
+	}
+	Summary struct{ Looked, Shown int }
+}
+
+func parseAudit(t *testing.T, p testcluster.Output) auditReport {
+	t.Helper()
+	var report auditReport
+	if err := json.Unmarshal([]byte(p.Stdout), &report); err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, p.Stdout, p.Stderr)
+	}
+	return report
+}
+
+// grant lets subjects do what the rules say in all namespaces, until the test ends.
+func grant(t *testing.T, c *testcluster.ControlPlane, name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	rbac, meta := c.API.RbacV1(), metav1.ObjectMeta{Name: name}
+	_, err1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	_, err2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	awaitGrant(t, c, subject, rules[0])
+	t.Cleanup(func() {
+		ctx, options := testcluster.CleanupContext(t), metav1.DeleteOptions{}
+		if err := errors.Join(rbac.ClusterRoleBindings().Delete(ctx, name, options), rbac.ClusterRoles().Delete(ctx, name, options)); err != nil {
+			t.Errorf("delete the roles of %s: %v", name, err)
+		}
+	})
+}
+
+// awaitGrant: kube-apiserver learns of roles through watches, and nothing announces when.
+func awaitGrant(t *testing.T, c *testcluster.ControlPlane, subject rbacv1.Subject, rule rbacv1.PolicyRule) {
+	t.Helper()
+	user := subject.Name
+	if subject.Kind == rbacv1.ServiceAccountKind {
+		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
+	}}
+	testcluster.Poll(t, "await that "+user+" has a new role", func() error {
+		got, err := c.API.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err == nil && !got.Status.Allowed {
+			err = errors.New("it may not do what the role allows")
+		}
+		return err
+	})
+}
+
+func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// auditor is a person with the permissions that the help states, and no other.
+func auditor(t *testing.T, c *testcluster.ControlPlane, name string, without ...string) (kubeconfig string) {
+	t.Helper()
+	kubeconfig, _, err := c.Identity(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []rbacv1.PolicyRule{
+		rule("", "secrets", "list"), rule("", "serviceaccounts", "list"), rule("", "pods", "list"),
+		rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kube-apiserver-legacy-service-account-token-tracking"}, Verbs: []string{"get"}},
+		{NonResourceURLs: []string{"/openid/v1/jwks"}, Verbs: []string{"get"}},
+	}
+	var granted []rbacv1.PolicyRule
+	for _, rule := range rules {
+		if !strings.Contains(strings.Join(without, " "), strings.Join(append(rule.Resources, rule.NonResourceURLs...), " ")) {
+			granted = append(granted, rule)
+		}
+	}
+	grant(t, c, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, granted...)
+	return kubeconfig
+}
+
+// auditWorld is a namespace with a token Secret for each finding.
+func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
+	t.Helper()
+	namespace = c.Namespace(t)
+	stranger := filepath.Join(t.TempDir(), "stranger.key")
+	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+		t.Fatal(err)
+	}
+	active, retired, unknown := issuer(t, c, c.SigningKeyFile()), issuer(t, c, testcluster.ECDSAKeyFile()), issuer(t, c, stranger)
+	account := func(name string, rules ...rbacv1.PolicyRule) *corev1.ServiceAccount {
+		made := c.CreateAccount(t, namespace, name, testcluster.Referencing(name+"-token"))
+		if len(rules) > 0 {
+			grant(t, c, namespace+":"+name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, rules...)
+		}
+		return made
+	}
+	fill(t, c, active, account("plain"), "plain-token")
+	fill(t, c, active, account("admin", rule("*", "*", "*")), "admin-token")
+	fill(t, c, active, account("getter", rule("", "secrets", "get")), "getter-token")
+	fill(t, c, active, account("watcher", rule("*", "*", "watch")), "watcher-token")
+	fill(t, c, active, account("local", rule("", "configmaps", "*")), "local-token", testcluster.WithLabel("kubernetes.io/legacy-token-invalid-since", "2026-01-01"))
+	fill(t, c, retired, account("old"), "old-token", testcluster.WithLabel("kubernetes.io/legacy-token-last-used", "2020-01-01"))
+	fill(t, c, unknown, account("lost"), "lost-token")
+	fill(t, c, active, account("gone"), "gone-token")
+	c.DeleteAccount(t, namespace, "gone")
+	for _, pod := range []string{"one", "two"} {
+		if _, err := c.API.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: pod},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "i"}},
+				Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "plain-token"}}}},
+			},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		zero := int64(0)
+		if err := c.API.CoreV1().Pods(namespace).DeleteCollection(testcluster.CleanupContext(t), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return namespace
+}
+
+// TestAudit has every finding named, with no more permissions than the help states.
+func TestAudit(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace := auditWorld(t, c)
+	audit := []string{"tokens", "audit", "--kubeconfig=" + auditor(t, c, namespace+"-auditor"), "-n", namespace}
+	keys := []string{"--service-account-private-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + testcluster.ECDSAKeyFile()}
+	report := parseAudit(t, testcluster.Run(t, "", append(append(audit, keys...), "-o=json", "--unused-for=8760h0m0s")...).ExpectCode(t, 0))
+	if len(report.Tokens) != 1 || report.Tokens[0].Name != "old-token" || report.Summary.Looked != 8 {
+		t.Errorf("--unused-for shows %+v", report)
+	}
+
+	report = parseAudit(t, testcluster.Run(t, "", append(append(audit, keys...), "-o=json")...).ExpectCode(t, 0))
+	got := map[string]string{}
+	for _, token := range report.Tokens {
+		got[token.Name] = fmt.Sprintf("%s %s %s %s", token.KeyState, token.Reach, token.Findings, token.Pods)
+		if token.Reach == "everything" && !strings.Contains(token.ReachBy, `ClusterRoleBinding "`+namespace+":admin") {
+			t.Errorf("%s reaches everything by %q", token.Name, token.ReachBy)
+		}
+	}
+	want := map[string]string{
+		"plain-token":   "active less [] [one two]",
+		"admin-token":   "active everything [cluster-admin unmounted] []",
+		"getter-token":  "active all-secrets [secrets-reader unmounted] []",
+		"watcher-token": "active all-secrets [secrets-reader unmounted] []",
+		"local-token":   "active less [invalid unmounted] []",
+		"old-token":     "retired less [retired-key unused unmounted] []",
+		"lost-token":    "unknown less [unknown-key unmounted] []",
+		"gone-token":    "active  [orphan unmounted unreferenced] []",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+
+	// Without keys kube-apiserver's count, and it has both.
+	table := testcluster.Run(t, "", append(audit, "--sort-by=findings")...).ExpectCode(t, 0)
+	lines := strings.Split(table.Stdout, "\n")
+	if !strings.Contains(lines[1], "admin-token") || strings.Count(table.Stdout, "published") != 7 || strings.Count(table.Stdout, "unknown ") != 1 {
+		t.Errorf("the table begins with %q:\n%s", lines[1], table.Stdout)
+	}
+	t.Logf("\n%s", testcluster.Run(t, "", append(append(audit, keys...), "-o=wide")...).Stdout)
+	for fail, code := range map[string]int{"cluster-admin": 2, "unknown-key,orphan": 2, "bad-token": 0, "any": 2, "retired-key": 0} {
+		testcluster.Run(t, "", append(audit, "--fail-on="+fail)...).ExpectCode(t, code)
+	}
+	testcluster.Run(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).ExpectCode(t, 0).ExpectTexts(t, "gone-token", "8 token Secrets, 1 shown; findings: orphan 1,")
+}
+
+// TestAuditIsNotFooled: whoever may edit a Secret disguises the token of an administrator, and kube-apiserver goes on accepting it.
+func TestAuditIsNotFooled(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace := c.Namespace(t)
+	admin, servant := c.CreateAccount(t, namespace, "admin"), c.CreateAccount(t, namespace, "servant")
+	grant(t, c, namespace+":admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "admin"}, rule("*", "*", "*"))
+	respell := func(edit func(token string) string) testcluster.SecretOption {
+		return func(s *corev1.Secret) { s.Data["token"] = []byte(edit(string(s.Data["token"]))) }
+	}
+	disguises := map[string]testcluster.SecretOption{
+		"nameless":  testcluster.WithAnnotation(corev1.ServiceAccountNameKey, "Not a name"),
+		"other-uid": testcluster.WithUID("another"),
+		"borrowed": func(s *corev1.Secret) {
+			testcluster.WithAnnotation(corev1.ServiceAccountNameKey, servant.Name)(s)
+			testcluster.WithUID(servant.UID)(s)
+		},
+		"respelled": func(s *corev1.Secret) {
+			testcluster.WithAnnotation(corev1.ServiceAccountNameKey, servant.Name)(s)
+			respell(func(token string) string { return token[:len(token)-1] + string(token[len(token)-1]+1) })(s)
+		},
+		"spaced": func(s *corev1.Secret) {
+			testcluster.WithAnnotation(corev1.ServiceAccountNameKey, servant.Name)(s)
+			respell(func(token string) string { return token[:3] + "\t" + token[3:] })(s)
+		},
+	}
+	issuer := issuer(t, c, c.SigningKeyFile())
+	want := map[string]string{}
+	for name, disguise := range disguises {
+		c.ExpectAccepted(t, fill(t, c, issuer, admin, name, disguise), admin)
+		want[name] = "admin everything"
+	}
+	report := parseAudit(t, testcluster.Run(t, "", "tokens", "audit", "--kubeconfig="+c.Kubeconfig(), "-n", namespace, "--fail-on=cluster-admin", "-o=json").ExpectCode(t, 2))
+	got := map[string]string{}
+	for _, token := range report.Tokens {
+		got[token.Name] = token.Account + " " + token.Reach
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestAuditSaysWhichPermissionIsMissing, and goes without what it need not have.
+func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace := c.Namespace(t)
+	fill(t, c, issuer(t, c, c.SigningKeyFile()), c.CreateAccount(t, namespace, "robot"), "robot-token")
+	cases := map[string]struct {
+		code  int
+		texts []string
+		flags []string
+	}{
+		"secrets":              {1, []string{"list token Secrets: ", "forbidden"}, nil},
+		"pods":                 {1, []string{"list Pods of namespace " + namespace, "forbidden"}, nil},
+		"serviceaccounts":      {1, []string{"list ServiceAccounts of namespace " + namespace, "forbidden"}, nil},
+		"subjectaccessreviews": {1, []string{"--reach=false leaves it out", "forbidden"}, nil},
+		"without reach":        {0, []string{"robot-token"}, []string{"--reach=false"}},
+		"/openid/v1/jwks":      {0, []string{"untold", "The keys of tokens are not judged"}, nil},
+		"configmaps":           {0, []string{"robot-token", "may not be read"}, nil},
+	}
+	for without, tc := range cases {
+		name := "lacks-" + testcluster.RandomName()
+		removed := without
+		if tc.flags != nil {
+			removed = "subjectaccessreviews"
+		}
+		kubeconfig := auditor(t, c, name, removed)
+		testcluster.Run(t, "", append([]string{"tokens", "audit", "--kubeconfig=" + kubeconfig, "-n", namespace}, tc.flags...)...).ExpectCode(t, tc.code).ExpectTexts(t, tc.texts...)
+	}
+}
+
+// TestAuditOfTwoThousand says how long it takes and how much memory.
+func TestAuditOfTwoThousand(t *testing.T) {
+	await.Long(t)
+	const namespaces, each = 20, 100
+	c := testcluster.Shared(t)
+	issuer := issuer(t, c, c.SigningKeyFile())
+	var names []string
+	for range namespaces {
+		names = append(names, c.Namespace(t))
+	}
+	var working sync.WaitGroup
+	for _, namespace := range names {
+		working.Go(func() {
+			for i := range each {
+				name := fmt.Sprintf("robot-%03d", i)
+				fill(t, c, issuer, c.CreateAccount(t, namespace, name), name, testcluster.WithLabel("test", "many"))
+			}
+		})
+	}
+	working.Wait()
+	audit := []string{"tokens", "audit", "--kubeconfig=" + c.Kubeconfig(), "-l", "test=many"}
+	for _, further := range [][]string{nil, {"--sort-by=age"}, {"--reach=false"}} {
+		got := testcluster.Run(t, "", append(audit, further...)...).ExpectCode(t, 0).ExpectTexts(t, "2000 token Secrets; findings: ")
+		if lines := strings.Count(got.Stdout, "\n"); lines != namespaces*each+1 {
+			t.Errorf("%q: %d lines, want 2001", further, lines)
+		}
+		t.Logf("%q: %s, at most %d MiB resident", further, got.Took.Round(time.Millisecond), got.MaxRSS>>10)
+		if got.MaxRSS > 300<<10 {
+			t.Errorf("%q: %d MiB resident, want at most 300", further, got.MaxRSS>>10)
+		}
+	}
+}

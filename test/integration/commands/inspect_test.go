@@ -1,0 +1,202 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commands
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+	"sa-controller-manager/tokens"
+)
+
+// get reads a path that is no resource.
+func get(t *testing.T, c *testcluster.ControlPlane, path string) []byte {
+	t.Helper()
+	body, err := c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+	if err != nil {
+		t.Fatalf("get %s: %v", path, err)
+	}
+	return body
+}
+
+// rawKeys are the keys of a JWKS as they stand there, in any order.
+func rawKeys(t *testing.T, document []byte) []string {
+	t.Helper()
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(document, &set); err != nil {
+		t.Fatalf("%v:\n%s", err, document)
+	}
+	var keys []string
+	for _, key := range set.Keys {
+		keys = append(keys, string(key))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// TestJWKSIsThatOfKubeAPIServer compares bytes, of keys of both kinds.
+func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
+	c := testcluster.Shared(t)
+	keys := []string{"--service-account-private-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + testcluster.ECDSAKeyFile()}
+	jwks := append([]string{"keys", "jwks"}, keys...)
+	ours, theirs := testcluster.Run(t, "", jwks...).ExpectCode(t, 0).Stdout, get(t, c, "/openid/v1/jwks")
+	if diff := cmp.Diff(rawKeys(t, theirs), rawKeys(t, []byte(ours))); diff != "" {
+		t.Errorf("kube-apiserver's keys and ours (-theirs +ours):\n%s", diff)
+	}
+	if len(rawKeys(t, theirs)) != 2 {
+		t.Errorf("kube-apiserver has %d keys, want an RSA and an ECDSA one", len(rawKeys(t, theirs)))
+	}
+
+	document := get(t, c, "/.well-known/openid-configuration")
+	var discovery struct {
+		URI string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(document, &discovery); err != nil {
+		t.Fatal(err)
+	}
+	got := testcluster.Run(t, "", append(jwks, "--discovery", "--issuer="+c.Issuer(), "--jwks-uri="+discovery.URI)...).ExpectCode(t, 0).Stdout
+	if diff := cmp.Diff(string(document), strings.TrimSpace(got)); diff != "" {
+		t.Errorf("the discovery documents (-theirs +ours):\n%s", diff)
+	}
+
+	cluster := []string{"--check=cluster", "--kubeconfig=" + c.Kubeconfig()}
+	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)
+	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra", "it is no key of the ring")
+	stranger := filepath.Join(t.TempDir(), "stranger.key")
+	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Leaks.AddKeyFile(t, stranger)
+	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+stranger), cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "missing", "it is not published")
+
+	// The same document from a URL and a file.
+	file := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(file, theirs, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Run(t, "", append(jwks, "--check="+file)...).ExpectCode(t, 0)
+	url := c.Config().Host + "/openid/v1/jwks"
+	testcluster.Run(t, "", append(jwks, "--check="+url, "--ca-file="+c.CAFile())...).ExpectCode(t, 1).ExpectTexts(t, "the answer is 40", ", want 200")
+	testcluster.Run(t, "", append(jwks, "--check="+url)...).ExpectCode(t, 1).ExpectTexts(t, "tls: failed to verify certificate")
+}
+
+// issuer signs as kube-controller-manager would with kube-apiserver's RSA key.
+func issuer(t *testing.T, c *testcluster.ControlPlane, keyFile string) *tokens.Issuer {
+	t.Helper()
+	data, err := os.ReadFile(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := signing.ParsePrivateKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens.NewIssuer(key, tokens.CompatClaims)
+}
+
+// fill makes a token Secret of the account with its token.
+func fill(t *testing.T, c *testcluster.ControlPlane, issuer *tokens.Issuer, account *corev1.ServiceAccount, name string, changes ...testcluster.SecretOption) *corev1.Secret {
+	t.Helper()
+	token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Leaks.AddTokens([]string{token})
+	changes = append([]testcluster.SecretOption{testcluster.WithUID(account.UID), testcluster.WithData("token", token), testcluster.WithData("namespace", account.Namespace)}, changes...)
+	return c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name, changes...))
+}
+
+func requestToken(t *testing.T, c *testcluster.ControlPlane, account *corev1.ServiceAccount, audiences ...string) string {
+	t.Helper()
+	request, err := c.API.CoreV1().ServiceAccounts(account.Namespace).CreateToken(t.Context(), account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("request a token: %v", err)
+	}
+	testcluster.Leaks.AddTokens([]string{request.Status.Token})
+	return request.Status.Token
+}
+
+// inspectsAsKubeAPIServerReads spells a token that it accepts otherwise: what it reads over, we do, and nothing else.
+func inspectsAsKubeAPIServerReads(t *testing.T, c *testcluster.ControlPlane, token, key string) {
+	t.Helper()
+	header, rest, _ := strings.Cut(token, ".")
+	for name, spelling := range map[string]string{
+		"spare bits":               token[:len(token)-1] + string(token[len(token)-1]+1), // of an RSA signature's 342 digits the last one is A, Q, g or w
+		"tab in the header":        token[:3] + "\t" + token[3:],
+		"line feed in the payload": header + ".\n" + rest,
+	} {
+		if status, err := c.Review(t.Context(), spelling); err != nil || !status.Authenticated {
+			t.Errorf("%s: kube-apiserver refuses it: %v, %s", name, err, status.Error)
+		}
+		testcluster.Run(t, spelling, "tokens", "inspect", key).ExpectCode(t, 0).ExpectTexts(t, "Verdict:       valid", "it is spelled otherwise than it was issued")
+	}
+	tabbed := header + ".\t" + rest
+	c.AwaitRefused(t, []byte(tabbed))
+	testcluster.Run(t, tabbed, "tokens", "inspect", key).ExpectCode(t, 2).ExpectTexts(t, "malformed token: the payload is not base64url")
+}
+
+// TestInspect asks what tokens of a real cluster are, while their accounts live and after.
+func TestInspect(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace := c.Namespace(t)
+	account := c.CreateAccount(t, namespace, "robot")
+	legacy := string(fill(t, c, issuer(t, c, c.SigningKeyFile()), account, "robot-token").Data["token"])
+	bound, foreign := requestToken(t, c, account), requestToken(t, c, account, "vault")
+	stranger := filepath.Join(t.TempDir(), "stranger.key")
+	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+		t.Fatal(err)
+	}
+	forged := string(fill(t, c, issuer(t, c, stranger), account, "forged").Data["token"])
+
+	cluster := []string{"tokens", "inspect", "--cluster", "--kubeconfig=" + c.Kubeconfig()}
+	key := "--service-account-key-file=" + c.SigningKeyFile()
+	user := "system:serviceaccount:" + namespace + ":robot"
+	testcluster.Poll(t, "await that kube-apiserver knows the Secret", func() error {
+		_, err := c.Review(t.Context(), legacy)
+		return err
+	})
+	testcluster.Run(t, legacy, cluster...).ExpectCode(t, 0).ExpectTexts(t, "legacy, of a token Secret", "Secret:        robot-token", user, "Opens API:     yes", "published, of kube-apiserver's /openid/v1/jwks")
+	testcluster.Run(t, "Bearer "+bound+"\n", cluster...).ExpectCode(t, 0).ExpectTexts(t, "bound, of a TokenRequest", "Expires:", "(in ", user, "Opens API:     yes")
+	testcluster.Run(t, foreign, cluster...).ExpectCode(t, 0).ExpectTexts(t, "Audiences:     vault", "Opens API:     no")
+	testcluster.Run(t, forged, cluster...).ExpectCode(t, 2).ExpectTexts(t, "has its key ID", "kube-apiserver refuses it")
+	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer="+c.Issuer()).ExpectCode(t, 0).ExpectTexts(t, "known, of --service-account-key-file=")
+	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer=https://other").ExpectCode(t, 2).ExpectTexts(t, "the issuer is another one than https://other")
+	testcluster.Run(t, bound, "tokens", "inspect").ExpectCode(t, 1).ExpectTexts(t, "there is no key to verify the signature with")
+
+	inspectsAsKubeAPIServerReads(t, c, bound, key)
+
+	c.DeleteAccount(t, namespace, "robot")
+	c.AwaitRefused(t, []byte(bound))
+	got := testcluster.Run(t, bound, append(cluster, "-o=json")...).ExpectCode(t, 2)
+	var report struct {
+		Verdict  string
+		Findings []struct{ Code string }
+		Key      struct{ Algorithm string }
+	}
+	if err := json.Unmarshal([]byte(got.Stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Verdict != "invalid" || report.Key.Algorithm != "RS256" || len(report.Findings) != 1 || report.Findings[0].Code != "refused" {
+		t.Errorf("report %+v", report)
+	}
+	refused := testcluster.Run(t, "", "tokens", "inspect", legacy).ExpectCode(t, 1).ExpectTexts(t, "this looks like a token as an argument")
+	if strings.Contains(refused.Stderr, legacy[10:30]) {
+		t.Error("the token is repeated")
+	}
+}

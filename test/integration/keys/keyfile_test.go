@@ -1,0 +1,294 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// overwrite is how careless ones do it: the file is empty for a moment.
+func overwrite(t *testing.T, f testcluster.KeyFile, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(f.Path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newKey writes a key that no kube-apiserver knows and returns its path.
+func newKey(t *testing.T, keyType devcluster.KeyType) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "new.key")
+	if err := devcluster.WriteSigningKey(path, keyType); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Leaks.AddKeyFile(t, path)
+	return path
+}
+
+func awaitNext(t *testing.T, m *testcluster.Manager, id string) {
+	t.Helper()
+	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "next"}, 1)
+}
+
+// TestBadKeyFileIsRefused covers case 19 and the moments of case 20.
+func TestBadKeyFileIsRefused(t *testing.T) {
+	c := testcluster.Shared(t)
+	good := testcluster.ReadFile(t, c.SigningKeyFile())
+	file, ca := testcluster.NewKeyFile(t, c.SigningKeyFile()), testcluster.NewKeyFile(t, c.CAFile())
+	m := c.Manage(t, "--token-secrets=manual", file.Flag(), "--root-ca-file="+ca.Path)
+	m.ExpectErrors = true // each refusal is logged as an error
+	account := c.CreateAccount(t, c.Namespace(t), "someone")
+	m.AwaitProbe(t, "accepted")
+
+	contents := []struct {
+		name    string
+		content []byte
+		found   string
+	}{
+		{"Garbage", []byte("this is no key"), "no PEM block"},
+		{"Empty", nil, "the file is empty"},
+		{"Certificate", testcluster.ReadFile(t, c.CAFile()), "a certificate"},
+		{"HalfAKey", good[:len(good)/2], "a damaged or cut off PEM block"},
+	}
+	for i, bad := range contents {
+		file.Replace(t, bad.content)
+		m.AwaitRefusals(t, "service-account-private-key-file", i+1)
+		if err := m.AwaitLog(testcluster.Context(t), bad.found); err != nil {
+			t.Errorf("%s: %v", bad.name, err)
+		}
+		c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, good)), account)
+		if _, err := m.Get(t.Context(), "/readyz"); err != nil {
+			t.Errorf("%s: %v", bad.name, err)
+		}
+	}
+	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the former content stays in use")
+
+	// The same once more is no news. Two changes of another file, one after the other,
+	// take longer than to look at this one.
+	file.Replace(t, contents[len(contents)-1].content)
+	for i := range 2 {
+		ca.Replace(t, fmt.Appendf(nil, "no certificate %d", i))
+		m.AwaitRefusals(t, "root-ca-file", i+1)
+	}
+	const line = `"Refused the changed file, its former content stays in use"`
+	if n := strings.Count(m.Logs(), line); n != len(contents)+2 {
+		t.Errorf("the log has %d lines %s, want %d", n, line, len(contents)+2)
+	}
+
+	if err := os.Remove(file.Path); err != nil {
+		t.Fatal(err)
+	}
+	m.AwaitRefusals(t, "service-account-private-key-file", len(contents)+1)
+	refused := devcluster.Labels{"flag": "service-account-private-key-file"}
+	m.AwaitMetric(t, "sacm_file_refused", refused, 1)
+	file.Replace(t, good)
+	m.AwaitMetric(t, "sacm_file_refused", refused, 0)
+	c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, good)), account)
+	if n := m.Metric(t, "sacm_file_reloads_total", devcluster.Labels{"result": "accepted"}); n != 0 {
+		t.Errorf("%v changes were accepted, want none: the key in use came back", n)
+	}
+}
+
+func TestEachRefusalIsTold(t *testing.T) {
+	c := testcluster.Shared(t)
+	file := testcluster.NewKeyFile(t, c.SigningKeyFile())
+	m := c.Manage(t, "--token-secrets=manual", file.Flag())
+	m.ExpectErrors = true
+	for content, found := range map[string]string{"garbage": "no PEM block", "": "the file is empty"} {
+		file.Replace(t, []byte(content))
+		c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), found)
+	}
+}
+
+// TestNewKeySignsOnceAccepted covers the ways in which a file changes, with keys
+// that kube-apiserver accepts already.
+func TestNewKeySignsOnceAccepted(t *testing.T) {
+	c := testcluster.Shared(t)
+	rsa, ecdsa := testcluster.ReadFile(t, c.SigningKeyFile()), testcluster.ReadFile(t, testcluster.ECDSAKeyFile())
+	namespace := c.Namespace(t)
+	account := c.CreateAccount(t, namespace, "someone")
+
+	t.Run("RenamedAndOverwritten", func(t *testing.T) {
+		file := testcluster.NewKeyFile(t, c.SigningKeyFile())
+		m := c.Manage(t, "--token-secrets=manual", file.Flag())
+		first := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, rsa))
+		file.Replace(t, ecdsa)
+		m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, ecdsa))
+		second := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, ecdsa))
+		c.AwaitEvent(t, testcluster.AboutProcess("SigningKeyActivated"), "")
+		overwrite(t, file, rsa)
+		m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, rsa))
+		third := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, rsa))
+		for _, secret := range []*corev1.Secret{first, second, third} {
+			c.ExpectAccepted(t, secret, account)
+		}
+		c.AwaitProcessed(t, m)
+		for _, secret := range []*corev1.Secret{first, second, third} {
+			if told := c.Events(t, testcluster.AboutSecret(secret, "UnknownSigningKey")); len(told) > 0 {
+				t.Errorf("the key of secret %q is called unknown", secret.Name)
+			}
+		}
+	})
+
+	t.Run("LinkSwappedAsInASecretVolume", func(t *testing.T) {
+		dir := t.TempDir()
+		swap := func(version string, key []byte) {
+			data := filepath.Join(dir, version)
+			if err := errors.Join(
+				os.Mkdir(data, 0o700),
+				os.WriteFile(filepath.Join(data, "sa.key"), key, 0o600),
+				os.Symlink(version, filepath.Join(dir, "..data_tmp")),
+				os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")),
+			); err != nil {
+				t.Fatal(err)
+			}
+		}
+		swap("..1", rsa)
+		file := testcluster.KeyFile{Path: filepath.Join(dir, "sa.key")}
+		if err := os.Symlink("..data/sa.key", file.Path); err != nil {
+			t.Fatal(err)
+		}
+		m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag())...)
+		c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, rsa))
+		swap("..2", ecdsa)
+		m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, ecdsa))
+		c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, ecdsa)), account)
+	})
+}
+
+// TestNewKeyWaitsForTheAPIServer covers case 22 for the key file: a key that
+// kube-apiserver does not know does not sign, until kube-apiserver is restarted
+// with it.
+func TestNewKeyWaitsForTheAPIServer(t *testing.T) {
+	t.Parallel()
+	c := testcluster.New(t, devcluster.Options{})
+	file := testcluster.NewKeyFile(t, c.SigningKeyFile())
+	m := c.Manage(t, "--token-secrets=manual", file.Flag())
+	m.ExpectErrors = true // kube-apiserver is away for a while
+	account := c.CreateAccount(t, c.Namespace(t), "someone")
+	path := newKey(t, devcluster.RSA)
+	former, next := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, file.Path)), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, path))
+	m.AwaitProbe(t, "accepted")
+
+	file.Replace(t, testcluster.ReadFile(t, path))
+	awaitNext(t, m, next)
+	m.AwaitProbe(t, "refused")
+	c.AwaitWarning(t, testcluster.AboutProcess("SigningKeyWaits"), next)
+	awaitReadyDetail(t, m, former+" signs", "the new key "+next+" waits")
+	before := c.IssueSignedBy(t, account, former)
+	c.ExpectAccepted(t, before, account)
+
+	c.SetAPIServerFlag("service-account-key-file", c.SigningKeyFile(), path)
+	// In order, kube-apiserver would first wait a minute for its watches to end.
+	if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	m.AwaitSigner(t, next)
+	c.AwaitEvent(t, testcluster.AboutProcess("SigningKeyActivated"), next)
+	awaitReadyDetail(t, m, next+" signs")
+	c.ExpectAccepted(t, c.IssueSignedBy(t, account, next), account)
+	c.ExpectAccepted(t, before, account)
+	now := c.GetSecret(t, before.Namespace, before.Name)
+	if testcluster.KeyIDOf(t, now) != former {
+		t.Error("a token of the former key was issued again")
+	}
+}
+
+// awaitReadyDetail returns once the manager is ready and says each of these.
+func awaitReadyDetail(t *testing.T, m *testcluster.Manager, details ...string) {
+	t.Helper()
+	ctx := testcluster.Context(t)
+	testcluster.Poll(t, "await a detail of /readyz", func() error {
+		text, err := m.Get(ctx, "/readyz?verbose")
+		if err != nil {
+			return err
+		}
+		for _, detail := range details {
+			if !strings.Contains(text, detail) {
+				return fmt.Errorf("no %q in:\n%s", detail, text)
+			}
+		}
+		return nil
+	})
+}
+
+// TestKeyThatIsNotAccepted covers what an operator is told who gives the two
+// programs different keys.
+func TestKeyThatIsNotAccepted(t *testing.T) {
+	c := testcluster.Shared(t)
+	wrong := newKey(t, devcluster.RSA)
+	id := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, wrong))
+	account := c.CreateAccount(t, c.Namespace(t), "someone")
+
+	t.Run("AtStart", func(t *testing.T) {
+		file := testcluster.NewKeyFile(t, wrong)
+		m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag(),
+			"--leader-elect=true", "--leader-elect-resource-name=wrong-key")...)
+		lease := testcluster.AboutObject("Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused")
+		c.AwaitWarning(t, lease, id)
+		awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
+		// A token that every kube-apiserver refuses helps nobody.
+		m.ExpectErrors = true
+		secret := c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "waits", account.Name))
+		if err := m.AwaitLog(testcluster.Context(t), "kube-apiserver refuses tokens of key "+id); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.GetSecret(t, secret.Namespace, secret.Name).Data["token"]; len(got) > 0 {
+			t.Error("the Secret was filled with a key that kube-apiserver refuses")
+		}
+		file.Replace(t, testcluster.ReadFile(t, c.SigningKeyFile()))
+		c.ExpectAccepted(t, c.AwaitFilled(t, secret.Namespace, secret.Name), account)
+	})
+
+	t.Run("Immediately", func(t *testing.T) {
+		file := testcluster.NewKeyFile(t, c.SigningKeyFile())
+		m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag(), "--service-account-key-activation=immediate")...)
+		c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, file.Path))), account)
+		file.Replace(t, testcluster.ReadFile(t, wrong))
+		m.AwaitSigner(t, id)
+		c.AwaitRefused(t, c.IssueSignedBy(t, account, id).Data["token"])
+		awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
+	})
+}
+
+// TestIssuerIsLookedUp covers a manager that is not told the issuer: it asks
+// kube-apiserver's discovery document, without which no key could be proved.
+func TestIssuerIsLookedUp(t *testing.T) {
+	c := testcluster.Shared(t)
+	binary := testcluster.Binary(t)
+	file := testcluster.NewKeyFile(t, c.SigningKeyFile())
+	// devcluster always gives the issuer.
+	cmd := exec.CommandContext(t.Context(), binary.Path, "-v=10", "--kubeconfig="+c.Kubeconfig(), file.Flag(),
+		"--secure-port=0", "--webhook-port=0", "--token-secrets=manual", "--leader-elect-resource-name=issuer")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(cmd.Cancel(), cmd.Wait()); err != nil {
+			t.Errorf("end the manager: %v", err)
+		}
+		testcluster.Leaks.Add("log of "+t.Name(), output.String())
+	}()
+	c.AwaitLease(t, "issuer", func(holder string) bool { return holder != "" })
+	file.Replace(t, testcluster.ReadFile(t, testcluster.ECDSAKeyFile()))
+	c.AwaitEvent(t, testcluster.AboutObject("Lease", metav1.NamespaceSystem, "issuer", "SigningKeyActivated"), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, testcluster.ECDSAKeyFile())))
+}

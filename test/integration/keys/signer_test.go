@@ -1,0 +1,300 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// signerCluster is a control plane whose kube-apiserver has no key: the manager signs, which was there before it.
+type signerCluster struct {
+	*testcluster.ControlPlane
+
+	manager *testcluster.Manager
+	key     testcluster.KeyFile
+}
+
+// signerFlags are those of a manager that signs for kube-apiserver.
+func signerFlags(f testcluster.KeyFile, c *devcluster.Cluster, flags ...string) []string {
+	return append([]string{
+		"-v=10", "--token-secrets=manual", f.Flag(),
+		"--external-signer-socket=" + c.SignerSocket(),
+		// The least that kube-apiserver can be told, so that a test sees it act upon it.
+		"--external-signer-refresh-hint=2s",
+	}, flags...)
+}
+
+// startSigner starts kube-apiserver on the socket of a manager that comes as late as that.
+func startSigner(t *testing.T, late time.Duration, flags ...string) *signerCluster {
+	t.Helper()
+	binary := testcluster.Binary(t)
+	c := &signerCluster{key: testcluster.NewKeyFile(t, newKey(t, devcluster.RSA))}
+	started := make(chan error, 1)
+	var running *devcluster.Manager
+	start := func(cluster *devcluster.Cluster) {
+		var err error
+		running, err = binary.StartManager(cluster, signerFlags(c.key, cluster, flags...)...)
+		started <- err
+	}
+	c.ControlPlane = testcluster.New(t, devcluster.Options{
+		ExternalSigner: true,
+		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
+			if late == 0 {
+				start(cluster)
+				return nil
+			}
+			time.AfterFunc(late, func() { start(cluster) })
+			return nil
+		},
+	})
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	c.manager = c.Adopt(t, running)
+	c.manager.AwaitReady(t)
+	c.manager.LogOffset = len(c.manager.Logs())
+	return c
+}
+
+// startAgain starts the manager anew.
+func (c *signerCluster) startAgain(t *testing.T, flags ...string) {
+	t.Helper()
+	c.manager = c.StartManager(t, signerFlags(c.key, c.Cluster, flags...)...)
+}
+
+// request asks for a token that lives as long as that.
+func (c *signerCluster) request(ctx context.Context, account *corev1.ServiceAccount, lifetime time.Duration) (*authenticationv1.TokenRequest, error) {
+	return c.API.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))},
+	}, metav1.CreateOptions{})
+}
+
+// requested is the token of such a request.
+func (c *signerCluster) requested(t *testing.T, account *corev1.ServiceAccount) string {
+	t.Helper()
+	answer, err := c.request(testcluster.Context(t), account, time.Hour)
+	if err != nil {
+		t.Fatalf("request a token: %v", err)
+	}
+	testcluster.Leaks.AddTokens([]string{answer.Status.Token})
+	return answer.Status.Token
+}
+
+// publishedKeys are the key IDs in kube-apiserver's JWKS.
+func (c *signerCluster) publishedKeys(ctx context.Context) ([]string, error) {
+	body, err := c.API.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var set struct {
+		Keys []struct {
+			ID string `json:"kid"`
+		} `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, key := range set.Keys {
+		ids = append(ids, key.ID)
+	}
+	return ids, nil
+}
+
+// TestExternalSigner runs kube-apiserver without any key of its own.
+func TestExternalSigner(t *testing.T) {
+	former := newKey(t, devcluster.RSA)
+	c := startSigner(t, 0, "--external-signer-max-token-expiration=2h", "--service-account-key-file="+former)
+	namespace := c.Namespace(t)
+	account := c.CreateAccount(t, namespace, "signed")
+
+	t.Run("a requested token is accepted", func(t *testing.T) {
+		token := c.requested(t, account)
+		header, _ := testcluster.DecodeToken(t, []byte(token))
+		if header["typ"] != "JWT" || header["kid"] != testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path)) {
+			t.Errorf("the token's header is %v", header)
+		}
+		reviewed, err := c.Review(testcluster.Context(t), token)
+		if err != nil || !reviewed.Authenticated {
+			t.Errorf("the token is refused: %v %s", err, reviewed.Error)
+		}
+	})
+	t.Run("a legacy token is accepted", func(t *testing.T) {
+		secret := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path)))
+		c.ExpectComplete(t, secret, account)
+		c.ExpectAccepted(t, secret, account)
+	})
+	t.Run("a token of a former key is accepted", func(t *testing.T) {
+		ids, err := c.publishedKeys(testcluster.Context(t))
+		want := []string{testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path)), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, former))}
+		if err != nil || !slices.Equal(ids, want) {
+			t.Errorf("kube-apiserver publishes %v, %v, want %v", ids, err, want)
+		}
+	})
+	t.Run("the lifetime is cut", func(t *testing.T) {
+		answer, err := c.request(testcluster.Context(t), account, 24*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, claims := testcluster.DecodeToken(t, []byte(answer.Status.Token))
+		exp, iat := claims["exp"].(float64), claims["iat"].(float64)
+		if exp-iat != (2 * time.Hour).Seconds() {
+			t.Errorf("the token lives for %v s, want two hours", exp-iat)
+		}
+	})
+	t.Run("ready says so", func(t *testing.T) {
+		awaitReadyDetail(t, c.manager, "[+]external-signer ok: 2 keys on "+c.SignerSocket())
+	})
+	t.Run("the socket's mode", func(t *testing.T) {
+		info, err := os.Lstat(c.SignerSocket())
+		if err != nil || info.Mode() != fs.ModeSocket|0o660 {
+			t.Errorf("the socket's mode is %v, %v, want 0660", info.Mode(), err)
+		}
+	})
+	t.Run("a second process is refused", func(t *testing.T) {
+		second := c.StartManager(t, signerFlags(c.key, c.Cluster)...)
+		second.ExpectErrors = true
+		second.AwaitExit(t, 1)
+		testcluster.ExpectContains(t, second.Logs(), c.SignerSocket()+": another process serves on it")
+		c.requested(t, account) // and the first one goes on
+	})
+	t.Run("another user is refused", func(t *testing.T) { c.refusesStrangers(t) })
+	t.Run("what is no token is refused", func(t *testing.T) {
+		remote, err := signertest.Connect(c.SignerSocket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = remote.Close() }()
+		_, _, err = remote.Sign(testcluster.Context(t), 1, signertest.Payload(0))
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("the payload of another issuer: %v, want code PermissionDenied", err)
+		}
+		if err := c.manager.AwaitLog(testcluster.Context(t), `outcome="issuer"`); err != nil {
+			t.Fatal(err)
+		}
+		testcluster.ExpectContains(t, c.manager.Logs(), `"Refused a call to the external signer" method="Sign"`)
+		if strings.Contains(c.manager.Logs(), signertest.Issuer) {
+			t.Error("the log has the refused issuer")
+		}
+	})
+	t.Run("a flood of unknown keys is cheap", func(t *testing.T) {
+		await.Long(t)
+		c.flood(t)
+	})
+	t.Run("a key waits while no file has the one that signs", func(t *testing.T) {
+		signs := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path))
+		c.key.Replace(t, testcluster.ReadFile(t, newKey(t, devcluster.RSA)))
+		c.AwaitWarning(t, testcluster.AboutProcess("SigningKeyWaits"), signs)
+		c.ExpectAccepted(t, c.IssueSignedBy(t, account, signs), account)
+	})
+}
+
+func (c *signerCluster) refusesStrangers(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	if err := os.Chmod(c.Dir(), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	remote, err := signertest.ConnectAs(c.SignerSocket(), 65534)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = remote.Close() }()
+	if _, err := remote.Fetch(testcluster.Context(t)); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("another user's call: %v, want code PermissionDenied", err)
+	}
+	// Who is refused may know of it before the log does.
+	if err := c.manager.AwaitLog(testcluster.Context(t), `outcome="stranger"`); err != nil {
+		t.Error(err)
+	}
+}
+
+// flood sends tokens that name keys which nobody has. kube-apiserver asks the signer about each, but one question at a time.
+func (c *signerCluster) flood(t *testing.T) {
+	t.Helper()
+	const tokens, senders = 2000, 16
+	fetches := devcluster.Labels{"method": "FetchKeys"}
+	before, err := c.manager.Metrics(testcluster.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	var sending sync.WaitGroup
+	for sender := range senders {
+		sending.Go(func() {
+			for i := range tokens / senders {
+				token := testcluster.ForgedToken(t, map[string]any{"alg": "RS256", "kid": fmt.Sprintf("%d-%d", sender, i)}, map[string]any{"iss": c.Issuer()})
+				reviewed, err := c.Review(t.Context(), token)
+				if err != nil || reviewed.Authenticated {
+					t.Errorf("a forged token: %v, authenticated %t", err, reviewed.Authenticated)
+					return
+				}
+			}
+		})
+	}
+	sending.Wait()
+	took := time.Since(begun)
+	after, err := c.manager.Metrics(testcluster.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := after.Sum("sacm_external_signer_requests_total", fetches) - before.Sum("sacm_external_signer_requests_total", fetches)
+	cpu := after.Sum("process_cpu_seconds_total", nil) - before.Sum("process_cpu_seconds_total", nil)
+	t.Logf("%d tokens of unknown keys in %v: %v FetchKeys, %.2f s of CPU", tokens, took, asked, cpu)
+	if asked > tokens {
+		t.Errorf("%v questions for %d tokens", asked, tokens)
+	}
+	if perToken := cpu / tokens; perToken > 0.002 {
+		t.Errorf("a token of an unknown key costs the signer %.4f s of CPU", perToken)
+	}
+}
+
+// TestSignerIsLate wants kube-apiserver to wait for its signer, as upstream's TestDelayedStartForSigner does. What is measured is
+// how late the signer may be found: kube-apiserver connects again after growing pauses.
+func TestSignerIsLate(t *testing.T) {
+	await.Long(t)
+	begun := time.Now()
+	c := startSigner(t, 20*time.Second)
+	t.Logf("kube-apiserver was ready %v after the start of it, with a signer 20 s late", time.Since(begun).Round(time.Second))
+	c.requested(t, c.CreateAccount(t, c.Namespace(t), "late"))
+}
+
+// TestSignerNeedsNoAPI wants the socket while nothing answers at the API server's address, and to be ready never.
+func TestSignerNeedsNoAPI(t *testing.T) {
+	c := testcluster.Shared(t)
+	socket := filepath.Join(testcluster.Dir(), "alone.sock")
+	m := c.StartManager(t, "--kubeconfig="+testcluster.UnreachableKubeconfig(t), "--external-signer-socket="+socket, "--leader-elect")
+	m.ExpectErrors = true
+	remote, err := signertest.Connect(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = remote.Close() }()
+	if _, err := remote.Fetch(testcluster.Context(t)); err != nil {
+		t.Errorf("FetchKeys without an API server: %v", err)
+	}
+}

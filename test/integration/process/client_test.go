@@ -1,0 +1,179 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// answer is what a caller sees.
+type answer struct {
+	status int
+	body   string
+}
+
+// ask gets a path as somebody.
+func ask(t *testing.T, url, path string, as *rest.Config) answer {
+	t.Helper()
+	got, err := request(t.Context(), url, path, as)
+	if err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+	return got
+}
+
+func request(ctx context.Context, url, path string, as *rest.Config) (answer, error) {
+	config := rest.CopyConfig(as)
+	config.TLSClientConfig.CAData, config.TLSClientConfig.Insecure = nil, true
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return answer{}, err
+	}
+	// A connection of its own, so that nothing of the caller before is left.
+	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, http.NoBody)
+	if err != nil {
+		return answer{}, err
+	}
+	if as.Impersonate.UserName != "" {
+		r.Header.Set("X-Remote-User", as.Impersonate.UserName)
+	}
+	if as.BearerToken != "" {
+		r.Header.Set("Authorization", "Bearer "+as.BearerToken)
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, string(body)}, err
+}
+
+func userConfig(t *testing.T, c *testcluster.ControlPlane, user string) *rest.Config {
+	t.Helper()
+	_, config, err := c.Identity(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// metricsReader is a user who may get the paths.
+func metricsReader(t *testing.T, c *testcluster.ControlPlane, paths ...string) *rest.Config {
+	t.Helper()
+	allow(t, c, readerName, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: readerName}, paths...)
+	return userConfig(t, c, readerName)
+}
+
+// readerName is the user of metricsReader.
+const readerName = "serving-reader"
+
+// scraperToken is a bound token of an account that may get the protected paths.
+func scraperToken(t *testing.T, c *testcluster.ControlPlane, name string) *rest.Config {
+	t.Helper()
+	namespace := c.Namespace(t)
+	c.CreateAccount(t, namespace, name)
+	allow(t, c, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, append(protectedPaths, openPaths...)...)
+	token, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rest.Config{BearerToken: token.Status.Token}
+}
+
+// allow lets a subject get paths, until the test ends.
+func allow(t *testing.T, c *testcluster.ControlPlane, name string, subject rbacv1.Subject, paths ...string) {
+	t.Helper()
+	roles, bindings := c.API.RbacV1().ClusterRoles(), c.API.RbacV1().ClusterRoleBindings()
+	_, err := roles.Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: paths}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{subject},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := testcluster.CleanupContext(t)
+		if err := errors.Join(bindings.Delete(ctx, name, metav1.DeleteOptions{}), roles.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			t.Errorf("delete the role of %s: %v", name, err)
+		}
+	})
+}
+
+// strangersCertificate is one of a CA that nobody knows, for a master.
+func strangersCertificate(t *testing.T) *rest.Config {
+	t.Helper()
+	ca, err := devcluster.NewAuthority("strangers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Client("stranger", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}
+}
+
+// shown is the name in the certificate that a client gets to see who asks for a
+// server of that name, or for none.
+func shown(t *testing.T, url, server string) string {
+	t.Helper()
+	var leaf *x509.Certificate
+	dialer := tls.Dialer{Config: &tls.Config{
+		ServerName:         server,
+		InsecureSkipVerify: true, // it is the certificate that is looked at
+		VerifyConnection:   func(state tls.ConnectionState) error { leaf = state.PeerCertificates[0]; return nil },
+	}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	return leaf.DNSNames[0]
+}
+
+// writeServing writes a certificate for one host and its key, the key first: what is
+// read in between does not match, and is not taken.
+func writeServing(t *testing.T, certFile, keyFile, host string) {
+	t.Helper()
+	ca, err := devcluster.NewAuthority("serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Server(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{keyFile: key, certFile: cert} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// TestFirstContact makes every mistake of the table in docs/known-issues.md that ends the
+// start, and wants the words that its row gives for the symptom. Words that no mistake here
+// leads to are a failure, and so is a mistake without a row.
+func TestFirstContact(t *testing.T) {
+	t.Parallel()
+	rows := firstContactRows(t)
+	kubeconfig, dir := "--kubeconfig="+testcluster.UnreachableKubeconfig(t), t.TempDir()
+	changed := func(old, changed string) string {
+		return "--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", []byte(strings.Replace(string(testcluster.ReadFile(t, strings.TrimPrefix(kubeconfig, "--kubeconfig="))), old, changed, 1)))
+	}
+	certFile, keyFile := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
+	writeServing(t, certFile, keyFile, "other.example")
+	otherKey := testcluster.WriteFile(t, "other.key", testkeys.P256())
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	admission := func(text string) string {
+		return "--admission-control-config-file=" + testcluster.WriteFile(t, "admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+text))
+	}
+	key := func(content []byte) []string {
+		return []string{kubeconfig, "--service-account-private-key-file=" + testcluster.WriteFile(t, "sa.key", content)}
+	}
+	// Each has words by which its row is known.
+	cases := map[string]struct {
+		row  string
+		args []string
+	}{
+		"MistypedFlag":     {"unknown flag", []string{"--kubeconfg=x"}},
+		"FlagOfKCMStrict":  {"--strict-flags", []string{kubeconfig, "--strict-flags", "--cluster-name=a"}},
+		"UnknownCommand":   {"unknown command", []string{"run"}},
+		"Argument":         {"does not take any arguments", []string{"version", "run"}},
+		"KeyInsteadOfPath": {"PEM file", []string{"--service-account-private-key-file=" + string(testkeys.P256())}},
+		"NoCluster":        {"neither --kubeconfig nor", nil},
+		"NoKubeconfig":     {`--kubeconfig "...": stat`, []string{"--kubeconfig=/does/not/exist"}},
+		"EmptyKubeconfig":  {"must have a current-context", []string{"--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", nil)}},
+		"NoContext":        {"must have a current-context", []string{changed("current-context: c", "")}},
+		"MissingContext":   {"context was not found", []string{changed("current-context: c", "current-context: other")}},
+		"Controllers":      {"known controllers", []string{kubeconfig, "--controllers=*,serviceacount"}},
+		"NoKey":            {"--service-account-private-key-file: ...: no such", []string{kubeconfig, "--service-account-private-key-file=/does/not/exist"}},
+		"KeyIsDirectory":   {"is a directory", []string{kubeconfig, "--service-account-private-key-file=" + dir}},
+		"EmptyKey":         {"found ...; accepted", key(nil)},
+		"PublicKey":        {"found ...; accepted", key(publicKey(t))},
+		"EncryptedKey":     {"found ...; accepted", key([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"))},
+		"WrongCurve":       {"found ...; accepted", key(testkeys.P224())},
+		"KeyRing":          {"there is no key ring", []string{kubeconfig, "--service-account-key-ring=" + dir + "/ring.json"}},
+		"TwoKeys":          {"must not be given together", []string{kubeconfig, "--service-account-key-ring=a", "--service-account-private-key-file=b"}},
+		"NoRootCA":         {"--root-ca-file: ...: no such", []string{kubeconfig, "--root-ca-file=/does/not/exist"}},
+		"KeyAsRootCA":      {"at least one certificate", []string{kubeconfig, "--root-ca-file=" + otherKey}},
+		"Issuer":           {"white space", []string{kubeconfig, "--service-account-issuer=my issuer"}},
+		"SignerNoIssuer":   {"needs --service-account-issuer", []string{kubeconfig, "--external-signer-socket=/x.sock", "--service-account-private-key-file=" + otherKey}},
+		"Port":             {"open --secure-port", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port}},
+		"WebhookPort":      {"open --webhook-port", []string{kubeconfig, "--secure-port=0", "--webhook-port=" + port}},
+		"OtherKey":         {"private key does not match", []string{kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey}},
+		"CertWithoutHost":  {"--webhook-tls-cert-file: use", []string{kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile, "--webhook-tls-private-key-file=" + keyFile}},
+		"UnknownPlugin":    {"is not one of", []string{kubeconfig, "--enable-admission-plugins=Nope"}},
+		"PluginElsewhere":  {"stay in kube-apiserver", []string{kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity"}},
+		"ConfigField":      {"read admission configuration", []string{kubeconfig, admission("plugin: []\n")}},
+		"PluginField":      {"configured in", []string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")}},
+		"TwoLines":         {"several lines", []string{"--kubeconfig=a\nb"}},
+		"NotYAML":          {"error loading config file", []string{"--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", []byte("this: [is not\n yaml"))}},
+		"NoClientCA":       {"--client-ca-file: open", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.3", "--client-ca-file=/does/not/exist"}},
+		"NoAuthentication": {"--authentication-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.4", "--authentication-kubeconfig=/does/not/exist"}},
+		"NoAuthorization":  {"--authorization-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.5", "--authorization-kubeconfig=/does/not/exist"}},
+		"SocketInUse":      {"another process serves on it", []string{kubeconfig, "--secure-port=0", "--webhook-port=0", "--service-account-issuer=https://issuer", "--service-account-private-key-file=" + otherKey, "--external-signer-socket=" + listening(t)}},
+	}
+	var running sync.WaitGroup
+	for name, tc := range cases {
+		row := find(t, rows, tc.row)
+		running.Go(func() {
+			if output := strings.ReplaceAll(refuse(t, tc.args...), `\"`, `"`); !row.says(output) {
+				t.Errorf("%s: the row %s does not have what it says:\n%s", name, row.symptom, output)
+			}
+		})
+	}
+	running.Wait()
+	for _, row := range rows {
+		for text, seen := range row.texts {
+			if !seen.Load() {
+				t.Errorf("no mistake leads to %s", text)
+			}
+		}
+	}
+}
+
+// contact is a row of the table: its symptom, and the texts that are in code there, with
+// whether a mistake has led to them.
+type contact struct {
+	symptom string
+	texts   map[*regexp.Regexp]*atomic.Bool
+}
+
+// says reports whether the output has one of the texts.
+func (c contact) says(output string) bool {
+	said := false
+	for text, seen := range c.texts {
+		if text.MatchString(output) {
+			seen.Store(true)
+			said = true
+		}
+	}
+	return said
+}
+
+// find returns the one row whose symptom has the words.
+func find(t *testing.T, rows []contact, words string) contact {
+	t.Helper()
+	var found []contact
+	for _, row := range rows {
+		if strings.Contains(row.symptom, words) {
+			found = append(found, row)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d rows of the table have the words %q, want one", len(found), words)
+	}
+	return found[0]
+}
+
+// firstContactRows is the table under "When it does not start". In its texts ... stands for
+// anything.
+func firstContactRows(t *testing.T) []contact {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/known-issues.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), "\n### When it does not start\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	var rows []contact
+	for _, cell := range regexp.MustCompile("(?m)^\\| ([^|]*`[^|]*) \\|").FindAllStringSubmatch(section, -1) {
+		row := contact{cell[1], map[*regexp.Regexp]*atomic.Bool{}}
+		for _, text := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell[1], -1) {
+			row.texts[regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(text[1]), `\.\.\.`, `.*`))] = &atomic.Bool{}
+		}
+		rows = append(rows, row)
+	}
+	if !found || len(rows) == 0 {
+		t.Fatal("the table is not there")
+	}
+	return rows
+}
+
+// listening is the path of a socket that somebody else serves on.
+func listening(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "signer.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return path
+}
+
+// TestInterruptWhileStarting: Ctrl-C ends a process that has not found its cluster yet.
+func TestInterruptWhileStarting(t *testing.T) {
+	t.Parallel()
+	binary := testcluster.Binary(t)
+	cmd := exec.CommandContext(t.Context(), binary.Path, "--kubeconfig="+testcluster.UnreachableKubeconfig(t), "--secure-port=0", "--webhook-port=0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "The API server does not answer yet") {
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v:\n%s", err, said.String())
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// TestLeaderElection covers two replicas and the way from one to the other.
+func TestLeaderElection(t *testing.T) {
+	c := testcluster.Shared(t)
+	const handOver = 3 * time.Second
+	flags := []string{
+		"--token-secrets=auto", "--leader-elect=true", "--leader-elect-resource-name=two-replicas",
+		// A candidate looks at the Lease every 1.0 to 2.2 times this.
+		"--leader-elect-retry-period=500ms",
+	}
+	first := c.Manage(t, flags...)
+	if err := first.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
+		t.Fatal(err)
+	}
+	second := c.Manage(t, flags...)
+	holder := c.AwaitLease(t, "two-replicas", func(holder string) bool { return holder != "" })
+	if !strings.Contains(first.Logs(), holder) {
+		t.Errorf("the Lease is held by %q, which is not the first one", holder)
+	}
+	namespace := c.Namespace(t)
+	own := c.AwaitAutoSecret(t, namespace, "default")
+	if strings.Contains(second.Logs(), testcluster.LeadsMessage) {
+		t.Fatal("both work")
+	}
+
+	begun := time.Now()
+	stopped := make(chan time.Time, 1)
+	go func() {
+		first.Shutdown(t)
+		stopped <- time.Now()
+	}()
+	if err := second.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
+		t.Fatal(err)
+	}
+	await.Within(t, "the hand-over", time.Since(begun), handOver)
+	<-stopped
+	now := c.AwaitLease(t, "two-replicas", func(now string) bool { return now != holder && now != "" })
+	if !strings.Contains(second.Logs(), now) {
+		t.Errorf("the Lease is held by %q, which is not the second one", now)
+	}
+	c.CreateAccount(t, namespace, "someone")
+	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), c.GetAccount(t, namespace, "someone"))
+	if again := c.AwaitAutoSecret(t, namespace, "default"); again.UID != own.UID {
+		t.Error("the second one has replaced a Secret of the first one")
+	}
+
+	// The last one gives the Lease away too.
+	second.Shutdown(t)
+	c.AwaitLease(t, "two-replicas", func(now string) bool { return now == "" })
+}
+
+// TestLeaseIsLost covers the other way from one leader to the next: the first one
+// cannot renew, and stops its controllers at once rather than to work beside the second
+// one. It leads again when its turn comes.
+func TestLeaseIsLost(t *testing.T) {
+	c := testcluster.Shared(t)
+	flags := append(testcluster.ShortLease("lost"), "--token-secrets=auto")
+	proxy := c.Proxy(t)
+	first := c.ManageThrough(t, proxy, flags...)
+	if err := first.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
+		t.Fatal(err)
+	}
+	second := c.Manage(t, flags...)
+	namespace := c.Namespace(t)
+	c.AwaitAutoSecret(t, namespace, "default")
+
+	// It still works, and has a write under way, when it loses the Lease.
+	references := faultproxy.On("patch", "serviceaccounts").In(namespace)
+	proxy.Use(
+		&faultproxy.Rule{Match: faultproxy.On("", "leases"), Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
+		&faultproxy.Rule{Match: references, Fault: faultproxy.Hold(nil, faultproxy.Forward)},
+	)
+	account := c.CreateAccount(t, namespace, "someone")
+	if err := second.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.ExpectContains(t, first.Logs(), "Controllers have stopped, waiting to lead again")
+	awaitOneOf(t, c, namespace, "someone")
+	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), account)
+
+	proxy.Use()
+	works := strings.Count(first.Logs(), testcluster.LeadsMessage)
+	second.Shutdown(t)
+	testcluster.Poll(t, "await that the first one leads again", func() error {
+		if now := strings.Count(first.Logs(), testcluster.LeadsMessage); now == works {
+			return errors.New("no controller has started again")
+		}
+		return nil
+	})
+	another := c.CreateAccount(t, namespace, "another")
+	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "another"), another)
+}
+
+// awaitOneOf returns once an account has one Secret of ours, which it references.
+func awaitOneOf(t *testing.T, c *testcluster.ControlPlane, namespace, account string) {
+	t.Helper()
+	own := c.AwaitAutoSecret(t, namespace, account)
+	c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
+		for _, secret := range secrets {
+			if secret.Annotations[corev1.ServiceAccountNameKey] == account && secret.Name != own.Name {
+				return fmt.Errorf("%q is there beside %q", secret.Name, own.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// TestSIGTERMUnderLoad covers case 66: what is under way is finished, the process
+// ends in time, and the next one does the rest.
+func TestSIGTERMUnderLoad(t *testing.T) {
+	c := testcluster.Shared(t)
+	first := c.Manage(t, "--token-secrets=auto")
+	namespace := c.Namespace(t)
+	account := c.CreateAccount(t, namespace, "someone")
+	const total = 300
+	created := make(chan struct{})
+	go func() {
+		defer close(created)
+		for i := range total {
+			c.CreateWithRetry(t, testcluster.TokenSecret(namespace, fmt.Sprintf("mine-%d", i), "someone"))
+		}
+	}()
+	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total/10))
+	first.Shutdown(t)
+	<-created
+	secrets := c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(0))
+	filled := 0
+	for _, secret := range secrets {
+		if keys := len(secret.Data); keys != 0 && keys != 3 {
+			t.Errorf("secret %q is filled by half: %d keys", secret.Name, keys)
+		}
+		if len(secret.Data) == 3 {
+			filled++
+		}
+	}
+	if filled >= total {
+		t.Errorf("all were filled before the end: nothing is proved")
+	}
+	c.Manage(t, "--token-secrets=auto")
+	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total+2))
+	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-299"), account)
+}

@@ -1,0 +1,270 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+const (
+	publisherAlone = "--controllers=root-ca-cert-publisher"
+	rootCAReplaced = "sacm_root_ca_replaced_by_others_total"
+)
+
+// TestRootCAConfigMaps covers case 43: every Active namespace has the ConfigMap, and
+// what somebody does to it is undone once.
+func TestRootCAConfigMaps(t *testing.T) {
+	c := withOwnRootCAs(t)
+	bundle := c.RootCA(t)
+	m := c.Manage(t, publisherAlone)
+	namespace := c.Namespace(t)
+	right := c.AwaitRootCA(t, namespace, bundle)
+	for _, name := range activeNamespaces(t, c) {
+		c.AwaitRootCA(t, name, bundle)
+	}
+
+	edits := map[string]struct {
+		patch string
+		keeps string // a label that must survive
+	}{
+		"Data":        {patch: `{"data":{"ca.crt":"mine"}}`},
+		"Empty":       {patch: `{"data":{"ca.crt":""}}`},
+		"NoData":      {patch: `{"data":null}`},
+		"ExtraKey":    {patch: `{"data":{"more":"mine"}}`},
+		"BinaryKey":   {patch: `{"binaryData":{"more":"AAAA"}}`},
+		"Annotation":  {patch: `{"metadata":{"annotations":{"kubernetes.io/description":"mine"}}}`},
+		"NoMetadata":  {patch: `{"metadata":{"annotations":null}}`},
+		"WithALabel":  {patch: `{"metadata":{"labels":{"kept":"yes"}},"data":{"ca.crt":"mine"}}`, keeps: "kept"},
+		"OtherValues": {patch: `{"metadata":{"annotations":{"other":"yes"}},"data":{"ca.crt":"mine"}}`},
+	}
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			namespace := c.Namespace(t) // each is a fight of its own
+			c.AwaitRootCA(t, namespace, bundle)
+			edited := patchRootCA(t, c, namespace, edit.patch)
+			got := c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
+				if diff := cmp.Diff(right.Data, configMap.Data); diff != "" {
+					return fmt.Errorf("data is wrong")
+				}
+				if configMap.Annotations["kubernetes.io/description"] != right.Annotations["kubernetes.io/description"] {
+					return fmt.Errorf("the annotation is wrong")
+				}
+				if len(configMap.BinaryData) > 0 {
+					return fmt.Errorf("there is binary data")
+				}
+				return nil
+			})
+			if edit.keeps != "" && got.Labels[edit.keeps] == "" {
+				t.Errorf("the repair has dropped a label: %v", got.Labels)
+			}
+			if got.UID != edited.UID {
+				t.Error("it was not repaired but replaced")
+			}
+			if len(got.ManagedFields) == 0 {
+				t.Error("the managed fields are gone")
+			}
+			m.WaitIdle(t)
+			if after := c.AwaitRootCA(t, namespace, bundle); after.ResourceVersion != got.ResourceVersion {
+				t.Error("it was written again after the repair")
+			}
+		})
+	}
+	t.Run("Deleted", func(t *testing.T) {
+		before := c.AwaitRootCA(t, namespace, bundle)
+		deleteConfigMap(t, c, namespace)
+		c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
+			if configMap.UID == before.UID {
+				return fmt.Errorf("it is the one that was deleted")
+			}
+			return nil
+		})
+	})
+	t.Run("Immutable", func(t *testing.T) {
+		namespace := c.Namespace(t)
+		c.AwaitRootCA(t, namespace, bundle)
+		m.WaitIdle(t)
+		before := countConfigMapRequests(t, c)
+		edited := patchRootCA(t, c, namespace, `{"data":{"ca.crt":"mine"},"immutable":true}`)
+		c.AwaitWarning(t, aboutRootCA(edited, "ImmutableRootCA"), "delete it")
+		m.WaitIdle(t)
+		if diff := cmp.Diff(before.Plus(testcluster.RequestCounts{"PATCH": 1}), countConfigMapRequests(t, c)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		deleteConfigMap(t, c, namespace)
+		c.AwaitRootCA(t, namespace, bundle)
+	})
+	t.Run("Terminating", func(t *testing.T) {
+		namespaces := make([]string, 20)
+		for i := range namespaces {
+			namespaces[i] = c.Namespace(t)
+			c.AwaitRootCA(t, namespaces[i], bundle)
+		}
+		m.WaitIdle(t)
+		before := countConfigMapRequests(t, c)
+		for _, namespace := range namespaces {
+			c.Terminate(t, namespace)
+			deleteConfigMap(t, c, namespace) // as the namespace controller does
+		}
+		c.AwaitRootCA(t, c.Namespace(t), bundle)
+		m.WaitIdle(t)
+		spent := countConfigMapRequests(t, c)
+		// The watch of namespaces may be behind that of ConfigMaps, for one try each.
+		if posts := spent["POST"] - before["POST"]; posts > float64(1+len(namespaces)) {
+			t.Errorf("%v creations were tried", posts)
+		}
+		for _, namespace := range namespaces {
+			found, err := await.ConfigMaps(testcluster.Context(t), c.API, namespace, await.Gone[*corev1.ConfigMap](testcluster.RootCAName))
+			if err != nil {
+				t.Errorf("%s: %v: %v", namespace, err, found)
+			}
+		}
+	})
+}
+
+func deleteConfigMap(t *testing.T, c *testcluster.ControlPlane, namespace string) {
+	t.Helper()
+	if err := c.API.CoreV1().ConfigMaps(namespace).Delete(t.Context(), testcluster.RootCAName, metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete configmap %s/%s: %v", namespace, testcluster.RootCAName, err)
+	}
+}
+
+// TestRootCAOfManyNamespaces holds the product to one request for each namespace.
+func TestRootCAOfManyNamespaces(t *testing.T) {
+	c := testcluster.New(t, devcluster.Options{}) // nobody has to purge it
+	m := c.Manage(t, publisherAlone)
+	c.AwaitRootCA(t, c.Namespace(t), c.RootCA(t))
+	m.WaitIdle(t)
+	const total = 200
+	before := countConfigMapRequests(t, c)
+	var names []string
+	begun := time.Now()
+	for range total {
+		names = append(names, c.Namespace(t))
+	}
+	for _, name := range names {
+		c.AwaitRootCA(t, name, c.RootCA(t))
+	}
+	took := time.Since(begun)
+	m.WaitIdle(t)
+	t.Logf("%d namespaces made and served in %v", total, took)
+	if diff := cmp.Diff(before.Plus(testcluster.RequestCounts{"POST": total}), countConfigMapRequests(t, c)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if synced := m.Metric(t, "root_ca_cert_publisher_sync_total", devcluster.Labels{"code": "200"}); synced < total {
+		t.Errorf("the metric says that there were %v syncs", synced)
+	}
+}
+
+// TestRootCASameAsKubeControllerManager compares the objects.
+func TestRootCASameAsKubeControllerManager(t *testing.T) {
+	c := withOwnRootCAs(t)
+	kcm := c.StartKCM(t, publisherAlone)
+	namespace := c.Namespace(t)
+	theirs := c.AwaitRootCA(t, namespace, c.RootCA(t))
+	if _, err := kcm.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	m := c.Manage(t, publisherAlone)
+	m.WaitIdle(t)
+	if kept := c.AwaitRootCA(t, namespace, c.RootCA(t)); kept.ResourceVersion != theirs.ResourceVersion {
+		t.Error("what kube-controller-manager has made is written again")
+	}
+	deleteConfigMap(t, c, namespace)
+	ours := c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
+		if configMap.UID == theirs.UID {
+			return fmt.Errorf("it is theirs")
+		}
+		return nil
+	})
+	for _, configMap := range []*corev1.ConfigMap{theirs, ours} {
+		configMap.UID, configMap.ResourceVersion, configMap.CreationTimestamp, configMap.ManagedFields = "", "", metav1.Time{}, nil
+	}
+	if diff := cmp.Diff(theirs, ours); diff != "" {
+		t.Errorf("ConfigMap (-theirs +ours):\n%s", diff)
+	}
+}
+
+// TestRootCABesideKubeControllerManager covers two publishers: they agree, and if they
+// do not, that is counted and does not become a storm.
+func TestRootCABesideKubeControllerManager(t *testing.T) {
+	await.Long(t)
+	c := withOwnRootCAs(t)
+	namespace := c.Namespace(t)
+	c.StartKCM(t, publisherAlone, "--min-resync-period=1s")
+	ca := testcluster.KeyFile{Path: caFile(t).Path}
+	ca.Replace(t, []byte(c.RootCA(t)))
+	m := c.Manage(t, publisherAlone, "--min-resync-period=1s", "--root-ca-file="+ca.Path)
+	before := c.AwaitRootCA(t, namespace, c.RootCA(t))
+	worked := m.Metric(t, "root_ca_cert_publisher_sync_total", nil)
+	m.AwaitMetric(t, "root_ca_cert_publisher_sync_total", nil, worked+3*float64(len(activeNamespaces(t, c))))
+	if after := c.AwaitRootCA(t, namespace, c.RootCA(t)); after.ResourceVersion != before.ResourceVersion {
+		t.Error("two that agree write")
+	}
+
+	m.ExpectErrors = true // conflicts with the other one are to be expected
+	spent := countConfigMapRequests(t, c)
+	other := newRootAuthority(t, "other")
+	ca.Replace(t, []byte(other.pem))
+	namespaces := float64(len(activeNamespaces(t, c)))
+	m.AwaitMetric(t, rootCAReplaced, devcluster.Labels{"resource": "configmaps"}, 3*namespaces)
+	spent = countConfigMapRequests(t, c).Plus(testcluster.RequestCounts{"PUT": -spent["PUT"]})
+	// Both write, and so does what keeps the state. kube-controller-manager is woken by
+	// our writes alone.
+	if most := 2*5*namespaces + 1; spent["PUT"] > most {
+		t.Errorf("%v updates for three rounds, want %v at most", spent["PUT"], most)
+	}
+}
+
+// TestRootCAOffAndNowhere covers what publishes nothing.
+func TestRootCAOffAndNowhere(t *testing.T) {
+	c := withOwnRootCAs(t)
+	m := c.Manage(t, "--controllers=*,-root-ca-certificate-publisher-controller", "--token-secrets=manual")
+	namespace := c.Namespace(t)
+	c.CreateAccount(t, namespace, "someone")
+	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+	c.AwaitSecretCA(t, namespace, "mine", c.RootCA(t))
+	m.WaitIdle(t)
+	found, err := c.API.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(found.Items) > 0 {
+		t.Errorf("there are %d ConfigMaps, and error %v", len(found.Items), err)
+	}
+	if state := stateOfRootCA(t, c); !strings.Contains(state["current.crt"], "BEGIN CERTIFICATE") {
+		t.Errorf("the overlap of token Secrets has no state: %v", slices.Sorted(keysOf(state)))
+	}
+}
+
+// TestSecondRootCA covers a kube-controller-manager with the same key and another root CA:
+// the two write ca.crt in turns, for as long as both run.
+func TestSecondRootCA(t *testing.T) {
+	c := testcluster.Shared(t)
+	kcm := c.StartKCM(t, "--root-ca-file="+c.ClientCAFile())
+	m := c.Manage(t, "--token-secrets=manual")
+	namespace := c.Namespace(t)
+	c.CreateAccount(t, namespace, "someone")
+	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+	c.AwaitFilled(t, namespace, "mine")
+	before, began := c.CountRequests(t), time.Now()
+	m.AwaitMetric(t, rootCAReplaced, devcluster.Labels{"resource": "secrets"}, 3)
+	after := c.CountRequests(t)
+	t.Logf("in %v: %v PATCH of ours, %v PUT of kube-controller-manager", time.Since(began).Round(time.Millisecond),
+		after["PATCH secrets"]-before["PATCH secrets"], after["PUT secrets"]-before["PUT secrets"])
+
+	// It ends when the other one does, with our root CA.
+	if _, err := kcm.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.AwaitSecretCA(t, namespace, "mine", c.RootCA(t))
+}

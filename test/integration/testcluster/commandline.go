@@ -1,0 +1,101 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Output is what a command left.
+type Output struct {
+	code           int
+	Stdout, Stderr string
+
+	Took   time.Duration
+	MaxRSS int64 // KiB
+}
+
+// Run runs the binary with what it reads from standard input. What it prints goes to the canary.
+func Run(t *testing.T, input string, args ...string) Output {
+	t.Helper()
+	binary := Binary(t)
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary.Path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	begin := time.Now()
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	got := Output{code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(begin)}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		got.MaxRSS = usage.Maxrss
+	}
+	Leaks.Add("output of "+strings.Join(args[:2], " "), got.Stderr+got.Stdout)
+	return got
+}
+
+// ExpectCode ends the test unless the command exits with the code.
+func (p Output) ExpectCode(t *testing.T, code int) Output {
+	t.Helper()
+	if p.code != code {
+		t.Fatalf("exit code %d, want %d\n%s\n%s", p.code, code, p.Stdout, p.Stderr)
+	}
+	return p
+}
+
+// ExpectTexts wants every text to be printed.
+func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.Stdout+p.Stderr, text) {
+			t.Errorf("%q is not in\n%s\n%s", text, p.Stdout, p.Stderr)
+		}
+	}
+	return p
+}
+
+func ExpectContains(t *testing.T, output string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(output, text) {
+			t.Errorf("no %q in:\n%s", text, output)
+		}
+	}
+}
+
+func WriteFile(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// UnreachableKubeconfig is a kubeconfig for an address at which nobody listens.
+func UnreachableKubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:1"}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
+		CurrentContext: "c",
+	}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

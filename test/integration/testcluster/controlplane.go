@@ -1,0 +1,246 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/tokenrecord"
+)
+
+// Timeout bounds every wait. It is long because it is only ever used up by a test
+// that fails.
+const Timeout = 3 * time.Minute
+
+// ControlPlane is a running control plane and what has been seen of it.
+type ControlPlane struct {
+	*devcluster.Cluster
+
+	API    kubernetes.Interface
+	Tokens *tokenrecord.Record
+
+	// hangUp closes connections to kube-apiserver, and hangUpManagers those to
+	// managers: a manager that ends waits a second for HTTP/2 clients to leave.
+	HangUp, hangUpManagers func()
+
+	mu         sync.Mutex
+	namespaces []string // made for tests and not purged yet
+}
+
+func startControlPlane(ctx context.Context, options devcluster.Options) (*ControlPlane, error) {
+	cluster, err := devcluster.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{Cluster: cluster}
+	if err := c.connect(); err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	key, err := os.ReadFile(cluster.SigningKeyFile())
+	if err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	Leaks.AddKey(key)
+	return c, nil
+}
+
+func (c *ControlPlane) connect() error {
+	config := c.Config()
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("make an admin client: %w", err)
+	}
+	if c.API, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
+		return fmt.Errorf("make an admin client: %w", err)
+	}
+	c.HangUp = hangUp(transport)
+	c.Tokens = tokenrecord.Start(c.API)
+
+	// client-go shares one transport among all that trust alike, so this one is
+	// devcluster's for managers, too.
+	config = c.Config()
+	config.TLSClientConfig.CAData, config.TLSClientConfig.Insecure = nil, true
+	if transport, err = rest.HTTPClientFor(config); err != nil {
+		return fmt.Errorf("make a client for managers: %w", err)
+	}
+	c.hangUpManagers = hangUp(transport)
+	return nil
+}
+
+// hangUp looks through client-go's wrappers, which http.Client does not.
+func hangUp(client *http.Client) func() {
+	return func() { utilnet.CloseIdleConnectionsFor(client.Transport) }
+}
+
+// stop hands all that could hold a token over to the canary and ends everything.
+func (c *ControlPlane) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	Leaks.AddTokens(c.Tokens.End())
+	events, err := c.API.CoreV1().RESTClient().Get().AbsPath("/apis/events.k8s.io/v1/events").
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		err = fmt.Errorf("list all events: %w", err)
+	}
+	Leaks.Add("Events", string(events))
+	c.HangUp()
+	c.hangUpManagers()
+	return errors.Join(err, c.Stop())
+}
+
+// New is for tests that restart kube-apiserver.
+func New(t *testing.T, options devcluster.Options) *ControlPlane {
+	t.Helper()
+	c, err := startControlPlane(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.stop(); err != nil {
+			t.Errorf("stop the control plane: %v", err)
+		}
+	})
+	return c
+}
+
+// Namespace makes a namespace for one test.
+func (c *ControlPlane) Namespace(t *testing.T) string {
+	t.Helper()
+	namespace, err := c.API.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	c.purgeLater(namespace.Name)
+	return namespace.Name
+}
+
+func (c *ControlPlane) purgeLater(namespaces ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.namespaces = append(c.namespaces, namespaces...)
+}
+
+// Terminate begins to delete a namespace. Nobody finishes that here: there is no
+// namespace controller.
+func (c *ControlPlane) Terminate(t *testing.T, namespace string) {
+	t.Helper()
+	if err := c.API.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete namespace %s: %v", namespace, err)
+	}
+}
+
+// purge does what a namespace controller would with the namespaces of tests, so
+// that what one test leaves does not slow down every manager that comes later.
+func (c *ControlPlane) purge(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	namespaces := c.namespaces
+	c.namespaces = nil
+	c.mu.Unlock()
+	ctx := CleanupContext(t)
+	var working sync.WaitGroup
+	next := make(chan string)
+	for range 10 {
+		working.Go(func() {
+			for name := range next {
+				if err := c.purgeOne(ctx, name); err != nil {
+					t.Errorf("purge namespace %s: %v", name, err)
+				}
+			}
+		})
+	}
+	for _, name := range namespaces {
+		next <- name
+	}
+	close(next)
+	working.Wait()
+}
+
+func (c *ControlPlane) purgeOne(ctx context.Context, name string) error {
+	noFinalizers := []byte(`{"metadata":{"finalizers":null}}`)
+	secrets, err := c.API.CoreV1().Secrets(name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	accounts, err := c.API.CoreV1().ServiceAccounts(name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, secret := range secrets.Items {
+		if len(secret.Finalizers) > 0 {
+			_, err = c.API.CoreV1().Secrets(name).Patch(ctx, secret.Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+		}
+	}
+	for _, account := range accounts.Items {
+		if len(account.Finalizers) > 0 {
+			_, err = c.API.CoreV1().ServiceAccounts(name).Patch(ctx, account.Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	everything := metav1.ListOptions{}
+	if err := errors.Join(
+		c.API.CoreV1().ServiceAccounts(name).DeleteCollection(ctx, metav1.DeleteOptions{}, everything),
+		c.API.CoreV1().Secrets(name).DeleteCollection(ctx, metav1.DeleteOptions{}, everything),
+		c.API.CoreV1().ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{}, everything),
+		c.API.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}),
+	); err != nil {
+		return err
+	}
+	_, err = c.API.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+	return err
+}
+
+// Context bounds a wait.
+func Context(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), Timeout, errors.New("patience is at its end"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Poll asks until ok is satisfied. It is for what nothing announces: the answers
+// of endpoints.
+func Poll(t *testing.T, what string, ok func() error) {
+	t.Helper()
+	if err := await.Poll(Context(t), func(context.Context) error { return ok() }); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// RootCA is what managers are told to publish as root CA.
+func (c *ControlPlane) RootCA(t *testing.T) string {
+	t.Helper()
+	pem, err := os.ReadFile(c.CAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem)
+}
+
+// HasStatus reports whether an error of devcluster says that an answer had this
+// status.
+func HasStatus(err error, status int) bool {
+	return err != nil && strings.Contains(err.Error(), fmt.Sprintf("%d %s", status, http.StatusText(status)))
+}

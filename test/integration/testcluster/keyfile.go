@@ -1,0 +1,112 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// KeyFile is the private key file of a manager, whose content a test changes.
+type KeyFile struct{ Path string }
+
+// NewKeyFile begins with the content of another file.
+func NewKeyFile(t *testing.T, from string) KeyFile {
+	t.Helper()
+	f := KeyFile{Path: filepath.Join(t.TempDir(), "sa.key")}
+	f.Replace(t, ReadFile(t, from))
+	return f
+}
+
+func (f KeyFile) Flag() string { return "--service-account-private-key-file=" + f.Path }
+
+// VerifyKeyFlags are flags for a manager in mode manual that signs with another key
+// than the cluster's: without them it would call the key of every Secret that
+// other tests have left unknown.
+func (c *ControlPlane) VerifyKeyFlags() []string {
+	return []string{
+		"--token-secrets=manual",
+		"--service-account-key-file=" + c.SigningKeyFile(),
+		"--service-account-key-file=" + ECDSAKeyFile(),
+	}
+}
+
+// Replace is how careful writers do it: another file takes the name.
+func (f KeyFile) Replace(t *testing.T, content []byte) {
+	t.Helper()
+	next := f.Path + ".next"
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, f.Path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ReadFile(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// KeyIDOfPEM derives the key ID of a private key as kube-apiserver does
+// (pkg/serviceaccount/jwt.go, keyIDFromPublicKey).
+func KeyIDOfPEM(t *testing.T, pem []byte) string {
+	t.Helper()
+	key, err := keyutil.ParsePrivateKeyPEM(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		t.Fatalf("a key of type %T", key)
+	}
+	der, err := x509.MarshalPKIXPublicKey(signer.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha256.Sum256(der)
+	return base64.RawURLEncoding.EncodeToString(digest[:])
+}
+
+// AwaitSigner returns once the manager says that the key with this ID signs.
+func (m *Manager) AwaitSigner(t *testing.T, id string) {
+	t.Helper()
+	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "active"}, 1)
+}
+
+func (m *Manager) AwaitProbe(t *testing.T, result string) {
+	t.Helper()
+	m.AwaitMetric(t, "sacm_signing_key_probes_total", devcluster.Labels{"result": result}, 1)
+}
+
+// IssueSignedBy has a token Secret filled and checks which key has signed it.
+func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccount, by string) *corev1.Secret {
+	t.Helper()
+	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+RandomName(), account.Name))
+	secret := c.AwaitFilled(t, account.Namespace, made.Name)
+	if got := KeyIDOf(t, secret); got != by {
+		t.Errorf("key %q has signed, want %q", got, by)
+	}
+	return secret
+}
+
+// AwaitRefusals returns once that many contents of a flag's file have been refused.
+func (m *Manager) AwaitRefusals(t *testing.T, flag string, n int) {
+	t.Helper()
+	m.AwaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"flag": flag, "result": "refused"}, float64(n))
+}

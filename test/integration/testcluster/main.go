@@ -1,0 +1,124 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/canary"
+)
+
+// Leaks gets everything that managers print, and every token and key, and at the end of the run
+// looks for the latter in the former.
+var Leaks canary.Canary
+
+// shared is the control plane that the tests of a package share.
+var shared struct {
+	sync.Mutex
+
+	cluster *ControlPlane // nil until a test needs it
+}
+
+// suiteDir is set before the first test begins.
+var suiteDir string
+
+// Dir returns a directory for files that outlive a single test.
+func Dir() string { return suiteDir }
+
+var findBinary = sync.OnceValues(func() (devcluster.Binary, error) {
+	return devcluster.FindBinary(context.Background())
+})
+
+// Binary returns the binary under test.
+func Binary(t *testing.T) devcluster.Binary {
+	t.Helper()
+	binary, err := findBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// Main runs the tests of a package and exits.
+func Main(m *testing.M) { os.Exit(runTests(m)) }
+
+// runTests is a function of its own because os.Exit runs no deferred calls.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sacm-integration-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	suiteDir = dir
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover directory does no harm
+	// The tests' own clients would log each connection that is cut on purpose.
+	klog.SetLogger(logr.Discard())
+	// A race-enabled binary sleeps a second at its end by default. Its races are read
+	// from its log (devcluster).
+	if os.Getenv("GORACE") == "" {
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	code := m.Run()
+	if err := finish(); err != nil {
+		fmt.Fprintf(os.Stderr, "after all tests: %v\n", err)
+		return 1
+	}
+	return code
+}
+
+// finish stops the shared control plane and checks what the whole run has left behind.
+func finish() error {
+	var errs []error
+	if shared.cluster != nil {
+		errs = append(errs, shared.cluster.stop())
+	}
+	errs = append(errs, Leaks.Check())
+	return errors.Join(append(errs, goleak.Find())...)
+}
+
+// Shared returns the control plane that no test restarts. A test calls it before it
+// starts a manager, so that its namespaces are purged after its last manager has ended.
+func Shared(t *testing.T) *ControlPlane {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil {
+		shared.cluster = startShared(t)
+	}
+	c := shared.cluster
+	t.Cleanup(func() { c.purge(t) })
+	return c
+}
+
+func startShared(t *testing.T) *ControlPlane {
+	t.Helper()
+	// Tests compare ECDSA tokens as well, and those have to be accepted too.
+	if err := devcluster.WriteSigningKey(ECDSAKeyFile(), devcluster.ECDSA); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := startControlPlane(context.Background(), devcluster.Options{ExtraKeyFiles: []string{ECDSAKeyFile()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Leaks.AddKeyFile(t, ECDSAKeyFile())
+	return cluster
+}
+
+// ECDSAKeyFile returns the path of a P-256 key whose tokens the shared kube-apiserver accepts
+// besides those of its own RSA key.
+func ECDSAKeyFile() string { return filepath.Join(suiteDir, "ecdsa.key") }

@@ -1,0 +1,233 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+func (m *Manager) examineLog(t *testing.T) {
+	t.Helper()
+	Leaks.Add("log of "+m.name, m.Logs())
+	if m.ExpectErrors {
+		return
+	}
+	if complaints := devcluster.Complaints(m.Logs()[m.LogOffset:]); len(complaints) > 0 {
+		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
+	}
+}
+
+// ShortLease has another one lead after six seconds. A renewal may take two, which is what
+// a busy machine needs now and then.
+func ShortLease(name string) []string {
+	return []string{
+		"--leader-elect=true", "--leader-elect-resource-name=" + name,
+		"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms",
+	}
+}
+
+// LeadsMessage is what a manager logs once it works.
+const LeadsMessage = "Controller starts"
+
+// drainLimit is how long the product may take from SIGTERM to its end.
+const drainLimit = 10 * time.Second
+
+// Manager is a running sa-controller-manager.
+type Manager struct {
+	*devcluster.Manager
+
+	cluster      *ControlPlane
+	name         string
+	ExpectErrors bool // errors in the log are expected
+	LogOffset    int  // so much of the log is from before kube-apiserver was there
+	stopped      bool
+}
+
+// Manage starts the binary, awaits that it is ready and stops it when the test
+// ends.
+func (c *ControlPlane) Manage(t *testing.T, flags ...string) *Manager {
+	t.Helper()
+	m := c.StartManager(t, flags...)
+	m.AwaitReady(t)
+	return m
+}
+
+// StartManager does not wait.
+func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
+	t.Helper()
+	binary := Binary(t)
+	// At this level client-go logs whatever it sends and receives.
+	running, err := binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Adopt(t, running)
+}
+
+// Adopt stops a running manager when the test ends.
+func (c *ControlPlane) Adopt(t *testing.T, running *devcluster.Manager) *Manager {
+	t.Helper()
+	m := &Manager{Manager: running, cluster: c, name: t.Name()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines of the manager's log:\n%s", m.LogWithoutNoise())
+		}
+		m.Shutdown(t)
+	})
+	return m
+}
+
+func (m *Manager) AwaitReady(t *testing.T) {
+	t.Helper()
+	if err := m.Ready(Context(t)); err != nil {
+		t.Fatalf("await the manager: %v", err)
+	}
+}
+
+// Shutdown sends SIGTERM and holds the manager to what it must never do. It does
+// nothing if the manager was stopped or killed before.
+func (m *Manager) Shutdown(t *testing.T) {
+	t.Helper()
+	if m.stopped {
+		return
+	}
+	m.stopped = true
+	m.keepMetrics(t)
+	m.cluster.hangUpManagers()
+	exit, err := m.Stop()
+	if err != nil {
+		t.Errorf("stop the manager: %v", err)
+	}
+	if exit.Code != 0 {
+		t.Errorf("the manager ended with code %d, want 0", exit.Code)
+	}
+	await.Within(t, "the manager's end", exit.Took, drainLimit)
+	m.examineLog(t)
+}
+
+// AwaitExit awaits that the manager ends by itself with the given exit code.
+func (m *Manager) AwaitExit(t *testing.T, code int) {
+	t.Helper()
+	m.stopped = true
+	select {
+	case <-m.Done():
+	case <-Context(t).Done():
+		t.Error("the manager does not end")
+	}
+	exit, err := m.Stop()
+	if err != nil {
+		t.Errorf("end the manager: %v", err)
+	}
+	if exit.Code != code {
+		t.Errorf("the manager ended with code %d, want %d", exit.Code, code)
+	}
+	m.examineLog(t)
+}
+
+// Crash ends the manager as a power cut would.
+func (m *Manager) Crash(t *testing.T) {
+	t.Helper()
+	m.stopped = true
+	m.keepMetrics(t)
+	if _, err := m.Kill(); err != nil {
+		t.Errorf("kill the manager: %v", err)
+	}
+	m.examineLog(t)
+}
+
+func (m *Manager) keepMetrics(t *testing.T) {
+	t.Helper()
+	select {
+	case <-m.Done():
+		return
+	default:
+	}
+	// The context of a test has ended when its clean-up runs.
+	metrics, err := m.Get(CleanupContext(t), "/metrics")
+	if err != nil {
+		t.Logf("the manager's last metrics are lost: %v", err)
+	}
+	Leaks.Add("metrics of "+m.name, metrics)
+}
+
+// chatter is what client-go prints at high log levels.
+var chatter = regexp.MustCompile(`(?m)^(I\d{4} .* (request|round_trippers|reflector|type|shared_informer|helper|envvar|view|health|flags)\.go:.*|[^EFIW].*|[EFIW]\D.*|)\n`)
+
+// LogWithoutNoise is the end of the log without that.
+func (m *Manager) LogWithoutNoise() string {
+	lines := chatter.ReplaceAllString(m.Logs()+"\n", "")
+	const longest = 6000
+	return lines[max(0, len(lines)-longest):]
+}
+
+func (m *Manager) WaitIdle(t *testing.T) {
+	t.Helper()
+	if err := m.AwaitIdle(Context(t)); err != nil {
+		t.Fatalf("await an idle manager: %v", err)
+	}
+}
+
+// Metric is a series' value now.
+func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
+	t.Helper()
+	metrics, err := m.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics.Sum(name, labels)
+}
+
+// AwaitMetric returns once a series has at least the given value.
+func (m *Manager) AwaitMetric(t *testing.T, name string, labels devcluster.Labels, least float64) {
+	t.Helper()
+	ctx := Context(t)
+	Poll(t, "await "+name, func() error {
+		metrics, err := m.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if value := metrics.Sum(name, labels); value < least {
+			return fmt.Errorf("%v is %v, want %v", labels, value, least)
+		}
+		return nil
+	})
+}
+
+// ManageThrough starts a manager that reaches kube-apiserver through a fault
+// proxy. Errors in its log are nobody's fault but the proxy's.
+func (c *ControlPlane) ManageThrough(t *testing.T, proxy *faultproxy.Proxy, flags ...string) *Manager {
+	t.Helper()
+	m := c.StartManager(t, append(proxy.Flags(t), flags...)...)
+	m.ExpectErrors = true
+	m.AwaitReady(t)
+	return m
+}
+
+// Proxy starts a fault proxy in front of kube-apiserver.
+func (c *ControlPlane) Proxy(t *testing.T) *faultproxy.Proxy {
+	t.Helper()
+	return faultproxy.ForTest(t, c.Config())
+}
+
+// StartKCM starts the real kube-controller-manager. The fixture does not hold it to
+// anything.
+func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manager {
+	t.Helper()
+	kcm, err := c.StartKubeControllerManager(flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = kcm.Kill() })
+	if err := kcm.Ready(Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	return kcm
+}

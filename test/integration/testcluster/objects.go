@@ -1,0 +1,220 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ResourceVersions maps the Secrets and accounts of a namespace to their resourceVersions.
+func (c *ControlPlane) ResourceVersions(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	versions := map[string]string{}
+	secrets, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range secrets.Items {
+		versions["secret "+secret.Name] = secret.ResourceVersion
+	}
+	accounts, err := c.API.CoreV1().ServiceAccounts(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range accounts.Items {
+		versions["account "+account.Name] = account.ResourceVersion
+	}
+	return versions
+}
+
+// AutoSecrets are the Secrets of an account that bear the product's label.
+func (c *ControlPlane) AutoSecrets(t *testing.T, namespace, account string) []corev1.Secret {
+	t.Helper()
+	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: AutoCreatedLabel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(secret corev1.Secret) bool {
+		return secret.Annotations[corev1.ServiceAccountNameKey] != account
+	})
+}
+
+func WithAnnotation(name, value string) SecretOption {
+	return func(s *corev1.Secret) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value) }
+}
+
+func AccountName(i int) string { return fmt.Sprintf("account-%d", i) }
+
+// CreateWithRetry tries until kube-apiserver is back.
+func (c *ControlPlane) CreateWithRetry(t *testing.T, secret *corev1.Secret) {
+	t.Helper()
+	Poll(t, "create secret "+secret.Name, func() error {
+		_, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Labels that the product gives a meaning to.
+const (
+	AutoCreatedLabel   = "sa-controller-manager/auto-created"
+	ReplacesAnnotation = "sa-controller-manager/replaces"
+	InvalidSinceLabel  = "kubernetes.io/legacy-token-invalid-since"
+)
+
+// SecretOption shapes an object before it is created.
+type SecretOption func(*corev1.Secret)
+
+// TokenSecret is what a user writes: the type and the account's name.
+func TokenSecret(namespace, name, account string, changes ...SecretOption) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{},
+	}
+	for _, change := range changes {
+		change(secret)
+	}
+	return secret
+}
+
+func WithUID(uid types.UID) SecretOption {
+	return func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = string(uid) }
+}
+
+func WithData(key, value string) SecretOption {
+	return func(s *corev1.Secret) { s.Data[key] = []byte(value) }
+}
+
+func WithLabel(name, value string) SecretOption {
+	return func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, name, value) }
+}
+
+func WithFinalizer(s *corev1.Secret) { s.Finalizers = []string{"test/finalizer"} }
+
+func Immutable(s *corev1.Secret) {
+	yes := true
+	s.Immutable = &yes
+}
+
+func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1.Secret {
+	t.Helper()
+	made, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create secret %s/%s: %v", secret.Namespace, secret.Name, err)
+	}
+	return made
+}
+
+func (c *ControlPlane) DeleteSecret(t *testing.T, namespace, name string) {
+	t.Helper()
+	if err := c.API.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete secret %s/%s: %v", namespace, name, err)
+	}
+}
+
+func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.Secret {
+	t.Helper()
+	secret, err := c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("get secret %s/%s: %v", namespace, name, err)
+	}
+	return secret
+}
+
+// PatchSecret applies a JSON merge patch.
+func (c *ControlPlane) PatchSecret(t *testing.T, namespace, name, patch string) *corev1.Secret {
+	t.Helper()
+	secret, err := c.API.CoreV1().Secrets(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatalf("patch secret %s/%s: %v", namespace, name, err)
+	}
+	return secret
+}
+
+func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	for _, change := range changes {
+		change(account)
+	}
+	made, err := c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create service account %s/%s: %v", namespace, name, err)
+	}
+	return made
+}
+
+// Referencing has the account list Secrets.
+func Referencing(names ...string) func(*corev1.ServiceAccount) {
+	return func(account *corev1.ServiceAccount) {
+		for _, name := range names {
+			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
+		}
+	}
+}
+
+func (c *ControlPlane) DeleteAccount(t *testing.T, namespace, name string) {
+	t.Helper()
+	if err := c.API.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("delete service account %s/%s: %v", namespace, name, err)
+	}
+}
+
+func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.ServiceAccount {
+	t.Helper()
+	account, err := c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("get service account %s/%s: %v", namespace, name, err)
+	}
+	return account
+}
+
+// AddReferences adds to an account's list of Secrets, by name and as the given
+// field manager.
+func (c *ControlPlane) AddReferences(t *testing.T, namespace, account, fieldManager string, names ...string) {
+	t.Helper()
+	type entry struct {
+		Name string `json:"name"`
+	}
+	patch := struct {
+		Secrets []entry `json:"secrets"`
+	}{}
+	for _, name := range names {
+		patch.Secrets = append(patch.Secrets, entry{name})
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.API.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), account, types.StrategicMergePatchType, body,
+		metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		t.Fatalf("add references to service account %s/%s: %v", namespace, account, err)
+	}
+}
+
+func ReferenceNames(account *corev1.ServiceAccount) []string {
+	names := make([]string, 0, len(account.Secrets))
+	for _, reference := range account.Secrets {
+		names = append(names, reference.Name)
+	}
+	return names
+}
+
+func Opaque(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeOpaque}
+}

@@ -1,0 +1,43 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"testing"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// RequestCounts counts requests on Secrets and accounts, by verb and resource. Lists
+// and watches are left out: the tests' own are among them.
+type RequestCounts map[string]float64
+
+// Plus adds up counts.
+func (r RequestCounts) Plus(more RequestCounts) RequestCounts {
+	sum := RequestCounts{}
+	for _, counts := range []RequestCounts{r, more} {
+		for what, n := range counts {
+			sum[what] += n
+		}
+	}
+	return sum
+}
+
+// CountRequests reads kube-apiserver's own metrics.
+func (c *ControlPlane) CountRequests(t *testing.T) RequestCounts {
+	t.Helper()
+	metrics, err := c.APIServerMetrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := RequestCounts{}
+	for _, resource := range []string{"secrets", "serviceaccounts"} {
+		for _, verb := range []string{"GET", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"} {
+			if n := metrics.Sum("apiserver_request_total", devcluster.Labels{"verb": verb, "resource": resource}); n > 0 {
+				counts[verb+" "+resource] = n
+			}
+		}
+	}
+	return counts
+}

@@ -1,0 +1,185 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Review asks kube-apiserver what it thinks of a token.
+func (c *ControlPlane) Review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+	review, err := c.API.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.TokenReviewStatus{}, fmt.Errorf("review a token: %w", err)
+	}
+	return review.Status, nil
+}
+
+// ExpectAccepted holds a token Secret to what it is for: kube-apiserver takes the bearer
+// of its token for the account. It asks again because kube-apiserver looks Secrets
+// up in a cache of its own, whose progress nothing announces.
+//
+// A review changes the Secret: kube-apiserver notes the day of use in a label. And
+// it remembers a good token for ten seconds, so one that is to be proved dead must
+// not be reviewed before.
+func (c *ControlPlane) ExpectAccepted(t *testing.T, secret *corev1.Secret, account *corev1.ServiceAccount) {
+	t.Helper()
+	ctx := Context(t)
+	var got authenticationv1.UserInfo
+	Poll(t, "await that kube-apiserver accepts the token of "+secret.Name, func() error {
+		status, err := c.Review(ctx, string(secret.Data[corev1.ServiceAccountTokenKey]))
+		if err == nil && !status.Authenticated {
+			err = fmt.Errorf("it is refused: %s", status.Error)
+		}
+		got = status.User
+		return err
+	})
+	want := authenticationv1.UserInfo{
+		Username: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+		UID:      string(account.UID),
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the token of %s belongs to (-want +got):\n%s", secret.Name, diff)
+	}
+}
+
+// AwaitRefused returns once kube-apiserver refuses the token.
+func (c *ControlPlane) AwaitRefused(t *testing.T, token []byte) {
+	t.Helper()
+	ctx := Context(t)
+	Poll(t, "await that kube-apiserver refuses a token", func() error {
+		status, err := c.Review(ctx, string(token))
+		if err == nil && status.Authenticated {
+			err = fmt.Errorf("it is taken for %s", status.User.Username)
+		}
+		return err
+	})
+}
+
+// ExpectComplete checks all that the product owes a token Secret, and that it owns
+// nothing more of it.
+func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, account *corev1.ServiceAccount) {
+	t.Helper()
+	type content struct {
+		Type        corev1.SecretType
+		Keys        []string
+		CA          string
+		Namespace   string
+		Annotations map[string]string
+		Claims      map[string]any
+		HeaderKeys  []string
+	}
+	header, claims := DecodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
+	got := content{
+		Type:        secret.Type,
+		Keys:        slices.Sorted(maps.Keys(secret.Data)),
+		CA:          string(secret.Data[corev1.ServiceAccountRootCAKey]),
+		Namespace:   string(secret.Data[corev1.ServiceAccountNamespaceKey]),
+		Annotations: secret.Annotations,
+		Claims:      claims,
+		HeaderKeys:  slices.Sorted(maps.Keys(header)),
+	}
+	want := content{
+		Type:      corev1.SecretTypeServiceAccountToken,
+		Keys:      []string{"ca.crt", "namespace", "token"},
+		CA:        c.RootCA(t),
+		Namespace: account.Namespace,
+		Annotations: map[string]string{
+			"kubernetes.io/service-account.name": account.Name,
+			"kubernetes.io/service-account.uid":  string(account.UID),
+		},
+		Claims:     LegacyClaims(account, secret.Name),
+		HeaderKeys: []string{"alg", "kid"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("secret %s/%s (-want +got):\n%s", secret.Namespace, secret.Name, diff)
+	}
+}
+
+// LegacyClaims are those that kube-controller-manager writes
+// (pkg/serviceaccount/legacy.go).
+func LegacyClaims(account *corev1.ServiceAccount, secret string) map[string]any {
+	return map[string]any{
+		"iss":                                    "kubernetes/serviceaccount",
+		"sub":                                    "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+		"kubernetes.io/serviceaccount/namespace": account.Namespace,
+		"kubernetes.io/serviceaccount/secret.name":          secret,
+		"kubernetes.io/serviceaccount/service-account.name": account.Name,
+		"kubernetes.io/serviceaccount/service-account.uid":  string(account.UID),
+	}
+}
+
+// DecodeToken reads a token without verifying it.
+func DecodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
+	t.Helper()
+	segments := bytes.Split(token, []byte("."))
+	if len(segments) != 3 {
+		t.Fatalf("a token of %d segments", len(segments))
+	}
+	for i, target := range []*map[string]any{&header, &claims} {
+		text, err := base64.RawURLEncoding.DecodeString(string(segments[i]))
+		if err != nil {
+			t.Fatalf("segment %d of a token: %v", i, err)
+		}
+		if err := json.Unmarshal(text, target); err != nil {
+			t.Fatalf("segment %d of a token: %v", i, err)
+		}
+	}
+	return header, claims
+}
+
+// KeyIDOf is the ID of the key that signed a token.
+func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
+	t.Helper()
+	header, _ := DecodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
+	id, _ := header["kid"].(string)
+	return id
+}
+
+// ForgedToken is a token with the given header and claims and a signature that nobody
+// made.
+func ForgedToken(t *testing.T, header, claims map[string]any) string {
+	t.Helper()
+	var segments []string
+	for _, part := range []map[string]any{header, claims} {
+		text, err := json.Marshal(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		segments = append(segments, base64.RawURLEncoding.EncodeToString(text))
+	}
+	segments = append(segments, base64.RawURLEncoding.EncodeToString(make([]byte, 64)))
+	return strings.Join(segments, ".")
+}
+
+// EquateEmpty takes no elements for nothing.
+func EquateEmpty() cmp.Option { return cmpopts.EquateEmpty() }
+
+func RandomName() string { return strings.ToLower(rand.Text()[:8]) }
+
+// CleanupContext is for what a test does when its own context has ended.
+func CleanupContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Timeout)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,195 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package testcluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"sa-controller-manager/test/await"
+)
+
+// AwaitOneAutoSecretEach returns once each account references a Secret of ours and no other
+// Secret of ours names it.
+func (c *ControlPlane) AwaitOneAutoSecretEach(t *testing.T, namespace string, accounts int) {
+	t.Helper()
+	own := map[string]string{}
+	_, err := await.ServiceAccounts(Context(t), c.API, namespace, func(found []*corev1.ServiceAccount) error {
+		for i := range accounts {
+			account, ok := await.Find(found, AccountName(i))
+			if !ok || len(account.Secrets) != 1 {
+				return fmt.Errorf("%q does not reference one Secret", AccountName(i))
+			}
+			own[account.Name] = account.Secrets[0].Name
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
+		ours := map[string][]string{}
+		for _, secret := range secrets {
+			if secret.Labels[AutoCreatedLabel] != "" && HasToken(secret) == nil {
+				account := secret.Annotations[corev1.ServiceAccountNameKey]
+				ours[account] = append(ours[account], secret.Name)
+			}
+		}
+		for account, name := range own {
+			if !slices.Equal(ours[account], []string{name}) {
+				return fmt.Errorf("%q references %q and there are %v", account, name, ours[account])
+			}
+		}
+		return nil
+	})
+}
+
+func AtLeastFilled(n int) await.Check[*corev1.Secret] {
+	return func(secrets []*corev1.Secret) error {
+		filled := 0
+		for _, secret := range secrets {
+			if HasToken(secret) == nil {
+				filled++
+			}
+		}
+		if filled < n {
+			return fmt.Errorf("%d of %d Secrets are filled, want %d", filled, len(secrets), n)
+		}
+		return nil
+	}
+}
+
+// AwaitLease returns who holds a Lease once that is who is wanted.
+func (c *ControlPlane) AwaitLease(t *testing.T, name string, wanted func(holder string) bool) string {
+	t.Helper()
+	lw := cache.NewListWatchFromClient(c.API.CoordinationV1().RESTClient(), "leases", metav1.NamespaceSystem, fields.Everything())
+	var holder string
+	_, err := await.Objects(Context(t), lw, &coordinationv1.Lease{}, one(name, func(lease *coordinationv1.Lease) error {
+		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		if !wanted(holder) {
+			return fmt.Errorf("it is held by %q", holder)
+		}
+		return nil
+	}))
+	if err != nil {
+		t.Fatalf("await Lease %s: %v", name, err)
+	}
+	return holder
+}
+
+// AwaitSecrets returns the Secrets of a namespace once they pass the check.
+func (c *ControlPlane) AwaitSecrets(t *testing.T, namespace string, check await.Check[*corev1.Secret]) []*corev1.Secret {
+	t.Helper()
+	secrets, err := await.Secrets(Context(t), c.API, namespace, check)
+	if err != nil {
+		t.Fatalf("in namespace %q: %v", namespace, err)
+	}
+	return secrets
+}
+
+// AwaitSecret returns one Secret once it passes the check.
+func (c *ControlPlane) AwaitSecret(t *testing.T, namespace, name string, check func(*corev1.Secret) error) *corev1.Secret {
+	t.Helper()
+	secrets := c.AwaitSecrets(t, namespace, one(name, check))
+	secret, _ := await.Find(secrets, name)
+	return secret
+}
+
+func (c *ControlPlane) AwaitGone(t *testing.T, namespace string, names ...string) {
+	t.Helper()
+	c.AwaitSecrets(t, namespace, await.Gone[*corev1.Secret](names...))
+}
+
+// AwaitFilled returns a Secret once it has a token.
+func (c *ControlPlane) AwaitFilled(t *testing.T, namespace, name string) *corev1.Secret {
+	t.Helper()
+	return c.AwaitSecret(t, namespace, name, HasToken)
+}
+
+func HasToken(secret *corev1.Secret) error {
+	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		return fmt.Errorf("%q has no token", secret.Name)
+	}
+	return nil
+}
+
+// AwaitAccount returns one account once it passes the check.
+func (c *ControlPlane) AwaitAccount(t *testing.T, namespace, name string, check func(*corev1.ServiceAccount) error) *corev1.ServiceAccount {
+	t.Helper()
+	accounts, err := await.ServiceAccounts(Context(t), c.API, namespace, one(name, check))
+	if err != nil {
+		t.Fatalf("in namespace %q: %v", namespace, err)
+	}
+	account, _ := await.Find(accounts, name)
+	return account
+}
+
+// one is a check of a single object.
+func one[T await.Object](name string, check func(T) error) await.Check[T] {
+	return func(objects []T) error {
+		object, ok := await.Find(objects, name)
+		if !ok {
+			return fmt.Errorf("%q does not exist", name)
+		}
+		return check(object)
+	}
+}
+
+// AwaitAutoSecret returns the Secret that an account references alone, once it does and
+// that Secret exists with a token: what it has in mode auto.
+func (c *ControlPlane) AwaitAutoSecret(t *testing.T, namespace, account string) *corev1.Secret {
+	t.Helper()
+	found := c.AwaitAccount(t, namespace, account, func(account *corev1.ServiceAccount) error {
+		if len(account.Secrets) != 1 {
+			return fmt.Errorf("%q references %v, want one", account.Name, ReferenceNames(account))
+		}
+		return nil
+	})
+	return c.AwaitFilled(t, namespace, found.Secrets[0].Name)
+}
+
+// AwaitProcessed returns once the manager has dealt with everything that happened to
+// Secrets and accounts before the call, except what it put off to a later time.
+func (c *ControlPlane) AwaitProcessed(t *testing.T, m *Manager) {
+	t.Helper()
+	c.AwaitCached(t)
+	m.WaitIdle(t)
+}
+
+// AwaitCached returns once the manager's cache has everything that happened to Secrets and
+// accounts before the call.
+func (c *ControlPlane) AwaitCached(t *testing.T) {
+	t.Helper()
+	namespace := c.Namespace(t)
+	for range 2 { // the first one may overtake the start of the manager
+		account := c.CreateAccount(t, namespace, "fence-"+RandomName())
+		secret := c.CreateSecret(t, TokenSecret(namespace, account.Name, account.Name))
+		c.AwaitFilled(t, namespace, secret.Name)
+	}
+}
+
+func (c *ControlPlane) AwaitConfigMap(t *testing.T, namespace, name string, check func(*corev1.ConfigMap) error) *corev1.ConfigMap {
+	t.Helper()
+	found, err := await.ConfigMaps(Context(t), c.API, namespace, one(name, check))
+	if err != nil {
+		t.Fatalf("in namespace %q: %v", namespace, err)
+	}
+	configMap, _ := await.Find(found, name)
+	return configMap
+}
+
+func (c *ControlPlane) AwaitAccounts(t *testing.T, namespace string, names ...string) {
+	t.Helper()
+	if _, err := await.ServiceAccounts(Context(t), c.API, namespace, await.Named[*corev1.ServiceAccount](names...)); err != nil {
+		t.Fatalf("in namespace %q: %v", namespace, err)
+	}
+}

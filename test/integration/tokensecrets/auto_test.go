@@ -1,0 +1,283 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// TestAutoMode covers what mode auto promises to every account.
+func TestAutoMode(t *testing.T) {
+	c := testcluster.Shared(t)
+	m := c.Manage(t, "--token-secrets=auto")
+
+	t.Run("OneCompleteSecretForEveryAccount", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		c.CreateAccount(t, namespace, "someone")
+		c.CreateAccount(t, namespace, "some.one-else")
+		for _, name := range []string{"default", "someone", "some.one-else"} {
+			secret := c.AwaitAutoSecret(t, namespace, name)
+			account := c.GetAccount(t, namespace, name)
+			c.ExpectComplete(t, secret, account)
+			c.ExpectAccepted(t, secret, account)
+			if !regexp.MustCompile(`^` + regexp.QuoteMeta(name) + `-token-[a-z0-9]{5}$`).MatchString(secret.Name) {
+				t.Errorf("the Secret of account %q is called %q", name, secret.Name)
+			}
+			if secret.Labels[testcluster.AutoCreatedLabel] == "" {
+				t.Errorf("secret %q has no label %s: %v", secret.Name, testcluster.AutoCreatedLabel, secret.Labels)
+			}
+		}
+		m.WaitIdle(t)
+		secrets := c.AwaitSecrets(t, namespace, func([]*corev1.Secret) error { return nil })
+		if len(secrets) != 3 {
+			t.Errorf("there are %d Secrets for 3 accounts", len(secrets))
+		}
+	})
+
+	t.Run("DeletedOneIsReplacedUnderAnotherName", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		first := c.AwaitAutoSecret(t, namespace, "default")
+		names := []string{first.Name}
+		for range 3 {
+			former := names[len(names)-1]
+			c.DeleteSecret(t, namespace, former)
+			c.AwaitAccount(t, namespace, "default", func(account *corev1.ServiceAccount) error {
+				if references := testcluster.ReferenceNames(account); len(references) != 1 || references[0] == former {
+					return fmt.Errorf("%q references %v", account.Name, references)
+				}
+				return nil
+			})
+			names = append(names, c.AwaitAutoSecret(t, namespace, "default").Name)
+		}
+		if unique := slices.Compact(slices.Sorted(slices.Values(names))); len(unique) != len(names) {
+			t.Errorf("a name came back: %v", names)
+		}
+		c.AwaitRefused(t, first.Data[corev1.ServiceAccountTokenKey])
+		c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "default"), c.GetAccount(t, namespace, "default"))
+	})
+
+	t.Run("CopiesOfOursStay", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		own := c.AwaitAutoSecret(t, namespace, "default")
+		account := c.GetAccount(t, namespace, "default")
+		copied := testcluster.TokenSecret(namespace, "copied", "default", testcluster.WithUID(account.UID), testcluster.WithLabel(testcluster.AutoCreatedLabel, "true"))
+		copied.Annotations[testcluster.ReplacesAnnotation] = own.Name + "/" + string(own.UID)
+		c.CreateSecret(t, copied)
+		c.CreateSecret(t, testcluster.TokenSecret(namespace, "restored", "default", testcluster.WithUID(account.UID), testcluster.WithLabel(testcluster.AutoCreatedLabel, "true")))
+		c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "copied"), account)
+		c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "restored"), account)
+		c.AwaitProcessed(t, m)
+		inPlace(t, c, namespace, "copied", "restored", own.Name)
+		if got := c.GetAccount(t, namespace, "default").ResourceVersion; got != account.ResourceVersion {
+			t.Errorf("the account was written: resourceVersion %s, want %s", got, account.ResourceVersion)
+		}
+	})
+
+	t.Run("EditedReferencesDeleteNothing", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		own := c.AwaitAutoSecret(t, namespace, "default")
+		c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "default"))
+		c.AwaitFilled(t, namespace, "mine")
+		if _, err := c.API.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "default", types.MergePatchType,
+			[]byte(`{"secrets":[{"name":"mine"}]}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.AwaitProcessed(t, m)
+		inPlace(t, c, namespace, "mine", own.Name)
+		account := c.GetAccount(t, namespace, "default")
+		c.ExpectAccepted(t, own, account)
+		if got := testcluster.ReferenceNames(account); !slices.Equal(got, []string{"mine"}) {
+			t.Errorf("the account references %q, want what its user has written", got)
+		}
+	})
+
+	t.Run("SecretsOfUsersAreFilledAndLeftAlone", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		own := c.AwaitAutoSecret(t, namespace, "default")
+		c.CreateSecret(t, testcluster.TokenSecret(namespace, "by-hand", "default"))
+		secret := c.AwaitFilled(t, namespace, "by-hand")
+		c.ExpectComplete(t, secret, c.GetAccount(t, namespace, "default"))
+		c.AwaitProcessed(t, m)
+		if got, want := testcluster.ReferenceNames(c.GetAccount(t, namespace, "default")), []string{own.Name}; !slices.Equal(got, want) {
+			t.Errorf("the account references %v, want %v", got, want)
+		}
+		if now := c.GetSecret(t, namespace, "by-hand"); now.ResourceVersion != secret.ResourceVersion {
+			t.Errorf("the Secret was written again")
+		}
+	})
+
+	t.Run("OneThatIsMarkedInvalidDoesNotCount", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		former := c.AwaitAutoSecret(t, namespace, "default")
+		c.PatchSecret(t, namespace, former.Name, `{"metadata":{"labels":{"`+testcluster.InvalidSinceLabel+`":"2026-01-02"}}}`)
+		account := c.AwaitAccount(t, namespace, "default", func(account *corev1.ServiceAccount) error {
+			if len(account.Secrets) != 2 {
+				return fmt.Errorf("%q references %v, want two", account.Name, testcluster.ReferenceNames(account))
+			}
+			return nil
+		})
+		i := slices.IndexFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name != former.Name })
+		secret := c.AwaitFilled(t, namespace, account.Secrets[i].Name)
+		c.ExpectAccepted(t, secret, account)
+		c.AwaitRefused(t, former.Data[corev1.ServiceAccountTokenKey])
+	})
+
+	t.Run("RemovedReferenceComesBack", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		own := c.AwaitAutoSecret(t, namespace, "default")
+		if _, err := c.API.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "default", types.MergePatchType,
+			[]byte(`{"secrets":null}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if again := c.AwaitAutoSecret(t, namespace, "default"); again.UID != own.UID {
+			t.Errorf("the account got %q in place of %q", again.Name, own.Name)
+		}
+	})
+
+	t.Run("OddReferencesAreNoObstacle", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		c.CreateAccount(t, namespace, "someone", func(account *corev1.ServiceAccount) {
+			account.Secrets = []corev1.ObjectReference{{}, {Name: "twice"}, {Kind: "Secret", Namespace: "other"}, {Name: "twice"}}
+		})
+		c.AwaitAccount(t, namespace, "someone", func(account *corev1.ServiceAccount) error {
+			if len(c.AutoSecrets(t, namespace, "someone")) == 0 || !slices.Contains(testcluster.ReferenceNames(account), c.AutoSecrets(t, namespace, "someone")[0].Name) {
+				return fmt.Errorf("%q references %q", account.Name, testcluster.ReferenceNames(account))
+			}
+			return nil
+		})
+	})
+
+	t.Run("LongNamesAreCut", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		name := longName(253)
+		account := c.CreateAccount(t, namespace, name)
+		secret := c.AwaitAutoSecret(t, namespace, name)
+		c.ExpectComplete(t, secret, account)
+		c.ExpectAccepted(t, secret, account)
+	})
+}
+
+// TestRestartsChangeNothing covers two restarts in a row, in both modes.
+func TestRestartsChangeNothing(t *testing.T) {
+	for _, mode := range []string{"auto", "manual"} {
+		t.Run(mode, func(t *testing.T) {
+			c := testcluster.Shared(t)
+			m := c.Manage(t, "--token-secrets="+mode)
+			namespace := c.Namespace(t)
+			c.CreateAccount(t, namespace, "someone", testcluster.Referencing("not-there-yet"))
+			for i := range 10 {
+				c.CreateSecret(t, testcluster.TokenSecret(namespace, fmt.Sprintf("by-hand-%d", i), "someone"))
+			}
+			c.AwaitProcessed(t, m)
+			want := c.ResourceVersions(t, namespace)
+			for range 2 {
+				m.Shutdown(t)
+				m = c.Manage(t, "--token-secrets="+mode)
+				c.AwaitProcessed(t, m)
+				if diff := cmp.Diff(want, c.ResourceVersions(t, namespace)); diff != "" {
+					t.Errorf("resourceVersions after a restart (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestCrashBetweenCreatingAndReferencing kills the manager after it has created a
+// Secret and before it has referenced it.
+func TestCrashBetweenCreatingAndReferencing(t *testing.T) {
+	c := testcluster.Shared(t)
+	proxy := c.Proxy(t)
+	crashing := c.ManageThrough(t, proxy, "--token-secrets=auto")
+	c.AwaitProcessed(t, crashing)
+	namespace := c.Namespace(t)
+	c.AwaitAutoSecret(t, namespace, "default")
+
+	references := faultproxy.On("patch", "serviceaccounts").In(namespace)
+	proxy.Use(&faultproxy.Rule{Match: references, Fault: faultproxy.Hold(nil, faultproxy.Forward)})
+	account := c.CreateAccount(t, namespace, "someone")
+	if err := proxy.Await(testcluster.Context(t), references, func(held []faultproxy.Request) bool { return len(held) == 2 }); err != nil {
+		t.Fatal(err)
+	}
+	crashing.Crash(t)
+	left := c.AutoSecrets(t, namespace, "someone")
+	if len(left) != 1 || len(c.GetAccount(t, namespace, "someone").Secrets) != 0 {
+		t.Fatalf("the crash has left %d Secrets, want one that nothing references", len(left))
+	}
+
+	m := c.Manage(t, "--token-secrets=auto")
+	adopted := c.AwaitAutoSecret(t, namespace, "someone")
+	if adopted.UID != left[0].UID {
+		t.Errorf("secret %q is referenced, want the one that was left, %q", adopted.Name, left[0].Name)
+	}
+	c.AwaitProcessed(t, m)
+	if now := c.AutoSecrets(t, namespace, "someone"); len(now) != 1 {
+		t.Errorf("there are %d Secrets of account someone, want one", len(now))
+	}
+	c.ExpectAccepted(t, adopted, account)
+}
+
+// TestAdoption shows which Secrets are taken for what a crash has left behind.
+func TestAdoption(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace, other := c.Namespace(t), c.Namespace(t)
+	account := c.CreateAccount(t, namespace, "someone")
+	ours := testcluster.WithLabel(testcluster.AutoCreatedLabel, "true")
+	for _, secret := range []*corev1.Secret{
+		testcluster.TokenSecret(namespace, "a-by-hand", "someone", testcluster.WithUID(account.UID)),
+		testcluster.TokenSecret(namespace, "b-marked", "someone", testcluster.WithUID(account.UID), ours),
+		testcluster.TokenSecret(namespace, "c-marked", "someone", testcluster.WithUID(account.UID), ours),
+		testcluster.TokenSecret(namespace, "d-marked", "someone", testcluster.WithUID(account.UID), ours),
+	} {
+		c.CreateSecret(t, secret)
+	}
+	c.CreateAccount(t, other, "someone")
+	c.CreateSecret(t, testcluster.TokenSecret(other, "by-hand", "someone"))
+
+	m := c.Manage(t, "--token-secrets=auto")
+	adopted := c.AwaitAutoSecret(t, namespace, "someone")
+	c.AwaitProcessed(t, m)
+	inPlace(t, c, namespace, "c-marked", "d-marked")
+	if adopted.Name != "b-marked" {
+		t.Errorf("secret %q is adopted, want the oldest that is marked", adopted.Name)
+	}
+	c.ExpectAccepted(t, adopted, account)
+	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "a-by-hand"), account)
+
+	created := c.AwaitAutoSecret(t, other, "someone")
+	c.AwaitProcessed(t, m)
+	if created.Name == "by-hand" || created.Labels[testcluster.AutoCreatedLabel] == "" {
+		t.Errorf("secret %q of a user is adopted", created.Name)
+	}
+	c.AwaitFilled(t, other, "by-hand")
+}
+
+// inPlace checks that the Secrets are there and on no way out.
+func inPlace(t *testing.T, c *testcluster.ControlPlane, namespace string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if secret := c.GetSecret(t, namespace, name); secret.DeletionTimestamp != nil {
+			t.Errorf("secret %q is being deleted", name)
+		}
+	}
+}

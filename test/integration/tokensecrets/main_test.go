@@ -1,0 +1,14 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tokensecrets tests which token Secrets and ServiceAccounts are created, filled, referenced
+// and deleted, beside users, faults and kube-controller-manager.
+package tokensecrets
+
+import (
+	"testing"
+
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+func TestMain(m *testing.M) { testcluster.Main(m) }

@@ -1,0 +1,98 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// TestSameAsKubeControllerManager covers case 12: for the same key, account and
+// Secret both write the same.
+func TestSameAsKubeControllerManager(t *testing.T) {
+	c := testcluster.Shared(t)
+	sharedECDSA := "--service-account-private-key-file=" + testcluster.ECDSAKeyFile()
+	cases := []struct {
+		name, reason string
+		flags        []string
+		compared     func(token string) []string
+	}{
+		{
+			name: "RSA", reason: "a PKCS#1 v1.5 signature has no randomness, so all bytes are the same",
+			compared: func(token string) []string { return []string{token} },
+		},
+		{
+			name: "ECDSA", reason: "a signature is another one each time; header and payload are not",
+			flags:    []string{sharedECDSA},
+			compared: func(token string) []string { return strings.Split(token, ".")[:2] },
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			kcm := c.StartKCM(t, tc.flags...)
+			namespace := c.Namespace(t)
+			account := c.CreateAccount(t, namespace, "someone")
+			c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+			theirs := c.AwaitFilled(t, namespace, "mine")
+			c.ExpectAccepted(t, theirs, account)
+			if _, err := kcm.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			c.PatchSecret(t, namespace, "mine", `{"metadata":{"annotations":{"`+corev1.ServiceAccountUIDKey+`":null}},"data":null}`)
+
+			c.Manage(t, append(c.VerifyKeyFlags(), tc.flags...)...)
+			ours := c.AwaitFilled(t, namespace, "mine")
+			c.ExpectAccepted(t, ours, account)
+			if diff := cmp.Diff(tc.compared(string(theirs.Data["token"])), tc.compared(string(ours.Data["token"]))); diff != "" {
+				t.Errorf("%s\ntoken (-theirs +ours):\n%s", tc.reason, diff)
+			}
+			delete(theirs.Data, "token")
+			delete(ours.Data, "token")
+			if diff := cmp.Diff(theirs.Data, ours.Data); diff != "" {
+				t.Errorf("data (-theirs +ours):\n%s", diff)
+			}
+			if diff := cmp.Diff(theirs.Annotations, ours.Annotations); diff != "" {
+				t.Errorf("annotations (-theirs +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBesideKubeControllerManager covers case 11: with the same key the two agree,
+// and neither undoes what the other did. Resyncs have them look again and again.
+func TestBesideKubeControllerManager(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace := c.Namespace(t)
+	c.StartKCM(t, "--min-resync-period=1s")
+	m := c.Manage(t, "--token-secrets=auto", "--min-resync-period=1s")
+	const accounts, secrets = 10, 30
+	for i := range accounts {
+		c.CreateAccount(t, namespace, testcluster.AccountName(i))
+	}
+	for i := range secrets {
+		c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine-"+testcluster.RandomName(), testcluster.AccountName(i%accounts)))
+	}
+	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(1+accounts+secrets))
+	c.AwaitOneAutoSecretEach(t, namespace, accounts)
+	c.AwaitProcessed(t, m)
+	before := c.ResourceVersions(t, namespace)
+
+	// Every key of ours is worked on again at each resync.
+	const keys = 2 * (1 + accounts + secrets)
+	worked := m.Metric(t, "workqueue_work_duration_seconds", nil)
+	m.AwaitMetric(t, "workqueue_work_duration_seconds", nil, worked+3*keys)
+	if diff := cmp.Diff(before, c.ResourceVersions(t, namespace)); diff != "" {
+		t.Errorf("resourceVersions (-before +after):\n%s", diff)
+	}
+
+	// Both see an account go, and its Secrets go once.
+	gone := c.GetAccount(t, namespace, testcluster.AccountName(0))
+	c.DeleteAccount(t, namespace, gone.Name)
+	c.AwaitSecrets(t, namespace, noneOf(gone.UID))
+}

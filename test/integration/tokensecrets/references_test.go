@@ -1,0 +1,206 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// richly fills the fields of an account that are not the product's.
+func richly(account *corev1.ServiceAccount) {
+	no := false
+	account.AutomountServiceAccountToken = &no
+	account.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-a"}, {Name: "pull-b"}}
+	account.Labels = map[string]string{"test/mine": "kept"}
+	account.Annotations = map[string]string{"test/mine": "kept"}
+}
+
+// TestReferenceToDeletedSecretIsRemoved covers deletions that the manager sees.
+func TestReferenceToDeletedSecretIsRemoved(t *testing.T) {
+	c := testcluster.Shared(t)
+	m := c.Manage(t, "--token-secrets=manual")
+
+	t.Run("AndNothingElse", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		before := c.CreateAccount(t, namespace, "someone", richly, testcluster.Referencing("before", "opaque", "mine", "not-there-yet", "after"))
+		c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+		c.CreateSecret(t, testcluster.Opaque(namespace, "opaque"))
+		c.AwaitFilled(t, namespace, "mine")
+		c.DeleteSecret(t, namespace, "mine")
+		after := awaitReferences(t, c, namespace, "someone", "before", "opaque", "not-there-yet", "after")
+		before.Secrets = slices.DeleteFunc(before.Secrets, func(r corev1.ObjectReference) bool { return r.Name == "mine" })
+		if diff := cmp.Diff(before, after, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "ManagedFields")); diff != "" {
+			t.Errorf("the account (-before +after):\n%s", diff)
+		}
+		c.AwaitEvent(t, testcluster.AboutAccount(after, "TokenReferenceRemoved"), `"mine"`)
+		c.AwaitProcessed(t, m)
+		c.ExpectOnce(t, testcluster.AboutAccount(after, "TokenReferenceRemoved"))
+	})
+
+	t.Run("NotIfItWasOfAnotherType", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		account := c.CreateAccount(t, namespace, "someone", testcluster.Referencing("opaque", "not-there-yet"))
+		c.CreateSecret(t, testcluster.Opaque(namespace, "opaque"))
+		c.DeleteSecret(t, namespace, "opaque")
+		c.AwaitProcessed(t, m)
+		if now := c.GetAccount(t, namespace, "someone"); now.ResourceVersion != account.ResourceVersion {
+			t.Errorf("the account was written, it references %v", testcluster.ReferenceNames(now))
+		}
+	})
+
+	t.Run("ManyAtOnce", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		var names []string
+		for i := range 20 {
+			names = append(names, fmt.Sprintf("mine-%d", i))
+		}
+		c.CreateAccount(t, namespace, "someone", testcluster.Referencing(append(names, "kept")...))
+		for _, name := range names {
+			c.CreateSecret(t, testcluster.TokenSecret(namespace, name, "someone"))
+		}
+		for _, name := range names {
+			c.AwaitFilled(t, namespace, name)
+		}
+		if err := c.API.CoreV1().Secrets(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitReferences(t, c, namespace, "someone", "kept")
+	})
+
+	t.Run("EachIsTold", func(t *testing.T) {
+		t.Parallel()
+		namespace := c.Namespace(t)
+		account := c.CreateAccount(t, namespace, "someone", testcluster.Referencing("a", "b"))
+		for _, name := range []string{"a", "b"} {
+			c.CreateSecret(t, testcluster.TokenSecret(namespace, name, "someone"))
+			c.AwaitFilled(t, namespace, name)
+			c.DeleteSecret(t, namespace, name)
+		}
+		for _, name := range []string{"a", "b"} {
+			c.AwaitEvent(t, testcluster.AboutAccount(account, "TokenReferenceRemoved"), fmt.Sprintf("%q", name))
+		}
+	})
+}
+
+// TestReferencesThatDangleAtStart covers case 4: what was deleted while nobody
+// watched is removed only if a token controller provably wrote it.
+func TestReferencesThatDangleAtStart(t *testing.T) {
+	c := testcluster.Shared(t)
+	namespace := c.Namespace(t)
+	cases := map[string]struct {
+		reason    string
+		secret    string // name in the list
+		manager   string // field manager that wrote the entry
+		exists    *corev1.Secret
+		stays     bool
+		ofAccount string // account whose list it is in; default someone
+	}{
+		"NamedAsByTokenControllers": {reason: "users call Secrets so, too, and it comes later", secret: "someone-token-vault", manager: "kubectl", stays: true},
+		"WrittenByUs":               {secret: "of-ours", manager: "sa-controller-manager"},
+		"WrittenByKCM":              {secret: "of-kcms", manager: "kube-controller-manager"},
+		"WrittenByAUser":            {reason: "it may be created yet", secret: "of-users", manager: "kubectl", stays: true},
+		"OfAnotherType":             {reason: "it exists, though no cache shows it", secret: "someone-token-opaqu", manager: "kube-controller-manager", exists: testcluster.Opaque(namespace, "someone-token-opaqu"), stays: true},
+		"WrittenByUsAndExists":      {secret: "token", manager: "sa-controller-manager", exists: testcluster.TokenSecret(namespace, "token", "someone"), stays: true},
+		"InAnotherList":             {secret: "elses", manager: "kubectl", ofAccount: "else", stays: true},
+	}
+	before := c.CreateAccount(t, namespace, "someone", richly)
+	c.CreateAccount(t, namespace, "else")
+	var stay []string
+	for _, tc := range cases {
+		if tc.exists != nil {
+			c.CreateSecret(t, tc.exists)
+		}
+		account := "someone"
+		if tc.ofAccount != "" {
+			account = tc.ofAccount
+		} else if tc.stays {
+			stay = append(stay, tc.secret)
+		}
+		c.AddReferences(t, namespace, account, tc.manager, tc.secret)
+	}
+
+	m := c.Manage(t, "--token-secrets=manual")
+	c.AwaitProcessed(t, m)
+	after := c.GetAccount(t, namespace, "someone")
+	for name, tc := range cases {
+		if tc.ofAccount != "" {
+			continue
+		}
+		if got := slices.Contains(testcluster.ReferenceNames(after), tc.secret); got != tc.stays {
+			t.Errorf("%s: %q is referenced: %v, want %v (%s)", name, tc.secret, got, tc.stays, tc.reason)
+		}
+	}
+	if diff := cmp.Diff(before, after, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "ManagedFields"),
+		cmpopts.IgnoreFields(corev1.ServiceAccount{}, "Secrets")); diff != "" {
+		t.Errorf("the account (-before +after):\n%s", diff)
+	}
+	if got := testcluster.ReferenceNames(c.GetAccount(t, namespace, "else")); !slices.Equal(got, []string{"elses"}) {
+		t.Errorf("another account references %v", got)
+	}
+	if len(stay) != len(after.Secrets) {
+		t.Errorf("the account references %v, want %v", testcluster.ReferenceNames(after), stay)
+	}
+	c.AwaitEvent(t, testcluster.AboutAccount(after, "TokenReferenceRemoved"), "")
+}
+
+// TestDeletionMissedInAWatchGap covers tombstones: the watch is cut, the Secret is
+// deleted, and what comes back is a list without it.
+func TestDeletionMissedInAWatchGap(t *testing.T) {
+	c := testcluster.Shared(t)
+	proxy := c.Proxy(t)
+	m := c.ManageThrough(t, proxy, "--token-secrets=manual")
+	namespace := c.Namespace(t)
+	c.CreateAccount(t, namespace, "someone", testcluster.Referencing("mine", "kept"))
+	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+	c.AwaitFilled(t, namespace, "mine")
+	c.AwaitProcessed(t, m)
+
+	watches := func(r faultproxy.Request) bool { // not the one of the published key rings
+		return r.Verb == "watch" && r.Resource == "secrets" && strings.HasPrefix(r.Query.Get("fieldSelector"), "type=")
+	}
+	before := len(proxy.Requests(watches))
+	release := make(chan struct{})
+	gone := faultproxy.Answer(410, metav1.StatusReasonExpired)
+	proxy.Use(&faultproxy.Rule{Match: watches, Times: 1, Fault: faultproxy.Hold(release, gone)})
+	if n := proxy.CutWatches(watches); n != 1 {
+		t.Fatalf("%d watches of token Secrets were open, want 1", n)
+	}
+	if err := proxy.Await(testcluster.Context(t), watches, func(all []faultproxy.Request) bool { return len(all) == before+1 }); err != nil {
+		t.Fatal(err)
+	}
+	c.DeleteSecret(t, namespace, "mine")
+	close(release)
+
+	account := awaitReferences(t, c, namespace, "someone", "kept")
+	c.AwaitEvent(t, testcluster.AboutAccount(account, "TokenReferenceRemoved"), `"mine"`)
+	if codes := proxy.Requests(watches)[before:]; codes[0].Code != 410 || len(codes) < 2 {
+		t.Errorf("the watch was not begun anew: %v", codes)
+	}
+}
+
+// awaitReferences returns an account once it references these Secrets, in this
+// order.
+func awaitReferences(t *testing.T, c *testcluster.ControlPlane, namespace, name string, want ...string) *corev1.ServiceAccount {
+	t.Helper()
+	return c.AwaitAccount(t, namespace, name, func(account *corev1.ServiceAccount) error {
+		if got := testcluster.ReferenceNames(account); !slices.Equal(got, want) {
+			return fmt.Errorf("%q references %v, want %v", name, got, want)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,165 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecrets
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+// TestRequestsPerObject holds the product to what a populated Secret, an account
+// in mode auto and a namespace may cost, in kube-apiserver's own count.
+func TestRequestsPerObject(t *testing.T) {
+	c := testcluster.Shared(t)
+	cases := map[string]struct {
+		reason string
+		mode   string
+		// do changes the cluster, returns once the manager has followed, and says how
+		// many requests the test itself has sent.
+		do   func(*testing.T, string) testcluster.RequestCounts
+		want testcluster.RequestCounts // of the manager
+	}{
+		"Namespace": {
+			reason: "one creation, and nothing asked before",
+			mode:   "manual",
+			do: func(t *testing.T, _ string) testcluster.RequestCounts {
+				t.Helper()
+				for range 20 {
+					c.AwaitAccounts(t, c.Namespace(t), "default")
+				}
+				return nil
+			},
+			want: testcluster.RequestCounts{"POST serviceaccounts": 20},
+		},
+		"FilledSecret": {
+			reason: "one write, and no read before it; kube-controller-manager needs two requests",
+			mode:   "manual",
+			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
+				t.Helper()
+				for i := range 100 {
+					c.CreateSecret(t, testcluster.TokenSecret(namespace, fmt.Sprintf("mine-%d", i), "default"))
+				}
+				c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(100))
+				return testcluster.RequestCounts{"POST secrets": 100}
+			},
+			want: testcluster.RequestCounts{"PATCH secrets": 100},
+		},
+		"ImmutableSecret": {
+			reason: "case 9: it is not tried",
+			mode:   "manual",
+			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
+				t.Helper()
+				secret := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "default", testcluster.Immutable))
+				c.AwaitWarning(t, testcluster.AboutSecret(secret, "ImmutableTokenSecret"), "")
+				return testcluster.RequestCounts{"POST secrets": 1}
+			},
+		},
+		"OrphanedSecret": {
+			reason: "one look at the account and one deletion",
+			mode:   "manual",
+			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
+				t.Helper()
+				for i := range 10 {
+					name := fmt.Sprintf("mine-%d", i)
+					c.CreateSecret(t, testcluster.TokenSecret(namespace, name, "nobody", testcluster.WithUID("00000000-0000-0000-0000-000000000000")))
+					c.AwaitGone(t, namespace, name)
+				}
+				return testcluster.RequestCounts{"POST secrets": 10}
+			},
+			want: testcluster.RequestCounts{"GET serviceaccounts": 10, "DELETE secrets": 10},
+		},
+		"RemovedReference": {
+			reason: "a person wrote it, and may mean what bears the name by now: one look and one write",
+			mode:   "manual",
+			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
+				t.Helper()
+				for i := range 5 {
+					name := fmt.Sprintf("mine-%d", i)
+					c.CreateAccount(t, namespace, name, testcluster.Referencing(name, "kept"))
+					c.CreateSecret(t, testcluster.TokenSecret(namespace, name, name))
+					c.AwaitFilled(t, namespace, name)
+					c.DeleteSecret(t, namespace, name)
+					awaitReferences(t, c, namespace, name, "kept")
+				}
+				return testcluster.RequestCounts{"POST serviceaccounts": 5, "POST secrets": 5, "DELETE secrets": 5}
+			},
+			want: testcluster.RequestCounts{"PATCH secrets": 5, "GET secrets": 5, "PATCH serviceaccounts": 5},
+		},
+		"AccountInModeAuto": {
+			reason: "one creation of a complete Secret and one reference to it",
+			mode:   "auto",
+			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
+				t.Helper()
+				const accounts = 50
+				for i := range accounts {
+					c.CreateAccount(t, namespace, testcluster.AccountName(i))
+				}
+				c.AwaitOneAutoSecretEach(t, namespace, accounts)
+				return testcluster.RequestCounts{"POST serviceaccounts": 50}
+			},
+			want: testcluster.RequestCounts{"POST secrets": 50, "PATCH serviceaccounts": 50},
+		},
+	}
+	managers := map[string]*testcluster.Manager{}
+	for _, mode := range []string{"manual", "auto"} {
+		t.Run(mode, func(t *testing.T) {
+			managers[mode] = c.Manage(t, "--token-secrets="+mode)
+			managers[mode].AwaitProbe(t, "accepted") // it looks an account up
+			for name, tc := range cases {
+				if tc.mode != mode {
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					namespace := c.Namespace(t)
+					c.AwaitAccounts(t, namespace, "default")
+					if mode == "auto" {
+						c.AwaitAutoSecret(t, namespace, "default")
+					}
+					c.AwaitProcessed(t, managers[mode])
+					before := c.CountRequests(t)
+					wanted := before.Plus(tc.want).Plus(tc.do(t, namespace))
+					managers[mode].WaitIdle(t)
+					// A request is counted when its answer is on its way already.
+					testcluster.Poll(t, tc.reason, func() error {
+						if diff := cmp.Diff(wanted, c.CountRequests(t)); diff != "" {
+							return fmt.Errorf("requests (-want +got):\n%s", diff)
+						}
+						return nil
+					})
+				})
+			}
+		})
+	}
+}
+
+// TestStartBesideCompleteObjectsCostsNothing covers a start beside objects that are complete:
+// nothing is written, and nothing is read but the lists. The process looks at the state of the root
+// CA, though, and publishes its key ring, again if another process was faster.
+func TestStartBesideCompleteObjectsCostsNothing(t *testing.T) {
+	c := testcluster.Shared(t)
+	first := c.Manage(t, "--token-secrets=auto")
+	namespace := c.Namespace(t)
+	for i := range 30 {
+		c.CreateAccount(t, namespace, testcluster.AccountName(i))
+	}
+	c.AwaitOneAutoSecretEach(t, namespace, 30)
+	c.AwaitProcessed(t, first)
+	first.Shutdown(t)
+	before := c.CountRequests(t)
+	second := c.Manage(t, "--token-secrets=auto")
+	second.WaitIdle(t)
+	after := c.CountRequests(t)
+	for what, most := range map[string]float64{"GET secrets": 1, "PUT secrets": 2} {
+		if own := after[what] - before[what]; own <= most {
+			before[what] = after[what]
+		}
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("requests (-before +after):\n%s", diff)
+	}
+}

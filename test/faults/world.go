@@ -316,14 +316,15 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 	return leader, nil
 }
 
-// awaitRegistered returns once both configurations name webhooks.
+// awaitRegistered returns once both configurations have their one webhook: while kube-apiserver is
+// asked to prove that it reaches the webhook, the mutating one has a second.
 func (w *World) awaitRegistered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startAgain)
 	defer cancel()
 	err := await.Poll(ctx, func(ctx context.Context) error {
 		state, err := w.registration(ctx)
-		if err == nil && (len(state.Mutating) == 0 || len(state.Validating) == 0) {
-			err = errors.New("the webhook is not registered")
+		if err == nil && (len(state.Mutating) != 1 || len(state.Validating) != 1) {
+			err = fmt.Errorf("the configurations have %d and %d webhooks, want one each", len(state.Mutating), len(state.Validating))
 		}
 		return err
 	})

@@ -102,6 +102,59 @@ func TestRotateOnTwoNodes(t *testing.T) {
 	}
 }
 
+// TestForceWithAForgottenNode activates a key by force while the second node does not have it: the
+// second kube-apiserver refuses the tokens of that key, and nothing else is refused anywhere.
+func TestForceWithAForgottenNode(t *testing.T) {
+	await.Long(t)
+	for name, signer := range map[string]bool{"ExternalSigner": true, "KeyFiles": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newKeyNodes(t, signer)
+			p.exportSignerMetrics(t)
+			previous := p.first.signs(t)
+			p.judge(t, "before", previous, previous)
+
+			ring := p.keys(t, p.first, "rotate", "start", "--algorithm=P-256", "--cache-age=0s")
+			next := ring.role("next")
+			if !signer {
+				p.toFiles(t, p.first)
+				p.restart(t, p.first)
+			}
+			p.first.awaitGeneration(t, ring)
+			ring = p.keys(t, p.first, "rotate", "activate", "--force", "--hold-down=0s")
+			if !signer {
+				p.toFiles(t, p.first)
+				p.restart(t, p.first)
+			}
+			p.first.awaitGeneration(t, ring)
+			p.issue(t, "forced", next, previous)
+			p.review(t, "forced", next)
+
+			p.distribute(t, ring, "")
+			if !signer {
+				p.restart(t, p.second)
+			}
+			p.judge(t, "copied", next, next)
+		})
+	}
+}
+
+// exportSignerMetrics wants of each kube-apiserver the series by which the alert SACMSignerMissing
+// tells one with the external signer from one with key files.
+func (p *keyNodes) exportSignerMetrics(t *testing.T) {
+	t.Helper()
+	for _, node := range p.nodes() {
+		text, err := node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for series, want := range map[string]bool{"apiserver_externaljwt_fetch_keys_success_timestamp": p.signer, "apiserver_current_inflight_requests": true} {
+			if got := strings.Contains(string(text), "\n"+series); got != want {
+				t.Errorf("%s exports %s: %t, want %t", node.name, series, got, want)
+			}
+		}
+	}
+}
+
 // keyNodes are two, with what they have issued.
 type keyNodes struct {
 	first, second *keyNode
@@ -436,12 +489,16 @@ func (n *keyNode) accepts(ctx context.Context, token string, audiences ...string
 	return review.Status.Authenticated, nil
 }
 
-// judge has each kube-apiserver issue a token and each review all tokens there are. first and second are the keys that
-// they are to sign with, "" if that is not asked.
+// judge has each kube-apiserver issue a token, and wants each to accept all tokens so far. first and
+// second are the keys to sign with, "" for any.
 func (p *keyNodes) judge(t *testing.T, when, first, second string) {
 	t.Helper()
-	audience := audiences()[p.step]
-	p.step++
+	p.issue(t, when, first, second)
+	p.review(t, when, "")
+}
+
+func (p *keyNodes) issue(t *testing.T, when, first, second string) {
+	t.Helper()
 	for i, node := range p.nodes() {
 		want := []string{first, second}[i]
 		var token, id string
@@ -456,18 +513,34 @@ func (p *keyNodes) judge(t *testing.T, when, first, second string) {
 		})
 		p.good = append(p.good, issued{"of " + node.name + ", " + when, token, id})
 	}
+}
+
+// review wants each kube-apiserver to accept all tokens, except that the second one refuses those of
+// the key that it lacks, if any.
+func (p *keyNodes) review(t *testing.T, when, lacked string) {
+	t.Helper()
+	audience := audiences()[p.step]
+	p.step++
+	refused := 0
 	for _, node := range p.nodes() {
 		for _, one := range p.good {
 			var asked []string
 			if one.keyID != "" {
 				asked = []string{audience}
 			}
-			if ok, err := node.accepts(t.Context(), one.token, asked...); err != nil || !ok {
-				t.Errorf("%s: %s does not accept the token %s (key %s): %v", when, node.name, one.what, one.keyID, err)
+			want := lacked == "" || node != p.second || one.keyID != lacked
+			if ok, err := node.accepts(t.Context(), one.token, asked...); err != nil || ok != want {
+				t.Errorf("%s: %s accepts the token %s (key %s): %t, want %t: %v", when, node.name, one.what, one.keyID, ok, want, err)
+			}
+			if !want {
+				refused++
 			}
 		}
 	}
-	t.Logf("%s: %d tokens are accepted on both", when, len(p.good))
+	if lacked != "" && refused == 0 {
+		t.Errorf("%s: no token is signed with key %s", when, lacked)
+	}
+	t.Logf("%s: %d reviews of %d tokens, %d refused as predicted", when, 2*len(p.good), len(p.good), refused)
 }
 
 func (p *keyNodes) tokensOf(id string) []issued {

@@ -17,12 +17,12 @@ import (
 // minRSABits is the least modulus length that signs or verifies (RFC 7518, section 3.3).
 const minRSABits = 2048
 
-// acceptedKeys completes every refusal of a key, so that the reader knows what to make instead.
+// acceptedKeys ends every error about a key, so that the user knows which key to make instead.
 const acceptedKeys = "RSA of at least 2048 bits, or EC on P-256, P-384 or P-521"
 
-// AlgorithmFor returns the JWS algorithm that goes with a public key: RS256, ES256, ES384 or ES512.
-// It depends on the key alone, never on what a token claims, which is what shuts out algorithm
-// confusion. A key outside the table is an error.
+// AlgorithmFor returns the JWS algorithm of a public key: RS256, ES256, ES384 or ES512. It depends
+// on the key alone, never on the header of a token, which rules out algorithm confusion. Other keys
+// are an error.
 func AlgorithmFor(key crypto.PublicKey) (string, error) {
 	method, err := methodFor(key)
 	if err != nil {
@@ -31,11 +31,11 @@ func AlgorithmFor(key crypto.PublicKey) (string, error) {
 	return method.Alg(), nil
 }
 
-// methodFor is the one table from key type to JWS algorithm and to the code that computes it.
+// methodFor maps a key to its JWS algorithm and the code that computes it.
 //
-// It is the list that kube-apiserver accepts (k8s.io/kubernetes pkg/serviceaccount/jwt.go, and the
-// KEP-740 client's validateJWTHeader): any RSA size signs RS256, and the curve of an EC key decides
-// the rest. No EdDSA, no PSS, no HMAC.
+// These are the algorithms that kube-apiserver accepts (k8s.io/kubernetes
+// pkg/serviceaccount/jwt.go, and validateJWTHeader of its KEP-740 client): RS256 for RSA keys of any
+// size, and the ECDSA algorithm of the curve for EC keys. It accepts no EdDSA, PSS or HMAC.
 func methodFor(key crypto.PublicKey) (jwt.SigningMethod, error) {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -58,7 +58,7 @@ func methodFor(key crypto.PublicKey) (jwt.SigningMethod, error) {
 	return nil, fmt.Errorf("found %s; accepted is %s", describeKey(key), acceptedKeys)
 }
 
-// describeKey names a key's kind and size for an error message. It reads no key material.
+// describeKey returns the kind and size of a key for an error message, and no key material.
 func describeKey(key crypto.PublicKey) string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -13,20 +13,19 @@ import (
 	"strings"
 )
 
-// Where kube-apiserver serves the two documents. Relying parties append DiscoveryPath to the issuer
-// (OpenID Connect Discovery 1.0, section 4), and take the place of the JWKS from the document that
-// they find there.
+// Paths at which kube-apiserver serves the two documents. Relying parties append DiscoveryPath to
+// the issuer (OpenID Connect Discovery 1.0, section 4). The document there has the URI of the JWKS.
 const (
 	DiscoveryPath = "/.well-known/openid-configuration"
 	JWKSPath      = "/openid/v1/jwks"
 )
 
-// MarshalDiscovery renders the OpenID Connect discovery document of an issuer that signs with keys,
-// in the form of kube-apiserver: with the members that a relying party needs to verify tokens, and
-// none about logging in. An empty jwksURI means JWKSPath below the issuer.
+// MarshalDiscovery returns the OpenID Connect discovery document of an issuer that signs with keys.
+// Like that of kube-apiserver it has the members that a relying party needs to verify tokens, and
+// none about login. An empty jwksURI means JWKSPath below the issuer.
 //
-// The error says what is wrong with either URL. The rules are those of section 3 there, which
-// kube-apiserver applies too: https, and an issuer without query and fragment.
+// Both URLs must be https, and the issuer must have neither a query nor a fragment (OpenID Connect
+// Discovery 1.0, section 3, as in kube-apiserver). The error says which URL is wrong and why.
 func MarshalDiscovery(issuer, jwksURI string, keys []PublicKey) ([]byte, error) {
 	if err := checkIssuer(issuer); err != nil {
 		return nil, err

@@ -5,15 +5,15 @@ package signing
 
 import "context"
 
-// Guard is a Signer that signs nothing while its key must not be used.
+// Guard is a Signer that refuses to sign while its key must not be used.
 type Guard struct {
 	Signer
 
-	// May is nil, or says why not. It must not block.
+	// May returns nil, or the reason why the key must not be used. It must not block.
 	May func() error
 }
 
-// BlockedError is why a Guard does not sign. It holds nothing of the payload.
+// BlockedError is returned by a Guard that refuses to sign. It contains nothing of the payload.
 type BlockedError struct{ Reason error }
 
 func (e *BlockedError) Error() string { return "the active key must not sign: " + e.Reason.Error() }

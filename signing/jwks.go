@@ -13,9 +13,9 @@ import (
 	"math/big"
 )
 
-// jwk is a JSON Web Key (RFC 7517, with the members of RFC 7518, section 6). Its members stand in
-// the order in which go-jose writes them: with the same keys our document is the same bytes as
-// kube-apiserver's /openid/v1/jwks.
+// jwk is a JSON Web Key (RFC 7517, with the members of RFC 7518, section 6). Its members have the
+// order of go-jose, so for the same keys the document equals kube-apiserver's /openid/v1/jwks byte
+// for byte.
 type jwk struct {
 	Use       string `json:"use,omitempty"`
 	Type      string `json:"kty,omitempty"`
@@ -33,10 +33,9 @@ const (
 	typeEC  = "EC"
 )
 
-// MarshalJWKS renders keys as the JSON Web Key Set that relying parties verify tokens with, in the
-// form of kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/openidmetadata.go): compact, each
-// key with use "sig". A set without keys is an error, because whoever took it would refuse every
-// token.
+// MarshalJWKS returns keys as a JSON Web Key Set in the form of kube-apiserver (k8s.io/kubernetes
+// pkg/serviceaccount/openidmetadata.go): compact, each key with use "sig". A set without keys is an
+// error, because a relying party would refuse every token with it.
 func MarshalJWKS(keys []PublicKey) ([]byte, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("encode a JWKS: there are no keys")

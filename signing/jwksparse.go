@@ -16,22 +16,22 @@ import (
 	"slices"
 )
 
-// PublishedKey is a key as a JWKS has it. Anybody may have written it: the ID may be another one
-// than we would give the key.
+// PublishedKey is a key of a JWKS from any source. Its ID need not be the one that this package
+// derives from the key.
 type PublishedKey struct {
 	ID        string // kid, "" if it has none
 	Algorithm string // alg, "" if it has none
-	// Key is nil if it is of a kind that no ServiceAccount token is signed with, or cannot be read.
-	// Problem then says so.
+	// Key is nil if it cannot be read or if no ServiceAccount token is signed with its kind. Problem
+	// then says why.
 	Key     crypto.PublicKey
 	Problem string
-	// Private: the document gives away a private or a symmetric key, for everybody to sign with.
+	// Private reports that the document contains the private or symmetric key.
 	Private bool
 }
 
-// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5). As that section says, a key that cannot
-// be read does not spoil the others: it comes back without its Key. The error is that the document
-// is no JWKS or holds no key; it holds nothing of it.
+// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5). As that section demands, a key that
+// cannot be read does not affect the others: it is returned without its Key. It is an error if the
+// document is no JWKS or has no key; the error contains nothing of the document.
 func ParseJWKS(document []byte) ([]PublishedKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -69,7 +69,7 @@ func parseJWK(raw json.RawMessage) PublishedKey {
 	return published
 }
 
-// decodeJWK accepts what AlgorithmFor does.
+// decodeJWK accepts the keys that AlgorithmFor accepts.
 func decodeJWK(encoded jwk) (crypto.PublicKey, error) {
 	var key crypto.PublicKey
 	var err error
@@ -88,7 +88,7 @@ func decodeJWK(encoded jwk) (crypto.PublicKey, error) {
 	return key, err
 }
 
-// maxModulus bounds what is computed with, in bytes: a key of 16384 bits.
+// maxModulus is the longest modulus that is used, in bytes: that of a key of 16384 bits.
 const maxModulus = 2048
 
 func decodeRSA(encoded jwk) (crypto.PublicKey, error) {
@@ -101,9 +101,9 @@ func decodeRSA(encoded jwk) (crypto.PublicKey, error) {
 		return nil, err
 	}
 	e := new(big.Int).SetBytes(exponent)
-	// Beyond that crypto/rsa refuses to verify.
+	// crypto/rsa does not verify with larger exponents.
 	if len(modulus) > maxModulus || e.BitLen() > 31 || e.Int64() < 3 || e.Bit(0) == 0 {
-		return nil, errors.New("an RSA key with a modulus or exponent that nobody uses")
+		return nil, errors.New("an RSA key with a modulus or exponent out of range")
 	}
 	return &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e.Int64())}, nil
 }
@@ -121,7 +121,7 @@ func decodeEC(encoded jwk) (crypto.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	// It sees to the lengths too, and that the point is on the curve.
+	// This checks the lengths too, and that the point is on the curve.
 	key, err := ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
 	if err != nil {
 		return nil, errors.New("an EC key whose x and y are no point of its curve")

@@ -18,30 +18,30 @@ import (
 	"strings"
 )
 
-// KeyPair is a key as a ring file keeps it: in PEM form, with the private half if that is here. Its
-// encoding lives in a closure, where no format verb reaches it.
+// KeyPair is a key of a ring file, with its PEM encoding and, unless the file has only the public
+// half, its private half. The encoding is in a closure, where no format verb reaches it.
 type KeyPair struct {
 	public  PublicKey
 	private *PrivateKey
 	pem     func() []byte
 }
 
-// Public is the verification key of the pair.
+// Public returns the verification key.
 func (p *KeyPair) Public() PublicKey { return p.public }
 
-// Private is the key that signs, nil if only the public half is here.
+// Private returns the signing key, or nil if the pair has only the public half.
 func (p *KeyPair) Private() *PrivateKey { return p.private }
 
-// PEM is what ParseKeyPair reads: the private key, or the public one if that is all there is.
+// PEM returns the private key in PEM form, or the public key if there is no private one.
 func (p *KeyPair) PEM() []byte { return p.pem() }
 
-// String names the key by algorithm and ID.
+// String returns the algorithm and the ID of the key.
 func (p *KeyPair) String() string { return p.public.Algorithm + " key " + p.public.ID }
 
 // GoString keeps %#v from printing fields.
 func (p *KeyPair) GoString() string { return p.String() }
 
-// generators make the kinds of keys that kube-apiserver accepts.
+// generators generate the kinds of keys that kube-apiserver accepts.
 var generators = map[string]func() (crypto.Signer, error){
 	"RSA-2048": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 2048) },
 	"RSA-3072": func() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 3072) },
@@ -51,10 +51,10 @@ var generators = map[string]func() (crypto.Signer, error){
 	"P-521":    func() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P521(), rand.Reader) },
 }
 
-// KeyKinds are the names that GenerateKeyPair takes.
+// KeyKinds returns the kinds that GenerateKeyPair accepts, sorted.
 func KeyKinds() []string { return slices.Sorted(maps.Keys(generators)) }
 
-// KindOf is the kind of key that GenerateKeyPair makes in place of a key.
+// KindOf returns the kind of a key, for GenerateKeyPair to generate another one like it.
 func KindOf(key PublicKey) string {
 	switch k := key.Key.(type) {
 	case *ecdsa.PublicKey:
@@ -70,11 +70,11 @@ func KindOf(key PublicKey) string {
 	return "RSA-4096"
 }
 
-// GenerateKeyPair makes a new key of the named kind.
+// GenerateKeyPair generates a key of one of KeyKinds.
 func GenerateKeyPair(kind string) (*KeyPair, error) {
 	generate, ok := generators[kind]
 	if !ok {
-		return nil, fmt.Errorf("no keys of kind %q are made, only %s", kind, strings.Join(KeyKinds(), ", "))
+		return nil, fmt.Errorf("unknown kind of key %q: want one of %s", kind, strings.Join(KeyKinds(), ", "))
 	}
 	signer, err := generate()
 	if err != nil {
@@ -87,8 +87,8 @@ func GenerateKeyPair(kind string) (*KeyPair, error) {
 	return ParseKeyPair(pem.EncodeToMemory(&pem.Block{Type: labelPKCS8, Bytes: der}))
 }
 
-// ParseKeyPair takes the signing key of a PEM file, the one that ParsePrivateKey finds, and nothing
-// else that is in the file.
+// ParseKeyPair reads the signing key of a PEM file, the one that ParsePrivateKey finds, and drops
+// the rest of the file.
 func ParseKeyPair(data []byte) (*KeyPair, error) {
 	private, err := ParsePrivateKey(data)
 	if err != nil {
@@ -100,10 +100,10 @@ func ParseKeyPair(data []byte) (*KeyPair, error) {
 			return &KeyPair{public: private.Public(), private: private, pem: func() []byte { return alone }}, nil
 		}
 	}
-	return nil, errors.New("found a private key that cannot be had alone")
+	return nil, errors.New("found a private key that cannot be read without the rest of the file")
 }
 
-// PublicHalf is the pair of a key whose private half is not here.
+// PublicHalf returns a pair without a private half.
 func PublicHalf(public PublicKey) (*KeyPair, error) {
 	encoded, err := EncodePublicKeys(public)
 	if err != nil {
@@ -112,7 +112,7 @@ func PublicHalf(public PublicKey) (*KeyPair, error) {
 	return &KeyPair{public: public, pem: func() []byte { return encoded }}, nil
 }
 
-// EncodePublicKeys renders verification keys in PEM form, as kube-apiserver reads them with
+// EncodePublicKeys returns keys in the PEM form that kube-apiserver reads with
 // --service-account-key-file.
 func EncodePublicKeys(keys ...PublicKey) ([]byte, error) {
 	var all []byte

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 )
 
-// Keyring is the ring of this process, which changes: it signs with the active key of the present
-// Ring, and is the KeySource of all its keys. What is in it comes from a Store (Set), from proof
-// (Activate) and from the verification key files (SetVerifyOnly).
+// Keyring holds the current Ring of the process: it signs with the active key, and is the KeySource
+// of all keys. The ring changes when the Store has another one (Set), when kube-apiserver has
+// accepted the next key (Activate), and with the verification key files (SetVerifyOnly).
 //
-// Readers load one immutable Ring and never wait. Changes are serialized among themselves.
+// Readers load an immutable Ring and never wait. Writers are serialized.
 type Keyring struct {
 	mu   sync.Mutex // held by writers only
 	ring atomic.Pointer[Ring]
@@ -25,21 +25,20 @@ var (
 	_ KeySource = (*Keyring)(nil)
 )
 
-// NewKeyring begins with ring, whose active key signs from now on.
+// NewKeyring returns a Keyring that signs with the active key of ring.
 func NewKeyring(ring *Ring, verifyOnly ...PublicKey) *Keyring {
 	r := &Keyring{}
 	r.ring.Store(ring.withVerifyOnly(verifyOnly))
 	return r
 }
 
-// Ring is the present one.
+// Ring returns the current ring.
 func (r *Keyring) Ring() *Ring { return r.ring.Load() }
 
 // Keys implements KeySource.
 func (r *Keyring) Keys() *KeySet { return r.Ring().KeySet() }
 
-// Sign implements Signer with the active key. A key that becomes active meanwhile signs from the
-// next call on.
+// Sign implements Signer with the active key.
 func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
 	active := r.Ring().Active()
 	if active == nil {
@@ -48,47 +47,48 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 	return active.Sign(ctx, style, payload)
 }
 
-// Set takes what a store holds now. The keys of verification key files stay.
+// Set takes the ring that the store holds now. The keys of verification key files stay.
 //
-// A ring with a generation replaces the present one: what it does not name is not trusted any more,
-// because its store decides when a key is pruned. One without says only which key is wanted. If
-// that is not the active key it becomes the next one, in place of any other: kube-apiserver reads
-// its key files once, so a new key file must not turn into tokens nobody accepts. If it is, the
-// next key is withdrawn, and verifies no longer: no token but probes ever bore its key ID.
+// A ring with a generation replaces the current one. Keys that it lacks no longer verify, because
+// its store decides when a key is pruned.
+//
+// A ring without a generation, from a single key file, only has the wanted key. If that is not the
+// active key, it becomes the next key and replaces any other next key: kube-apiserver reads its key
+// files only at startup, and refuses tokens of a key that it has not read. If it is the active key,
+// the next key is withdrawn and no longer verifies: it has signed nothing but probes.
 func (r *Keyring) Set(ring *Ring) {
-	r.change(func(present *Ring) *Ring {
+	r.change(func(current *Ring) *Ring {
 		if ring.Generation() == 0 {
-			return present.withNext(ring.Active())
+			return current.withNext(ring.Active())
 		}
-		return ring.withVerifyOnly(present.verifyOnly())
+		return ring.withVerifyOnly(current.verifyOnly())
 	})
 }
 
-// Activate makes the next key with this ID the active one and reports whether it did. The previous
-// one is retired: it goes on verifying for the life of the process, because tokens that bear its ID
-// live on.
+// Activate makes the next key with this ID the active key and reports whether it did. The previous
+// active key is retired: it verifies until the process ends, because tokens with its ID are in use.
 //
-// It returns false when the next key is another one by now: proof was found for a key that has been
-// withdrawn or replaced, and says nothing about the present one. So it does when the store decides
-// which key signs.
+// It returns false if the next key has another ID, because the proven key was withdrawn or replaced
+// meanwhile, and if the store decides which key signs.
 func (r *Keyring) Activate(id string) bool {
 	activated := false
-	r.change(func(present *Ring) *Ring {
-		next := present.Next()
-		if activated = present.ProofActivates() && next != nil && next.ID() == id; activated {
-			return present.activated()
+	r.change(func(current *Ring) *Ring {
+		next := current.Next()
+		if activated = current.ProofActivates() && next != nil && next.ID() == id; activated {
+			return current.activated()
 		}
-		return present
+		return current
 	})
 	return activated
 }
 
 // SetVerifyOnly replaces the keys of the verification key files.
 func (r *Keyring) SetVerifyOnly(keys []PublicKey) {
-	r.change(func(present *Ring) *Ring { return present.withVerifyOnly(keys) })
+	r.change(func(current *Ring) *Ring { return current.withVerifyOnly(keys) })
 }
 
-func (r *Keyring) change(next func(present *Ring) *Ring) {
+// change replaces the current ring.
+func (r *Keyring) change(next func(current *Ring) *Ring) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ring.Store(next(r.ring.Load()))

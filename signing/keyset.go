@@ -8,20 +8,21 @@ import (
 	"slices"
 )
 
-// KeySource answers which keys verify tokens.
+// KeySource provides the keys that verify tokens.
 type KeySource interface {
-	// Keys returns the present snapshot, never nil. It does not block.
+	// Keys returns the current keys, never nil. It does not block.
 	Keys() *KeySet
 }
 
-// PublicKey is a verification key with the two names that tokens know it by.
+// PublicKey is a verification key with the key ID and the algorithm of its tokens.
 type PublicKey struct {
 	ID        string // kid
 	Algorithm string // alg, decided by the key's type alone
 	Key       crypto.PublicKey
 }
 
-// NewPublicKey names a public key. The error says what was found and what is accepted.
+// NewPublicKey derives the ID and the algorithm of a public key. The error says what was found and
+// what is accepted.
 func NewPublicKey(key crypto.PublicKey) (PublicKey, error) {
 	algorithm, err := AlgorithmFor(key)
 	if err != nil {
@@ -41,8 +42,8 @@ type KeySet struct {
 	byID map[string]PublicKey
 }
 
-// NewKeySet collects keys. Of keys with the same ID the first one stays; the ID is a digest of the
-// key, so they are equal.
+// NewKeySet returns the set of keys. Keys with the same ID are equal, because the ID is a digest of
+// the key, and are kept once.
 func NewKeySet(keys ...PublicKey) *KeySet {
 	set := &KeySet{byID: make(map[string]PublicKey, len(keys))}
 	for _, key := range keys {
@@ -55,8 +56,8 @@ func NewKeySet(keys ...PublicKey) *KeySet {
 	return set
 }
 
-// Lookup finds a key by its ID. An ID comes out of an unverified token: it is compared and nothing
-// else, never used as a path or as a place to fetch a key from.
+// Lookup finds a key by its ID. The ID comes from an unverified token: it is only compared, and
+// never used as a path or URL.
 func (s *KeySet) Lookup(id string) (PublicKey, bool) {
 	if s == nil {
 		return PublicKey{}, false
@@ -65,7 +66,7 @@ func (s *KeySet) Lookup(id string) (PublicKey, bool) {
 	return key, ok
 }
 
-// All returns every key, in a slice of the caller's own.
+// All returns a copy of all keys, in order.
 func (s *KeySet) All() []PublicKey {
 	if s == nil {
 		return nil

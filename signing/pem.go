@@ -12,7 +12,7 @@ import (
 	"fmt"
 )
 
-// PEM labels of the private keys that are read. Each label means one DER encoding and no other.
+// PEM labels of private keys. Each label stands for one DER encoding.
 const (
 	labelPKCS1 = "RSA PRIVATE KEY"
 	labelSEC1  = "EC PRIVATE KEY"
@@ -21,17 +21,17 @@ const (
 
 const acceptedPrivatePEM = "an unencrypted private key in PEM form (PKCS#1, SEC 1 or PKCS#8): " + acceptedKeys
 
-// ParsePrivateKey reads the signing key of a PEM file: PKCS#1, SEC 1 or PKCS#8, told apart by the
-// label.
+// ParsePrivateKey reads the signing key of a PEM file. The label of a block says whether it is
+// PKCS#1, SEC 1 or PKCS#8.
 //
-// It reads what kube-controller-manager reads (client-go util/keyutil, ParsePrivateKeyPEM): text
-// around the blocks and blocks that hold no private key, such as EC PARAMETERS, are passed over,
-// and the first private key that can be decoded wins. Where kube-controller-manager would stop at a
-// key that is too weak or not clean, this stops too and refuses the file: it never goes on to sign
-// with a later key than kube-controller-manager would have.
+// It returns the key that kube-controller-manager would use (client-go util/keyutil,
+// ParsePrivateKeyPEM): the first private key that can be decoded. Text around the blocks and blocks
+// without a private key, such as EC PARAMETERS, are skipped. If that first key is too weak, or has
+// bytes behind it, the file is refused: a later key, which kube-controller-manager would not use, is
+// never taken instead.
 //
-// The error says what was found and what is accepted. It holds nothing of the file's content; the
-// caller adds its name.
+// The error says what was found and what is accepted, and contains nothing of the file. The caller
+// adds the name of the file.
 func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 	var passedOver *pem.Block
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
@@ -54,8 +54,8 @@ func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 
 var errNotPrivate = errors.New("not a private key block")
 
-// parsePrivateBlock decodes one block by its label. Its error only says no: the text of crypto/x509
-// quotes the inner layout of a key, which the caller must not pass on.
+// parsePrivateBlock decodes one block by its label. The caller must not pass the error on: the text
+// of crypto/x509 quotes the inner layout of the key.
 func parsePrivateBlock(block *pem.Block) (any, error) {
 	switch block.Type {
 	case labelPKCS1:
@@ -76,8 +76,8 @@ func trailing(der []byte) bool {
 	return err != nil || len(rest) > 0
 }
 
-// moreTelling picks the block that explains a refusal better: the first that was meant as a private
-// key, else the first.
+// moreTelling returns the block that explains an error better: the first block with the label of a
+// private key, or else the first block.
 func moreTelling(chosen, block *pem.Block) *pem.Block {
 	if chosen == nil || (!meantPrivate(chosen) && meantPrivate(block)) {
 		return block

@@ -10,7 +10,7 @@ import (
 )
 
 // describeFile says what was found in a file without a usable key. block is its most telling PEM
-// block, if it has any.
+// block, or nil.
 func describeFile(data []byte, block *pem.Block) string {
 	switch {
 	case block != nil:
@@ -23,8 +23,8 @@ func describeFile(data []byte, block *pem.Block) string {
 	return "no PEM block"
 }
 
-// describeBlock names the kind of a PEM block. A label is the file's content too, so one that is
-// not known is not repeated.
+// describeBlock names the kind of a PEM block. An unknown label is not quoted, because it is content
+// of the file.
 func describeBlock(block *pem.Block) string {
 	switch {
 	case encrypted(block):
@@ -54,8 +54,8 @@ func encrypted(block *pem.Block) bool {
 	return block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED")
 }
 
-// The labels of one kind of block differ in front ("RSA PUBLIC KEY", "TRUSTED CERTIFICATE") and end
-// alike.
+// Suffixes of labels. Blocks of one kind have different prefixes: "RSA PUBLIC KEY", "TRUSTED
+// CERTIFICATE".
 const (
 	labelPublic      = "PUBLIC KEY"
 	labelCertificate = "CERTIFICATE"

@@ -12,18 +12,18 @@ import (
 
 const acceptedPublicPEM = "one or more public keys, certificates or private keys in PEM form: " + acceptedKeys
 
-// ParsePublicKeys reads every verification key of a PEM file, in order: PKIX public keys, PKCS#1
-// public keys, certificates (their key; neither dates nor signature matter) and private keys (their
-// public half).
+// ParsePublicKeys reads every verification key of a PEM file, in order: PKIX and PKCS#1 public keys,
+// the keys of certificates (dates and signature are not checked) and the public halves of private
+// keys.
 //
 // It reads the forms that kube-apiserver reads from --service-account-key-file (client-go
-// util/keyutil, ParsePublicKeysPEM), and more: the label of a block does not matter, and blocks
-// with no usable key in them are passed over as long as another one has a key. One kind of key is
-// passed over here and verifies tokens there: RSA of less than 2048 bits. UnusableKey tells of it.
-// The same key may come back more than once; NewKeySet collapses them.
+// util/keyutil, ParsePublicKeysPEM), and more: the label of a block is ignored, and blocks without a
+// usable key are skipped if another block has one. RSA keys of less than 2048 bits are skipped too,
+// although kube-apiserver verifies with them; UnusableKey finds them. A key may be returned twice;
+// NewKeySet removes duplicates.
 //
-// The error says what was found and what is accepted. It holds nothing of the file's content; the
-// caller adds its name.
+// The error says what was found and what is accepted, and contains nothing of the file. The caller
+// adds the name of the file.
 func ParsePublicKeys(data []byte) ([]PublicKey, error) {
 	var keys []PublicKey
 	var passedOver *pem.Block
@@ -50,8 +50,9 @@ func ParsePublicKeys(data []byte) ([]PublicKey, error) {
 	return nil, fmt.Errorf("found %s; accepted is %s", found, acceptedPublicPEM)
 }
 
-// ParseAllPublicKeys is ParsePublicKeys for a file whose keys we are to verify with in place of
-// somebody else. A key that would be lost by that is an error.
+// ParseAllPublicKeys is ParsePublicKeys for the key file of a kube-apiserver that this process takes
+// over verification from. A key that ParsePublicKeys skips is an error, because its tokens would
+// become invalid.
 func ParseAllPublicKeys(data []byte) ([]PublicKey, error) {
 	keys, err := ParsePublicKeys(data)
 	if err != nil {
@@ -63,8 +64,8 @@ func ParseAllPublicKeys(data []byte) ([]PublicKey, error) {
 	return keys, nil
 }
 
-// UnusableKey is what is wrong with the first key of a PEM file that ParsePublicKeys can read and
-// passes over, nil if there is none. It holds nothing of the file's content either.
+// UnusableKey returns what is wrong with the first key of a PEM file that ParsePublicKeys can read
+// and skips, or nil if it skips none. The error contains nothing of the file.
 func UnusableKey(data []byte) error {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		raw := parsePublicBlock(block.Bytes)
@@ -78,8 +79,8 @@ func UnusableKey(data []byte) error {
 	return nil
 }
 
-// parsePublicBlock decodes the public key out of whatever encoding the DER is in, or returns nil.
-// No DER value is valid in two of these encodings, so the order is free.
+// parsePublicBlock returns the public key of any DER encoding, or nil. No DER value is valid in two
+// of these encodings, so their order does not matter.
 func parsePublicBlock(der []byte) crypto.PublicKey {
 	if key, err := x509.ParsePKIXPublicKey(der); err == nil {
 		return key

@@ -12,22 +12,21 @@ import (
 	"strings"
 )
 
-// Role says what a key of a ring is for. Keys of every role verify.
+// Role is what a key of a ring does besides verifying, which keys of every role do.
 type Role string
 
 const (
-	// Active signs. A ring has one such key at most.
+	// Active is the key that signs. A ring has at most one.
 	Active Role = "active"
-	// Next is published and does not sign yet. A ring has one such key at most.
+	// Next is the key that is published and does not sign yet. A ring has at most one.
 	Next Role = "next"
-	// Retired signed before, here or elsewhere, and signs no more.
+	// Retired keys signed before, here or in another process, and no longer sign.
 	Retired Role = "retired"
-	// VerifyOnly is the role of what a verification key file holds: it is no key of the store,
-	// which says nothing of it.
+	// VerifyOnly keys come from a verification key file and not from the store.
 	VerifyOnly Role = "verify-only"
 )
 
-// weights order the keys of a ring: what signs, what will sign, what signed, the rest.
+// weights order the keys of a ring by role.
 var weights = map[Role]int{Active: 0, Next: 1, Retired: 2, VerifyOnly: 3}
 
 // Key is a key of a ring.
@@ -35,36 +34,36 @@ type Key struct {
 	PublicKey
 
 	Role Role
-	// Private is what signs. Only the active and the next key have it.
+	// Private signs. Only the active and the next key have it.
 	Private *PrivateKey
 }
 
-// As is the key in a role in which it verifies only.
+// As returns the key in a role in which it only verifies.
 func (k PublicKey) As(role Role) Key { return Key{PublicKey: k, Role: role} }
 
-// As is the key as the active or the next one.
+// As returns the key as the active or the next key.
 func (k *PrivateKey) As(role Role) Key { return Key{PublicKey: k.public, Role: role, Private: k} }
 
-// Ring is all keys of one moment with their roles. It is immutable.
+// Ring is an immutable set of keys with their roles.
 type Ring struct {
 	generation int64
-	// keys are in the order of their weight. One that has several roles is there several times: it
-	// goes on in the lighter role when it loses the other one.
+	// keys are sorted by weight. A key with several roles is there once for each: when it loses one
+	// role, it keeps the others.
 	keys []Key
 	set  *KeySet
 	past Past
 }
 
-// Past is what a store that counts generations knows of those before the present one.
+// Past is what a store with generations knows of earlier ones.
 type Past struct {
-	// History are the versions that the ring has come from, with its own at the end.
+	// History has the versions of all generations, the oldest first and the ring's own last.
 	History []string
-	// Pruned are the IDs of keys that are gone and may have signed, Withdrawn of those that never did.
+	// Pruned has the IDs of removed keys that may have signed, Withdrawn those of keys that never did.
 	Pruned, Withdrawn []string
 }
 
-// NewRing makes a ring. Generation is that of the store's content, 0 for a store that counts none.
-// Retired keys come in the order given.
+// NewRing returns a ring. The generation is that of the store, 0 for a store without generations.
+// Keys of the same role keep their order.
 func NewRing(generation int64, keys ...Key) *Ring {
 	keys = slices.Clone(keys)
 	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(weights[a.Role], weights[b.Role]) })
@@ -75,18 +74,18 @@ func NewRing(generation int64, keys ...Key) *Ring {
 	return &Ring{generation: generation, keys: keys, set: NewKeySet(public...)}
 }
 
-// WithPast is the ring with its past.
+// WithPast returns the ring with another past.
 func (r *Ring) WithPast(past Past) *Ring {
 	with := *r
 	with.past = past
 	return &with
 }
 
-// Past is empty for a store that counts no generations.
+// Past returns the past of the ring. It is empty for a store without generations.
 func (r *Ring) Past() Past { return r.past }
 
-// Version is the same for two rings only if they have the same keys in the same roles and the same
-// history. Of a store that has none the keys and roles decide.
+// Version identifies the content of a ring: two rings with the same version have the same keys in
+// the same roles and, if their store has generations, the same history.
 func (r *Ring) Version() string {
 	if n := len(r.past.History); n > 0 {
 		return r.past.History[n-1]
@@ -94,15 +93,15 @@ func (r *Ring) Version() string {
 	return fmt.Sprintf("%d:%s", r.generation, r.Hash())
 }
 
-// Generation is that of the store's content. It grows with every change, and is 0 for a store that
-// counts none: a key file has one key and no history.
+// Generation returns the generation of the store. It grows with every change, and is 0 for a store
+// without generations, such as a single key file.
 func (r *Ring) Generation() int64 { return r.generation }
 
-// Active is the key that signs, or nil.
+// Active returns the key that signs, or nil.
 func (r *Ring) Active() *PrivateKey { return r.private(Active) }
 
-// Next is the key that will sign, or nil. It is a Signer of its own, so that the caller can have a
-// token signed by it to see whether kube-apiserver accepts that.
+// Next returns the key that will sign, or nil. The caller can sign a token with it to see whether
+// kube-apiserver accepts the key.
 func (r *Ring) Next() *PrivateKey { return r.private(Next) }
 
 func (r *Ring) private(role Role) *PrivateKey {
@@ -114,7 +113,7 @@ func (r *Ring) private(role Role) *PrivateKey {
 	return nil
 }
 
-// ActiveID is the key ID of the active key, "" if there is none.
+// ActiveID returns the ID of the active key, or "".
 func (r *Ring) ActiveID() string {
 	if active := r.Active(); active != nil {
 		return active.ID()
@@ -123,10 +122,10 @@ func (r *Ring) ActiveID() string {
 }
 
 // ProofActivates reports whether the next key becomes active as soon as kube-apiserver accepts it.
-// It does if the store counts no generations: then nobody can say there that it is to sign.
+// That is so for a store without generations, which cannot say which of two keys signs.
 func (r *Ring) ProofActivates() bool { return r.generation == 0 }
 
-// All are the keys in the order of their weight, each once.
+// All returns each key once, in its first role: active, next, retired, verify-only.
 func (r *Ring) All() []Key {
 	var all []Key
 	seen := map[string]bool{}
@@ -139,7 +138,7 @@ func (r *Ring) All() []Key {
 	return all
 }
 
-// Role is what a key ID is for, "" if the ring does not have it.
+// Role returns the role of a key, or "" if the ring does not have it.
 func (r *Ring) Role(id string) Role {
 	i := slices.IndexFunc(r.keys, func(key Key) bool { return key.ID == id })
 	if i < 0 {
@@ -148,11 +147,11 @@ func (r *Ring) Role(id string) Role {
 	return r.keys[i].Role
 }
 
-// KeySet are the keys as they are looked up, in the order of their weight.
+// KeySet returns the keys for verification, in the order of All.
 func (r *Ring) KeySet() *KeySet { return r.set }
 
-// Hash is the same for rings whose stores have the same keys in the same roles, whatever their
-// order and their history. It tells nothing of the keys.
+// Hash returns a digest of the key IDs and roles of the store, whatever their order and history. It
+// reveals nothing about the keys.
 func (r *Ring) Hash() string {
 	var lines []string
 	for _, key := range r.All() {
@@ -165,12 +164,12 @@ func (r *Ring) Hash() string {
 	return base64.RawURLEncoding.EncodeToString(digest[:])
 }
 
-// without are the keys but for those of a role.
+// without returns the keys of all other roles.
 func (r *Ring) without(role Role) []Key {
 	return slices.DeleteFunc(slices.Clone(r.keys), func(key Key) bool { return key.Role == role })
 }
 
-// withNext has key be the next one in place of any other. The active key cannot be; nor can nil.
+// withNext returns the ring with another next key, or without one if key is nil or the active key.
 func (r *Ring) withNext(key *PrivateKey) *Ring {
 	keys := r.without(Next)
 	if active := r.Active(); key != nil && (active == nil || key.ID() != active.ID()) {
@@ -179,10 +178,10 @@ func (r *Ring) withNext(key *PrivateKey) *Ring {
 	return r.with(keys)
 }
 
-// with is the ring with other keys.
+// with returns the ring with other keys.
 func (r *Ring) with(keys []Key) *Ring { return NewRing(r.generation, keys...).WithPast(r.past) }
 
-// activated has the next key be the active one. The previous one is the first of the retired keys.
+// activated returns the ring with the next key active and the previous active key retired.
 func (r *Ring) activated() *Ring {
 	next := r.Next()
 	keys := []Key{next.As(Active)}
@@ -190,7 +189,7 @@ func (r *Ring) activated() *Ring {
 		keys = append(keys, previous.Public().As(Retired))
 	}
 	for _, key := range r.keys {
-		// Or going to and fro between two keys would pile them up.
+		// Otherwise changing back and forth between two keys would add a retired key each time.
 		if key.Role == VerifyOnly || (key.Role == Retired && !slices.ContainsFunc(keys, func(k Key) bool { return k.ID == key.ID })) {
 			keys = append(keys, key)
 		}
@@ -198,7 +197,7 @@ func (r *Ring) activated() *Ring {
 	return r.with(keys)
 }
 
-// verifyOnly are what verification key files hold.
+// verifyOnly returns the keys of the verification key files.
 func (r *Ring) verifyOnly() []PublicKey {
 	var keys []PublicKey
 	for _, key := range r.keys {
@@ -209,7 +208,7 @@ func (r *Ring) verifyOnly() []PublicKey {
 	return keys
 }
 
-// withVerifyOnly has keys be what verification key files hold.
+// withVerifyOnly returns the ring with other keys of verification key files.
 func (r *Ring) withVerifyOnly(keys []PublicKey) *Ring {
 	all := r.without(VerifyOnly)
 	for _, key := range keys {

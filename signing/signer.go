@@ -19,36 +19,34 @@ import (
 type HeaderStyle int
 
 const (
-	// LegacyHeader is {"alg","kid"}: what kube-controller-manager writes into token Secrets.
+	// LegacyHeader has alg and kid, as kube-controller-manager writes it into token Secrets.
 	LegacyHeader HeaderStyle = iota
 	// JWTHeader adds typ "JWT", which KEP-740 demands of an external signer.
 	JWTHeader
 )
 
-// Signer signs the payload of a token. It is the shape of the Sign call of KEP-740: whoever
-// implements it decides on key, algorithm and header, and learns nothing of the claims but their
-// encoded form.
+// Signer signs the payload of a token, like the Sign call of KEP-740. The implementation chooses key,
+// algorithm and header, and need not interpret the claims.
 type Signer interface {
-	// Sign returns the header and signature segments that go around payload, so that
-	// header.payload.signature is a JWS in compact form. payload, header and signature are unpadded
-	// base64url segments. It may block on a remote signer until ctx ends. Errors contain neither
-	// payload nor key material.
+	// Sign returns a header and a signature segment such that header.payload.signature is a JWS in
+	// compact form. All three are unpadded base64url. Sign may block on a remote signer until ctx
+	// ends. Errors contain neither payload nor key material.
 	Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error)
 }
 
-// PrivateKey is a signing key. It is immutable and may sign for several goroutines at once.
+// PrivateKey is a signing key. It is immutable and safe for concurrent use.
 //
-// The key itself lives in a closure, where neither a format verb nor reflection reaches it.
+// The key is in a closure, where neither a format verb nor reflection reaches it.
 type PrivateKey struct {
 	public  PublicKey
-	headers [2]string // by HeaderStyle, encoded: they never change for a key
+	headers [2]string // encoded, by HeaderStyle
 	sign    func(signingString string) ([]byte, error)
 }
 
 var _ Signer = (*PrivateKey)(nil)
 
-// NewPrivateKey wraps a key that the table in algorithm.go knows. Only *rsa.PrivateKey and
-// *ecdsa.PrivateKey are taken, because golang-jwt signs with nothing else.
+// NewPrivateKey wraps a key that AlgorithmFor accepts. It must be an *rsa.PrivateKey or an
+// *ecdsa.PrivateKey, because golang-jwt signs with these only.
 func NewPrivateKey(key crypto.Signer) (*PrivateKey, error) {
 	if err := inMemory(key); err != nil {
 		return nil, err
@@ -68,8 +66,8 @@ func NewPrivateKey(key crypto.Signer) (*PrivateKey, error) {
 	}, nil
 }
 
-// inMemory refuses signers of other types than the two above, and typed nils, whose Public would
-// panic.
+// inMemory refuses signers of other types than those of NewPrivateKey, and typed nils, whose Public
+// would panic.
 func inMemory(key crypto.Signer) error {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -90,9 +88,9 @@ func inMemory(key crypto.Signer) error {
 	return fmt.Errorf("found no key; accepted is %s", acceptedKeys)
 }
 
-// encodeHeader renders the protected header. Its members stand in alphabetical order and without
-// white space, as go-jose writes them: that is half of what makes our RS256 tokens the same bytes
-// as kube-controller-manager's.
+// encodeHeader returns the encoded protected header. Like go-jose it sorts the members and writes no
+// white space, so with encodePayload of package tokens our RS256 tokens equal those of
+// kube-controller-manager byte for byte.
 func encodeHeader(key PublicKey, typ string) string {
 	header, err := json.Marshal(struct {
 		Algorithm string `json:"alg"`
@@ -105,14 +103,14 @@ func encodeHeader(key PublicKey, typ string) string {
 	return base64.RawURLEncoding.EncodeToString(header)
 }
 
-// ID is the key ID that tokens signed by this key bear in their header.
+// ID returns the key ID, the kid header of tokens signed with this key.
 func (k *PrivateKey) ID() string { return k.public.ID }
 
-// Public is the verification key that goes with this signing key.
+// Public returns the verification key.
 func (k *PrivateKey) Public() PublicKey { return k.public }
 
-// Sign implements Signer. It refuses a payload that is not a base64url segment, so that it can sign
-// tokens only and not be used as an oracle for messages of another protocol.
+// Sign implements Signer. It refuses a payload that is not a base64url segment, so that it cannot be
+// used to sign messages of another protocol.
 func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", "", err
@@ -142,8 +140,7 @@ func isBase64URL(segment string) bool {
 	return segment != ""
 }
 
-// String names the key by algorithm and ID; so do all the formats below, whatever the verb or
-// encoder.
+// String returns the algorithm and the ID of the key, as do all verbs and encoders below.
 func (k *PrivateKey) String() string {
 	if k == nil {
 		return "no signing key"

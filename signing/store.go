@@ -5,23 +5,22 @@ package signing
 
 import "context"
 
-// Store is where the keys of a ring are kept: a key file, a ring file. Whoever signs asks it, and
-// never which one it is.
+// Store persists the keys of a ring, in a single key file or in a key ring file.
 type Store interface {
-	// Load is the ring that was read last, with an active key. It does not block.
+	// Load returns the ring that was read last. It has an active key. Load does not block.
 	Load() *Ring
-	// Watch follows the store until ctx ends. changed is called with each new ring, which
-	// Keyring.Set takes; refused once for each content that is refused, so that the ring in use
-	// stays. Neither is called while another call is under way.
+	// Watch follows the store until ctx ends. It calls changed with each new ring, for Keyring.Set,
+	// and refused once for each content that it refuses; the ring in use then stays. Calls do not
+	// overlap.
 	Watch(ctx context.Context, changed func(*Ring), refused func(error))
-	// Status is how it stands now. It does not block.
+	// Status returns the current status. It does not block.
 	Status() StoreStatus
 }
 
-// StoreStatus is how it stands with a store.
+// StoreStatus is the status of a store.
 type StoreStatus struct {
-	// Detail is what is in use, for people; "" if there is nothing to say but which key signs.
+	// Detail describes the content in use for people. It is "" for a store without generations.
 	Detail string
-	// Refused is what is wrong with the present content, nil while that is in use.
+	// Refused says why the current content is not used, or is nil.
 	Refused error
 }

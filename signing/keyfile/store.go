@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyfile is the signing.Store of a PEM file with one private key, which is followed. The
-// file counts no generations: it says which key is wanted, and nothing of those that it held
-// before.
+// Package keyfile implements signing.Store with a PEM file that has one private key, and follows
+// changes of the file. It has no generations: the file says which key is wanted, and nothing about
+// previous keys.
 package keyfile
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/signing/reload"
 )
 
-// Store is the store of a key file.
+// Store reads a key file.
 type Store struct {
 	file *reload.File[*signing.PrivateKey]
 }

@@ -46,7 +46,9 @@ type finding struct {
 type cluster struct {
 	Client kubernetes.Interface
 	// Get reads a path of the API server that is no resource.
-	Get   func(ctx context.Context, path string) ([]byte, error)
+	Get func(ctx context.Context, path string) ([]byte, error)
+	// Dial connects to a kube-apiserver at its own address.
+	Dial  func(url string) (kubernetes.Interface, error)
 	Clock clock.Clock
 	// Version is kube-apiserver's.
 	Version string
@@ -86,6 +88,7 @@ func checks() []check {
 	return []check{
 		{Name: "token", About: "a fresh token is accepted; the keys of tokens in Secrets are known to kube-apiserver", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
+		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
 		{Name: "leader", About: "a replica leads", run: checkLeader},
 		{Name: "permissions", About: "the manager may do what it has to", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},

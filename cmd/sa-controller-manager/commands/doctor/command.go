@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/podscan"
@@ -149,6 +150,11 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	cluster.Get = cli.Getter(cluster.Client)
+	cluster.Dial = func(url string) (kubernetes.Interface, error) {
+		connection := o.connection
+		connection.Master = url
+		return client(&connection)
+	}
 	begin := func(check) {}
 	if cli.TerminalWidth(stderr) > 0 {
 		begin = func(check check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }

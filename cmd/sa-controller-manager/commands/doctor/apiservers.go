@@ -1,0 +1,78 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/tokenreissue"
+)
+
+const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a copy of the newest key ring, and kube-apiserver with the external signer " +
+	"or with the public keys in --service-account-key-file, as on the other nodes (docs/rotation.md, several control-plane nodes)"
+
+// checkAPIServers finds a kube-apiserver that does not know a key which another one or a replica
+// signs with, such as the kube-apiserver of a node that joined after a rotation.
+func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
+	servers := &keys.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
+	if err := servers.Find(ctx); err != nil {
+		return answer{Findings: []finding{found("apiserver-not-asked", err.Error(), "run doctor where the addresses behind the Service default/kubernetes can be reached")}}, nil
+	}
+	if len(servers.Others) == 0 {
+		return answer{Note: "one kube-apiserver"}, nil
+	}
+	signers, err := signersByKey(ctx, c, servers)
+	if err != nil {
+		return answer{}, err
+	}
+	result := answer{Note: fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))}
+	var unknown error
+	for _, server := range servers.Others {
+		published, err := jwks.OfCluster(ctx, cli.Getter(server.Client))
+		if err != nil {
+			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", server.URL, err))
+			continue
+		}
+		ids := sets.New[string]()
+		for _, key := range published {
+			ids.Insert(key.ID)
+		}
+		for _, id := range slices.Sorted(maps.Keys(signers)) {
+			if !ids.Has(id) {
+				result.Findings = append(result.Findings, found("key-not-accepted",
+					fmt.Sprintf("the kube-apiserver at %s does not know key %s, with which %s signs: it refuses those tokens", server.URL, id, signers[id]), fixAPIServerKeys))
+			}
+		}
+	}
+	return result, unknown
+}
+
+// signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
+func signersByKey(ctx context.Context, c *cluster, servers *keys.Cluster) (map[string]string, error) {
+	ids, err := servers.SigningKeyIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rings, err := tokenreissue.LivePublishedRings(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	signers := map[string]string{}
+	for _, ring := range rings {
+		signers[ring.Active()] = "the replica on host " + ring.Host
+	}
+	for i, server := range servers.Others {
+		signers[ids[i+1]] = "the kube-apiserver at " + server.URL // ids[0] is that of Client, one of the others
+	}
+	return signers, nil
+}

@@ -1,0 +1,159 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+// apiServer is one of several: it signs bound tokens with a key and publishes the keys that it knows.
+type apiServer struct {
+	*fake.Clientset
+	discovery discovery.DiscoveryInterface
+}
+
+func (s *apiServer) Discovery() discovery.DiscoveryInterface { return s.discovery }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+func privateKey(t *testing.T, pem []byte) *signing.PrivateKey {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.PrivateKey) *apiServer {
+	t.Helper()
+	s := &apiServer{Clientset: fake.NewClientset()}
+	issueWith(t, s.Clientset, signs)
+	var document []byte
+	if len(knows) > 0 {
+		var public []signing.PublicKey
+		for _, key := range knows {
+			public = append(public, key.Public())
+		}
+		var err error
+		if document, err = signing.MarshalJWKS(public); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.discovery = kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		response := httptest.NewRecorder()
+		if document == nil || request.URL.Path != signing.JWKSPath {
+			response.WriteHeader(http.StatusNotFound)
+			return response.Result(), nil
+		}
+		_, err := response.Write(document)
+		return response.Result(), err
+	})}).Discovery()
+	return s
+}
+
+// issueWith has a kube-apiserver answer TokenRequests.
+func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
+	t.Helper()
+	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "kube-system", Name: "default", UID: "1"}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, nil
+	})
+}
+
+// controlPlane are the objects of one with a kube-apiserver on each host.
+func controlPlane(hosts []string, addresses ...string) []runtime.Object {
+	objects := []runtime.Object{&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Ports:      []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: addresses}},
+	}}
+	for _, host := range hosts {
+		objects = append(objects, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + host, Labels: map[string]string{
+				"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host,
+			}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)))},
+		})
+	}
+	return objects
+}
+
+func TestAPIServers(t *testing.T) {
+	t.Parallel()
+	old, next := privateKey(t, testkeys.RSA2048()), privateKey(t, testkeys.P256())
+	published := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: informers.KeyRingName},
+		Data: map[string][]byte{"schema-version": []byte("1"), "replica.cp-1_x": fmt.Appendf(nil,
+			`{"host":"cp-1","generation":3,"version":"v","keys":{%q:"active",%q:"retired"},"signer":true}`, next.ID(), old.ID())},
+	}
+	ha := controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2")
+	with := func(first, second *apiServer) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, client *fake.Clientset) {
+			issueWith(t, client, next)
+			c.Dial = func(url string) (kubernetes.Interface, error) {
+				return map[string]*apiServer{"https://10.0.0.1:6443": first, "https://10.0.0.2:6443": second}[url], nil
+			}
+		}
+	}
+	lacks := func(key *signing.PrivateKey, url, signer string) string {
+		return "key-not-accepted: the kube-apiserver at " + url + " does not know key " + key.ID() + ", with which " + signer + " signs: it refuses those tokens"
+	}
+	const first, second = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
+	try(t, "apiservers", map[string]checkCase{
+		"One":  {objects: controlPlane([]string{"cp-1"}, "10.0.0.1")},
+		"Good": {objects: append(ha, published), change: with(newAPIServer(t, next, old, next), newAPIServer(t, next, old, next))},
+		"JoinedLater": {
+			reason:  "kubeadm join has copied the key from before the rotation, and the key ring has both",
+			objects: append(ha, published), change: with(newAPIServer(t, next, old, next), newAPIServer(t, old, old)),
+			want: []string{lacks(next, second, "the kube-apiserver at "+first)},
+		},
+		"KeyFiles": {
+			reason:  "both kube-apiservers sign with the key from before the rotation, the token controller does not",
+			objects: append(ha, published), change: with(newAPIServer(t, old, old, next), newAPIServer(t, old, old)),
+			want: []string{lacks(next, second, "the replica on host cp-1")},
+		},
+		"OwnKey": {
+			reason:  "the second one has a key of its own",
+			objects: ha, change: with(newAPIServer(t, old, old), newAPIServer(t, next, old, next)),
+			want: []string{lacks(next, first, "the kube-apiserver at "+second)},
+		},
+		"NotReached": {
+			reason:  "only one address is known",
+			objects: controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1"), change: with(newAPIServer(t, old, old), nil),
+			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts (cp-1, cp-2), and only 1 can be asked"},
+		},
+		"NoJWKS": {
+			reason:  "the issuer is no https URL",
+			objects: ha, change: with(newAPIServer(t, old, old, next), newAPIServer(t, old)),
+			wantErr: second + ": read kube-apiserver's keys at /openid/v1/jwks",
+		},
+	})
+}

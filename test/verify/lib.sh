@@ -25,9 +25,9 @@ sources() {
 	done || true
 }
 
-# fail prints what is wrong and, as the second argument, what mends it.
+# fail prints what is wrong and, as the second argument, what fixes it.
 fail() {
 	echo "$1" >&2
-	[ -z "${2:-}" ] || echo "mend it by: $2" >&2
+	[ -z "${2:-}" ] || echo "fix it by: $2" >&2
 	exit 1
 }

@@ -289,14 +289,14 @@ verify-allocations: ## Check that the hot paths allocate no more often than is c
 ##@ Update
 
 .PHONY: update
-update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target but update-allocations: mend what a machine can mend.
+update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target but update-allocations: fix what a machine can fix.
 
 .PHONY: update-format
 update-format: ## Format the code with gofmt.
 	gofmt -w $$(git ls-files --cached --others --exclude-standard --deduplicate '*.go')
 
 .PHONY: update-lint
-update-lint: ## Mend what golangci-lint can mend by itself.
+update-lint: ## Fix what golangci-lint can fix by itself.
 	@test/verify/lint.sh --fix
 
 .PHONY: update-modules
@@ -304,7 +304,7 @@ update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
 	for module in . test test/differential test/conformance test/tools test/peers test/peers/v1.34 test/peers/v1.35; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
-update-flags: ## Write docs/flags.md anew from the binary.
+update-flags: ## Write docs/flags.md from the binary.
 	go run ./cmd/$(product) docs flags >docs/flags.md.new
 	mv docs/flags.md.new docs/flags.md
 
@@ -313,7 +313,7 @@ update-manifests: kubectl ## Write the roles of manifests/permissions and what i
 	@test/verify/manifests.sh update
 
 .PHONY: update-allocations
-update-allocations: ## Write the committed allocations anew, after a look at what has changed.
+update-allocations: ## Write the committed allocations, after a review of what has changed.
 	@test/verify/allocations.sh -update
 
 ##@ Other

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What docs/operations.md says is compared with what the code has: whoever reads it at
+// docs/operations.md is compared with the code, so that an engineer who reads it at
 // night finds every metric and every Event, and none that was renamed.
 
 const operationsFile = "../docs/operations.md"

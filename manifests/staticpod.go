@@ -61,7 +61,7 @@ const (
 )
 
 // StaticPod returns the manifest for /etc/kubernetes/manifests, as YAML that begins with
-// a comment for whoever finds it there. The same options give the same bytes.
+// a comment for the reader who finds it there. The same options give the same bytes.
 func StaticPod(o StaticPodOptions) ([]byte, error) {
 	if err := o.validate(); err != nil {
 		return nil, err

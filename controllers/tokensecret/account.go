@@ -75,9 +75,10 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 // secretsStale reports whether the account references a token Secret that is there and that
 // the cache lacks: another leader made it, and the cache of Secrets is stale. It is asked of
 // each version of the account before a reference is added to that version: nothing would take
-// a second one away, nor the token that it leads to.
+// a second one away, nor the token that it leads to. Who wrote the reference does not matter, and
+// is not known of an account without managedFields.
 func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
-	for _, key := range c.dangling(account) {
+	for _, key := range c.missing(account) {
 		live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret)
 		if err != nil {
 			return false, err

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -111,19 +112,29 @@ func (c *Controller) queueDangling(account *corev1.ServiceAccount) {
 	}
 }
 
-// dangling are the account's references that seem to have lost their Secret.
+// dangling are the references that seem to have lost their Secret and that token controllers alone
+// have written. kube-apiserver keeps managedFields of no account that was created without any
+// field, as default accounts are: who wrote its references is not known.
 func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
-	var missing []referenceKey
-	for _, ref := range account.Secrets {
-		if secret := cache.NewObjectName(account.Namespace, ref.Name); c.secrets.Get(secret) == nil {
-			missing = append(missing, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
-		}
-	}
+	missing := c.missing(account)
 	if len(missing) == 0 {
 		return nil
 	}
 	written := tokensecrets.WrittenReferences(account.ManagedFields)
 	return slices.DeleteFunc(missing, func(key referenceKey) bool { return !written.Has(key.Secret.Name) })
+}
+
+// missing are the references to Secrets that the cache of token Secrets lacks. What can be no name
+// of a Secret is left out: no request can be made of it.
+func (c *Controller) missing(account *corev1.ServiceAccount) []referenceKey {
+	var missing []referenceKey
+	for _, ref := range account.Secrets {
+		secret := cache.NewObjectName(account.Namespace, ref.Name)
+		if c.secrets.Get(secret) == nil && len(validation.IsDNS1123Subdomain(ref.Name)) == 0 {
+			missing = append(missing, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
+		}
+	}
+	return missing
 }
 
 func referenceTo(account *corev1.ServiceAccount) *corev1.ObjectReference {

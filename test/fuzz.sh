@@ -13,14 +13,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 fuzztime=${FUZZTIME:-5s}
 log=$(mktemp)
-binaries=$(mktemp -d)
-trap 'rm -rf "$log" "$binaries"' EXIT
+binaries=bin/fuzz # stays: Go links a test again only if it has changed
+mkdir -p "$binaries"
+trap 'rm -f "$log"' EXIT
 failed=0
 total=0
 rows=0
 
 # row prints one line of the table.
-row() { printf '%-34s %-22s %12s %8s  %s\n' "$@"; }
+row() { printf '%-34s %-22s %12s %8s %8s  %s\n' "$@"; }
 
 # targets prints the package and the name of each fuzz target.
 targets() {
@@ -37,17 +38,18 @@ targets() {
 build() {
 	local package target module built
 	while read -r package target; do
-		built=$binaries/${package//\//_}
+		built=$PWD/$binaries/${package//\//_}
 		module=$package
 		until [ -e "$module/go.mod" ]; do module=$(dirname "$module"); done
-		[ -x "$built" ] || go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$(realpath --relative-to="$module" "$package")" || built=-
+		go -C "$module" test -c -fuzz=Fuzz -o "$built" "./$(realpath --relative-to="$module" "$package")" || built=-
 		echo "$package $target $built"
 	done
 }
 
-row PACKAGE TARGET EXECUTIONS NEW RESULT
+row PACKAGE TARGET EXECUTIONS NEW SECONDS RESULT
 while read -r package target built; do
 	result=ok
+	begun=$SECONDS
 	cache=$(go env GOCACHE)/fuzz/sa-controller-manager/$package
 	mkdir -p "$cache"
 	if [ "$built" = - ]; then
@@ -72,7 +74,7 @@ while read -r package target built; do
 	if [ "${executions:=0}" -eq 0 ] && [ "$result" != FAILED ]; then
 		result="NOT RUN"
 	fi
-	row "$package" "$target" "$executions" "${new:=0}" "$result"
+	row "$package" "$target" "$executions" "${new:=0}" $((SECONDS - begun)) "$result"
 	total=$((total + executions))
 	rows=$((rows + 1))
 	case $result in FAILED | "NOT RUN")

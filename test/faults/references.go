@@ -60,6 +60,22 @@ func (c retryClient) editReferences(ctx context.Context, n *Namespace, name stri
 	})
 }
 
+// reissuePair is an account in the namespace that lists more than one auto-created Secret, "" if there
+// is none whose list the user has not edited yet.
+func (c retryClient) reissuePair(ctx context.Context, n *Namespace) (account string, err error) {
+	err = try(ctx, "list serviceaccounts", func(ctx context.Context) error {
+		accounts, err := c.client.CoreV1().ServiceAccounts(n.Name).List(ctx, metav1.ListOptions{})
+		for _, one := range accounts.Items {
+			own := slices.DeleteFunc(one.Secrets, func(ref corev1.ObjectReference) bool { return !isOwnName(one.Name, ref.Name) })
+			if known := n.Accounts[one.Name]; known != nil && !known.Edited && len(own) > 1 {
+				account = one.Name
+			}
+		}
+		return err
+	})
+	return account, err
+}
+
 // autoCreated are the auto-created Secrets that the account lists. The token of each has been
 // used.
 func (c retryClient) autoCreated(ctx context.Context, namespace, name string, account *Account) (listed []*corev1.Secret, err error) {

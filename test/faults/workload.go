@@ -4,6 +4,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -151,7 +152,12 @@ func (u *user) step(ctx context.Context) (string, error) {
 	case draw < 54:
 		return "delete own token Secret", u.deleteOwn(ctx, n, account)
 	case draw < 60:
-		return u.editReferences(ctx, n, account, u.random.IntN(2))
+		half := u.random.IntN(2)
+		pair, err := u.reissuePair(ctx, n)
+		if err != nil {
+			return "", err
+		}
+		return u.editReferences(ctx, n, cmp.Or(pair, account), half)
 	case draw < 65:
 		return u.copyOwn(ctx, n, account)
 	case draw < 86 || held == nil:

@@ -35,3 +35,13 @@ func Poll(ctx context.Context, ask func(context.Context) error) error {
 		}
 	}
 }
+
+// Sleep waits for d. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -228,7 +228,7 @@ func (w *World) ownSecret(ctx context.Context, n *Namespace, account string) (st
 func (w *World) awaitOwn(ctx context.Context, namespace, account string) (string, error) {
 	var own string
 	err := await.Poll(ctx, func(ctx context.Context) error {
-		object, err := w.client.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+		object, err := w.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (w *World) awaitOwn(ctx context.Context, namespace, account string) (string
 
 func (w *World) awaitFilled(ctx context.Context, namespace, name string) error {
 	return await.Poll(ctx, func(ctx context.Context) error {
-		secret, err := w.client.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		secret, err := w.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 			err = fmt.Errorf("secret %s has no token", name)
 		}

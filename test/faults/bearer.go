@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"sa-controller-manager/test/await"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +36,7 @@ func (w *World) startBearer(ctx context.Context) (*bearer, error) {
 	defer cancel()
 	b := &bearer{world: w, done: make(chan struct{})}
 	err := try(ctx, "get serviceaccount "+defaultAccount, func(ctx context.Context) error {
-		account, err := w.client.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, defaultAccount, metav1.GetOptions{})
+		account, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, defaultAccount, metav1.GetOptions{})
 		b.uid = account.GetUID()
 		return err
 	})
@@ -56,7 +58,7 @@ func (b *bearer) end() {
 // is no fault; but what it is given is good.
 func (b *bearer) run(ctx context.Context) {
 	defer close(b.done)
-	for sleep(ctx, bearerPace) {
+	for await.Sleep(ctx, bearerPace) {
 		limit, cancel := context.WithTimeout(ctx, tryTimeout)
 		token, err := b.world.requestOnce(limit)
 		cancel()
@@ -94,7 +96,7 @@ func (b *bearer) bound(ring *keyRing) []question {
 
 // requestOnce requests a token.
 func (w *World) requestOnce(ctx context.Context) (string, error) {
-	answer, err := w.client.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, defaultAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	answer, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, defaultAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

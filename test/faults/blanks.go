@@ -6,6 +6,8 @@ package faults
 import (
 	"context"
 	"time"
+
+	"sa-controller-manager/test/await"
 )
 
 // Part is a part of the suite that has an Outcome.
@@ -36,9 +38,9 @@ func (e skippedError) Error() string { return "skipped: " + e.why }
 
 // Blanks is what a part was to look at and did not: that it has found nothing says nothing
 // about that.
-func (o Outcome) Blanks(part Part) []string {
+func Blanks(o Outcome, part Part) []string {
 	var blanks []string
-	for _, counter := range o.counters(part) {
+	for _, counter := range counters(o, part) {
 		if counter.n == 0 {
 			blanks = append(blanks, "there were no "+counter.what)
 		}
@@ -52,7 +54,7 @@ type counter struct {
 }
 
 // counters are those that must not be zero.
-func (o Outcome) counters(part Part) []counter {
+func counters(o Outcome, part Part) []counter {
 	all := []counter{
 		{"tokens to verify", o.Tokens}, {"samples of a process", o.Samples},
 		{"lines in any log", o.LogBytes}, {"objects to judge", o.Objects},
@@ -60,7 +62,7 @@ func (o Outcome) counters(part Part) []counter {
 	pods := []counter{{"Pods", o.Pods}, {"writes of a leader", o.Writes}}
 	switch part {
 	case FaultsPart:
-		return append(append(all, pods...), counter{"operations of users", o.operations()}, counter{"tokens of dead accounts", o.DeadTokens})
+		return append(append(all, pods...), counter{"operations of users", operations(o)}, counter{"tokens of dead accounts", o.DeadTokens})
 	case RotationPart:
 		return append(append(all, pods...), counter{"keys that were activated", o.Operations[activated]},
 			counter{"commands that were killed", o.Operations[killed]}, counter{"token Secrets that replace one", o.Reissued},
@@ -74,7 +76,7 @@ func (o Outcome) counters(part Part) []counter {
 	return all
 }
 
-func (o Outcome) operations() int {
+func operations(o Outcome) int {
 	sum := 0
 	for _, n := range o.Operations {
 		sum += n
@@ -84,7 +86,7 @@ func (o Outcome) operations() int {
 
 // Unmet is what is missing of the faults themselves. Where other programs have the machine
 // one may come too late to meet anything.
-func (o Outcome) Unmet(part Part) []string {
+func Unmet(o Outcome, part Part) []string {
 	var blanks []string
 	for _, entry := range striking(part) {
 		met, counted := o.Met[entry.Kind]
@@ -119,7 +121,7 @@ func (w *World) awaitMet(ctx context.Context, kind Kind, count func() int) {
 	limit, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
 	for count() == 0 {
-		if !sleep(limit, 20*time.Millisecond) {
+		if !await.Sleep(limit, 20*time.Millisecond) {
 			break
 		}
 	}

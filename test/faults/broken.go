@@ -16,13 +16,15 @@ import (
 	"strings"
 	"time"
 
+	"sa-controller-manager/test/await"
+
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
 // brokenCalls are what clients do that are slow, broken or mean.
-func brokenCalls() []breaker {
-	return []breaker{
+func brokenCalls() []Client {
+	return []Client{
 		{name: "slow header", come: slowHeader},
 		{name: "slow body", come: slowBody},
 		{name: "garbage for TLS", come: garbageForTLS},
@@ -91,7 +93,7 @@ func drip(ctx context.Context, conn net.Conn, text string, v *visit) error {
 			break
 		}
 		v.struck = i+1 >= dripped
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !await.Sleep(ctx, 100*time.Millisecond) {
 			err = ctx.Err()
 		}
 	}

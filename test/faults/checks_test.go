@@ -5,8 +5,6 @@ package faults
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -128,41 +126,6 @@ func TestJudgeCall(t *testing.T) {
 	}
 }
 
-func TestExceeds(t *testing.T) {
-	t.Parallel()
-	rest := &Sample{RssAnon: 30 << 10, Secrets: 1000}
-	cases := map[string]struct {
-		reason string
-		sample Sample
-		starts bool
-		race   bool
-		want   bool
-	}{
-		"AtRest":         {sample: Sample{Goroutines: 100, RssAnon: 40 << 10}},
-		"Busy":           {sample: Sample{Goroutines: baseGoroutines + 400*perRequest, InFlight: 400, RssAnon: 40 << 10}},
-		"Leaking":        {sample: Sample{Goroutines: baseGoroutines + 10*perRequest + 1, InFlight: 10, RssAnon: 40 << 10}, want: true},
-		"LeakingAlone":   {reason: "no broken clients come to a race-enabled build", sample: Sample{Goroutines: restGoroutines + 1}, race: true, want: true},
-		"Alone":          {sample: Sample{Goroutines: restGoroutines + perRequest, InFlight: 1}, race: true},
-		"Fat":            {sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, want: true},
-		"MoreSecrets":    {sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 10_000}},
-		"SecretsAtRest":  {reason: "they are in what it had then", sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 1000}, want: true},
-		"Starting":       {reason: "it lists", sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, starts: true},
-		"FatByDetection": {sample: Sample{Goroutines: 100, RssAnon: 300 << 10}, race: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rest := rest
-			if tc.starts {
-				rest = nil
-			}
-			if got := tc.sample.exceeds(rest, tc.race); (got != "") != tc.want {
-				t.Errorf("%s: %q", tc.reason, got)
-			}
-		})
-	}
-}
-
 func TestLeaks(t *testing.T) {
 	t.Parallel()
 	tokens := map[string]bool{"eyJhbGciOiJSUzI1NiJ9.e30.aVeryLongSignatureThatIsOfBase64URLAndUnlikely": true}
@@ -185,28 +148,5 @@ func TestLeaks(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 		})
-	}
-}
-
-// TestPlantsApply says early that the product has changed and a plant has to follow.
-func TestPlantsApply(t *testing.T) {
-	t.Parallel()
-	for _, plant := range Plants() {
-		t.Run(plant.Name, func(t *testing.T) {
-			t.Parallel()
-			files, err := plant.apply(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("..", "..", path)) })
-			if err != nil {
-				t.Error(err)
-			}
-			if len(files) == 0 {
-				t.Error("it changes nothing")
-			}
-		})
-	}
-	missing := Plant{Name: "x", Edits: []Edit{{File: "f", Search: "there", Replace: "y"}}}
-	for name, content := range map[string]string{"None": "here", "Two": "there there"} {
-		if _, err := missing.apply(func(string) ([]byte, error) { return []byte(content), nil }); err == nil {
-			t.Errorf("%s: no error", name)
-		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"sa-controller-manager/test/await"
 )
 
 // garbage is never the same twice: a replica that sees nothing of the good content in
@@ -79,7 +81,7 @@ func mendCA(ctx context.Context, r *Replica, t *term, spoilAgain func() error) e
 		if err := r.restore(caFile); err != nil {
 			return err
 		}
-		if !sleep(ctx, wait) {
+		if !await.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 		if err := spoilAgain(); err != nil {

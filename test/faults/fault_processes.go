@@ -17,9 +17,6 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// startAgain bounds how long a process or kube-apiserver may take to be back.
-const startAgain = 4 * time.Minute
-
 func killReplica(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	return w.kill(w.all()[fault.Replica])
 }
@@ -176,7 +173,7 @@ func compactEtcd(ctx context.Context, w *World, _ Planned) (func(context.Context
 }
 
 func (w *World) compact(ctx context.Context) error {
-	list, err := w.client.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return fmt.Errorf("ask for the newest revision: %w", err)
 	}

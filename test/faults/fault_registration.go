@@ -34,11 +34,11 @@ func (w *World) tamper(ctx context.Context, kind Kind, limit time.Duration, do f
 func nothing(registered) error { return nil }
 
 func (w *World) dropMutating(ctx context.Context) error {
-	return w.client.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
+	return w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
 }
 
 func (w *World) dropValidating(ctx context.Context) error {
-	return w.client.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
+	return w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
 }
 
 func deleteMutating(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
@@ -130,7 +130,7 @@ func (w *World) patch(ctx context.Context, which configuration, path string, val
 	if err != nil {
 		return err
 	}
-	api := w.client.client.AdmissionregistrationV1()
+	api := w.client.AdmissionregistrationV1()
 	if which == mutating {
 		_, err = api.MutatingWebhookConfigurations().Patch(ctx, configurationName, types.JSONPatchType, body, metav1.PatchOptions{})
 	} else {
@@ -147,7 +147,7 @@ func (w *World) patch(ctx context.Context, which configuration, path string, val
 const caSecretLimit = 10 * time.Second
 
 func deleteCASecret(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	secrets := w.client.client.CoreV1().Secrets(metav1.NamespaceSystem)
+	secrets := w.client.CoreV1().Secrets(metav1.NamespaceSystem)
 	old, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get the serving CA: %w", err)
@@ -165,7 +165,7 @@ func deleteCASecret(ctx context.Context, w *World, fault Planned) (func(context.
 
 // editCASecret writes nonsense over all that it holds.
 func editCASecret(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	secrets := w.client.client.CoreV1().Secrets(metav1.NamespaceSystem)
+	secrets := w.client.CoreV1().Secrets(metav1.NamespaceSystem)
 	nonsense := rand.Text()
 	return w.tamper(ctx, fault.Kind, caSecretLimit, func(ctx context.Context) error {
 		edited, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})

@@ -22,11 +22,6 @@ func calls(r faultproxy.Request) bool {
 	return r.Verb != "watch" && r.Resource != "leases"
 }
 
-// changes are the calls that write.
-func changes(r faultproxy.Request) bool {
-	return calls(r) && r.Verb != "get" && r.Verb != "list"
-}
-
 // meet has requests meet a fault until heal is called and one of them has.
 func (w *World) meet(kind Kind, rule *faultproxy.Rule) (func(context.Context) error, error) {
 	w.use(rule)

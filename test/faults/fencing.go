@@ -104,3 +104,8 @@ func askedFor(calls []Call) func(namespace string) bool {
 	}
 	return func(namespace string) bool { return namespaces[namespace] }
 }
+
+// changes are the calls that write.
+func changes(r faultproxy.Request) bool {
+	return calls(r) && r.Verb != "get" && r.Verb != "list"
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -68,7 +69,7 @@ func (w *World) writeWithoutLease(ctx context.Context, n *Namespace) error {
 		if err := w.makeAccount(ctx, n, fmt.Sprintf("account-%d", i)); err != nil {
 			return err
 		}
-		sleep(ctx, 200*time.Millisecond)
+		await.Sleep(ctx, 200*time.Millisecond)
 	}
 	return heal(ctx)
 }

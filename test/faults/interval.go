@@ -114,3 +114,6 @@ func judgeCall(call Call, excuses []Interval) string {
 func crowdedOut(call Call, excuses []Interval) bool {
 	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Crowded && one.overlaps(call) })
 }
+
+// Kind names what a fault does.
+type Kind string

@@ -5,7 +5,6 @@ package faults
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +18,6 @@ type Snapshot struct {
 	Accounts   map[types.NamespacedName]*corev1.ServiceAccount
 	Secrets    map[types.NamespacedName]*corev1.Secret // of all types
 	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
-}
-
-// ownName is how token controllers name the Secrets that they make.
-var ownName = regexp.MustCompile(`-token-[a-z0-9]{5}$`)
-
-func isOwnName(account, secret string) bool {
-	return len(secret) == len(account)+len("-token-")+5 && secret[:len(account)] == account && ownName.MatchString(secret)
 }
 
 // Judge compares what there is with what there must be once all is quiet: promises 1 to 4

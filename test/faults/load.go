@@ -50,7 +50,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, st
 	defer stopAsking()
 	asked := make(chan []Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	came, overloadErr := w.overload(ctx, "tcp", address, brokenCalls())
+	came, overloadErr := runOverload(ctx, "tcp", address, brokenCalls(), w.Busy)
 	stopAsking()
 	calls := <-asked
 	came.logTo(w.tell)
@@ -71,7 +71,7 @@ func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, startAgain)
 	defer cancel()
 	return try(ctx, "create a Pod", func(ctx context.Context) error {
-		pod, err := w.client.client.CoreV1().Pods(namespace).Create(ctx, newPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := w.client.CoreV1().Pods(namespace).Create(ctx, newPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (w *World) ask(ctx context.Context, namespace string) []Call {
 			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), podTimeout)
 			defer cancel()
 			one := Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
-			pod, err := w.client.client.CoreV1().Pods(namespace).Create(limit, newPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			pod, err := w.client.CoreV1().Pods(namespace).Create(limit, newPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			one.Ended, one.Err = time.Now(), err
 			if err == nil {
 				one.Lacks = lacks(pod, defaultAccount)
@@ -119,11 +119,4 @@ func latencies(calls []Call) []time.Duration {
 	}
 	slices.Sort(took)
 	return took
-}
-
-func quantile(sorted []time.Duration, percent int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[len(sorted)*percent/100].Round(time.Millisecond)
 }

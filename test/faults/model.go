@@ -5,8 +5,11 @@ package faults
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"time"
+
+	"sa-controller-manager/test/await"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +27,7 @@ const (
 	hostsConfigMap    = "sa-controller-manager-hosts"
 	keyRingSecret     = "sa-controller-manager-key-ring"
 	productManager    = "sa-controller-manager"
+	leaseName         = "sa-controller-manager"
 )
 
 // Model is what users have asked for and kube-apiserver has acknowledged: what there must
@@ -62,7 +66,7 @@ type Account struct {
 // age waits until a Secret that is made next is younger than the account, in whole seconds. One
 // of the same second goes as an orphan if a stale cache had it filled for the previous account.
 func (a *Account) age(ctx context.Context) {
-	sleep(ctx, time.Until(a.Since.Truncate(time.Second).Add(time.Second)))
+	await.Sleep(ctx, time.Until(a.Since.Truncate(time.Second).Add(time.Second)))
 }
 
 // TokenSecret is one that a user has made and not deleted, or an auto-created one that the account
@@ -157,4 +161,16 @@ func mounted(pod *corev1.Pod, volume string) bool {
 		}
 	}
 	return true
+}
+
+// ownName is how token controllers name the Secrets that they make.
+var ownName = regexp.MustCompile(`-token-[a-z0-9]{5}$`)
+
+func isOwnName(account, secret string) bool {
+	return len(secret) == len(account)+len("-token-")+5 && secret[:len(account)] == account && ownName.MatchString(secret)
+}
+
+// owner is the UID that a token Secret says it belongs to.
+func owner(secret *corev1.Secret) types.UID {
+	return types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
 }

@@ -40,11 +40,18 @@ func tooSlow(promise int, what string, took []time.Duration) []Violation {
 
 // judgeTimes puts what is too slow into the outcome. If others have used the machine, it is an
 // error instead: then it cannot be told whose fault it is.
-func judgeTimes(o *Outcome, promise int, what string, took []time.Duration, by overloadResult) error {
+func judgeTimes(o *Outcome, promise int, what string, took []time.Duration, by Result) error {
 	found := tooSlow(promise, what, took)
 	if len(found) > 0 && by.disturbed() {
 		return fmt.Errorf("%s, but other programs took %.0f %% of the processors' time", found[0].What, 100*by.others)
 	}
 	o.Violations = append(o.Violations, found...)
 	return nil
+}
+
+func quantile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[len(sorted)*percent/100].Round(time.Millisecond)
 }

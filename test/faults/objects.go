@@ -5,10 +5,8 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -37,11 +35,6 @@ func (j *judge) active(namespace string) bool {
 	return slices.ContainsFunc(j.now.Namespaces, func(n corev1.Namespace) bool {
 		return n.Name == namespace && n.Status.Phase == corev1.NamespaceActive
 	})
-}
-
-// owner is the UID that a token Secret says it belongs to.
-func owner(secret *corev1.Secret) types.UID {
-	return types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
 }
 
 // writtenByTokenControllers reports whether managedFields name token controllers, and nobody else,
@@ -99,40 +92,10 @@ func (s Snapshot) within(prefix string) Snapshot {
 	return s
 }
 
-// snapshot lists all there is, from kube-apiserver's newest state.
-func (w *World) snapshot(ctx context.Context) (Snapshot, error) {
-	core := w.client.client.CoreV1()
-	all := metav1.ListOptions{}
-	namespaces, err := core.Namespaces().List(ctx, all)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("list namespaces: %w", err)
+func cutLast(text, separator string) (before, after string, found bool) {
+	at := strings.LastIndex(text, separator)
+	if at < 0 {
+		return text, "", false
 	}
-	accounts, err := core.ServiceAccounts("").List(ctx, all)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("list serviceaccounts: %w", err)
-	}
-	secrets, err := core.Secrets("").List(ctx, all)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("list secrets: %w", err)
-	}
-	configMaps, err := core.ConfigMaps("").List(ctx, all)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("list configmaps: %w", err)
-	}
-	now := Snapshot{
-		Namespaces: namespaces.Items,
-		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
-		Secrets:    map[types.NamespacedName]*corev1.Secret{},
-		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-	}
-	for i := range accounts.Items {
-		now.Accounts[key(accounts.Items[i].Namespace, accounts.Items[i].Name)] = &accounts.Items[i]
-	}
-	for i := range secrets.Items {
-		now.Secrets[key(secrets.Items[i].Namespace, secrets.Items[i].Name)] = &secrets.Items[i]
-	}
-	for i := range configMaps.Items {
-		now.ConfigMaps[key(configMaps.Items[i].Namespace, configMaps.Items[i].Name)] = &configMaps.Items[i]
-	}
-	return now, nil
+	return text[:at], text[at+len(separator):], true
 }

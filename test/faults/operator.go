@@ -5,7 +5,10 @@ package faults
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -212,7 +216,7 @@ func (r *rotating) step(ctx context.Context, words []string) error {
 	if err := r.distribute(limit); err != nil {
 		return err
 	}
-	sleep(ctx, operatorPace+time.Duration(r.random.Int64N(int64(operatorPace))))
+	await.Sleep(ctx, operatorPace+time.Duration(r.random.Int64N(int64(operatorPace))))
 	return nil
 }
 
@@ -255,4 +259,59 @@ func (r *rotating) distribute(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ring is what the operator has left: its keys as the ring file has them, the active one among
+// them, once kube-apiserver has tokens signed with that one. The signer may have read the last
+// change a moment later than the operator made it.
+func (w *World) ring(ctx context.Context) (*keyRing, error) {
+	printed, err := w.operator.keys(ctx, "list", "-o=pem")
+	if err != nil {
+		return nil, err
+	}
+	ring := &keyRing{keys: map[string]crypto.PublicKey{}}
+	for block, rest := pem.Decode(printed); block != nil; block, rest = pem.Decode(rest) {
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the key ring: %w", err)
+		}
+		ring.keys[keyIDOf(block.Bytes)] = key
+	}
+	if ring.active, err = w.operator.activeKey(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	defer cancel()
+	return ring, try(ctx, "have tokens signed with the active key", func(ctx context.Context) error {
+		token, err := w.requestOnce(ctx)
+		if err != nil {
+			return err
+		}
+		if id := headerOf(token).KeyID; id != ring.active {
+			return fmt.Errorf("kube-apiserver has tokens signed with key %q, want the active key %q", id, ring.active)
+		}
+		return nil
+	})
+}
+
+// oneKey is the ring of a cluster without ring files: the key in its file.
+func (w *World) oneKey() (*keyRing, error) {
+	content, err := os.ReadFile(w.cluster.SigningKeyFile())
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return nil, errors.New("the signing key is no PEM")
+	}
+	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(private.Public())
+	if err != nil {
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	}
+	id := keyIDOf(der)
+	return &keyRing{keys: map[string]crypto.PublicKey{id: private.Public()}, active: id}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"sa-controller-manager/test/await"
 )
 
 const (
@@ -32,8 +34,8 @@ const (
 	fewestSilent = 700
 )
 
-// breaker is one kind of broken client.
-type breaker struct {
+// Client is one kind of broken client.
+type Client struct {
 	name string
 	// come is one visit to the server. It returns when the server has had enough of it, or
 	// when ctx ends, with what the server did to it. Both are as it should be: it is broken.
@@ -56,7 +58,7 @@ func (v *visit) violated(promise int, format string, args ...any) {
 
 // tally is what came of all visits of a kind.
 type tally struct {
-	kind          breaker
+	kind          Client
 	tried, struck int
 	broken        []Violation
 	// idle is why the last one did not come as far as its attack.
@@ -97,8 +99,8 @@ func (t *tally) proven() error {
 		t.kind.name, t.struck, t.tried, fewest, cmp.Or(t.idle, errors.New("no error")))
 }
 
-// overloadResult is what came of all broken clients.
-type overloadResult struct {
+// Result is what came of all broken clients.
+type Result struct {
 	kinds []tally
 	// open is how many silent connections there were at a time.
 	open int
@@ -109,15 +111,15 @@ type overloadResult struct {
 }
 
 // disturbed tells that others have used the machine.
-func (l overloadResult) disturbed() bool { return l.busy || l.others > mostByOthers }
+func (l Result) disturbed() bool { return l.busy || l.others > mostByOthers }
 
 // tried is how often a client came.
-func (l overloadResult) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
+func (l Result) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
 
 // struck is how often one came as far as its attack.
-func (l overloadResult) struck() int { return l.sum(func(t *tally) int { return t.struck }) }
+func (l Result) struck() int { return l.sum(func(t *tally) int { return t.struck }) }
 
-func (l overloadResult) sum(of func(*tally) int) int {
+func (l Result) sum(of func(*tally) int) int {
 	sum := 0
 	for i := range l.kinds {
 		sum += of(&l.kinds[i])
@@ -125,7 +127,7 @@ func (l overloadResult) sum(of func(*tally) int) int {
 	return sum
 }
 
-func (l overloadResult) violations() []Violation {
+func (l Result) violations() []Violation {
 	var found []Violation
 	for i := range l.kinds {
 		found = append(found, l.kinds[i].violations()...)
@@ -134,7 +136,7 @@ func (l overloadResult) violations() []Violation {
 }
 
 // proven is an error unless every kind has done its attack.
-func (l overloadResult) proven() error {
+func (l Result) proven() error {
 	var errs []error
 	for i := range l.kinds {
 		errs = append(errs, l.kinds[i].proven())
@@ -146,7 +148,7 @@ func (l overloadResult) proven() error {
 }
 
 // logTo logs how often each kind came, and how often as far as its attack.
-func (l overloadResult) logTo(tell func(format string, args ...any)) {
+func (l Result) logTo(tell func(format string, args ...any)) {
 	for i := range l.kinds {
 		t := &l.kinds[i]
 		tell("%s: %d of %d; the last of the others: %v", t.kind.name, t.struck, t.tried, t.idle)
@@ -156,7 +158,7 @@ func (l overloadResult) logTo(tell func(format string, args ...any)) {
 // addTo puts what came of the clients into the outcome. What cannot be told, unsure too, matters
 // only if nothing was found: one violation is enough to know. It is an error unless others have
 // used the machine.
-func (l overloadResult) addTo(outcome *Outcome, unsure error) error {
+func (l Result) addTo(outcome *Outcome, unsure error) error {
 	outcome.BrokenCalls, outcome.BrokenKinds = l.tried()+l.open, len(l.kinds)+1
 	outcome.Violations = append(outcome.Violations, l.violations()...)
 	if len(outcome.Violations) > 0 {
@@ -171,17 +173,17 @@ func (l overloadResult) addTo(outcome *Outcome, unsure error) error {
 }
 
 // String is for the summary of a run.
-func (l overloadResult) String() string {
+func (l Result) String() string {
 	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections; other programs took %.0f %% of the machine",
 		l.struck(), l.tried(), brokenClients, l.open, 100*l.others)
 }
 
 // overload has broken clients come again and again, each as one of the kinds, and then silent
 // connections.
-func (w *World) overload(ctx context.Context, network, address string, kinds []breaker) (overloadResult, error) {
+func runOverload(ctx context.Context, network, address string, kinds []Client, busy bool) (Result, error) {
 	before, err := readProcessorTime()
 	if err != nil {
-		return overloadResult{}, err
+		return Result{}, err
 	}
 	tallies := breakOn(ctx, address, kinds)
 	ctx, stop := context.WithTimeout(ctx, floodFor)
@@ -189,7 +191,7 @@ func (w *World) overload(ctx context.Context, network, address string, kinds []b
 	open := flood(ctx, network, address)
 	<-ctx.Done()
 	after, err := readProcessorTime()
-	return overloadResult{tallies, open, after.othersSince(before), w.Busy}, err
+	return Result{tallies, open, after.othersSince(before), busy}, err
 }
 
 // visitAlone has one broken client come while nobody else does: in the crowd it is mostly hung
@@ -205,7 +207,7 @@ func visitAlone(ctx context.Context, address string, come func(context.Context, 
 	return nil, cmp.Or(err, errors.New("it did not come as far as its attack"))
 }
 
-func breakOn(ctx context.Context, address string, kinds []breaker) []tally {
+func breakOn(ctx context.Context, address string, kinds []Client) []tally {
 	ctx, cancel := context.WithTimeout(ctx, overloadFor)
 	defer cancel()
 	tallies := make([]tally, len(kinds))
@@ -223,7 +225,7 @@ func breakOn(ctx context.Context, address string, kinds []breaker) []tally {
 				mu.Lock()
 				t.note(v, err)
 				mu.Unlock()
-				sleep(ctx, time.Second)
+				await.Sleep(ctx, time.Second)
 			}
 		})
 	}
@@ -239,7 +241,7 @@ func flood(ctx context.Context, network, address string) int {
 	for most := connections(floodSize); open < most && ctx.Err() == nil; {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
-			sleep(ctx, 5*time.Millisecond)
+			await.Sleep(ctx, 5*time.Millisecond)
 			continue
 		}
 		open++

@@ -25,35 +25,35 @@ import (
 func TestTally(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
-	good := func() overloadResult {
-		one := tally{kind: breaker{name: "one"}}
+	good := func() Result {
+		one := tally{kind: Client{name: "one"}}
 		for range fewestStruck {
 			one.note(visit{struck: true}, refused)
 		}
-		return overloadResult{kinds: []tally{one}, open: fewestSilent}
+		return Result{kinds: []tally{one}, open: fewestSilent}
 	}
 	cases := map[string]struct {
 		reason string
-		change func(*overloadResult)
+		change func(*Result)
 		want   string // in the error
 		found  int
 		unsure bool
 	}{
-		"well":    {reason: "what the server did to them is not held against it", change: func(*overloadResult) {}},
-		"too few": {reason: "nothing was tried", change: func(l *overloadResult) { l.kinds[0].struck-- }, want: "one came as far as its attack 4 times in 5"},
+		"well":    {reason: "what the server did to them is not held against it", change: func(*Result) {}},
+		"too few": {reason: "nothing was tried", change: func(l *Result) { l.kinds[0].struck-- }, want: "one came as far as its attack 4 times in 5"},
 		"told why": {
 			reason: "who reads it has to know",
-			change: func(l *overloadResult) {
+			change: func(l *Result) {
 				l.kinds[0] = tally{kind: l.kinds[0].kind}
 				l.kinds[0].note(visit{}, refused)
 			},
 			want: "at last: refused",
 		},
-		"few are enough": {reason: "there are few places", change: func(l *overloadResult) { l.kinds[0].kind.fewest, l.kinds[0].struck = 1, 1 }},
-		"no flood":       {reason: "the machine had no connections", change: func(l *overloadResult) { l.open = 3 }, want: "3 connections said nothing"},
+		"few are enough": {reason: "there are few places", change: func(l *Result) { l.kinds[0].kind.fewest, l.kinds[0].struck = 1, 1 }},
+		"no flood":       {reason: "the machine had no connections", change: func(l *Result) { l.open = 3 }, want: "3 connections said nothing"},
 		"broken twice": {
 			reason: "one line for each promise",
-			change: func(l *overloadResult) {
+			change: func(l *Result) {
 				for range 2 {
 					var v visit
 					v.violated(7, "garbage was taken")
@@ -65,7 +65,7 @@ func TestTally(t *testing.T) {
 		},
 		"broken, and too few": {
 			reason: "what was found is known",
-			change: func(l *overloadResult) {
+			change: func(l *Result) {
 				l.kinds[0] = tally{kind: l.kinds[0].kind}
 				l.kinds[0].note(visit{broken: []Violation{violated(7, "garbage was taken")}}, nil)
 			},
@@ -73,7 +73,7 @@ func TestTally(t *testing.T) {
 		},
 		"too few, beside others": {
 			reason: "the machine was theirs",
-			change: func(l *overloadResult) { l.kinds[0], l.others = tally{kind: l.kinds[0].kind}, 0.5 },
+			change: func(l *Result) { l.kinds[0], l.others = tally{kind: l.kinds[0].kind}, 0.5 },
 			unsure: true,
 		},
 	}

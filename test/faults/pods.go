@@ -100,7 +100,7 @@ func (u *podUser) fresh(ctx context.Context) error {
 func (u *podUser) call(ctx context.Context, one Call, pulls bool) {
 	limit, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
-	pods := u.client.CoreV1().Pods(one.Namespace)
+	pods := u.CoreV1().Pods(one.Namespace)
 	asks, gets, with := "", defaultAccount, []string(nil)
 	switch {
 	case one.Unwanted:

@@ -45,7 +45,7 @@ func (c retryClient) editReferences(ctx context.Context, n *Namespace, name stri
 		operation, add, drop = tidied, nil, func(secret string) bool { return secret == half }
 	}
 	return operation, try(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
-		object, err := c.client.CoreV1().ServiceAccounts(n.Name).Get(ctx, name, metav1.GetOptions{})
+		object, err := c.CoreV1().ServiceAccounts(n.Name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (c retryClient) editReferences(ctx context.Context, n *Namespace, name stri
 		for _, secret := range add {
 			object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: secret})
 		}
-		_, err = c.client.CoreV1().ServiceAccounts(n.Name).Update(ctx, object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
+		_, err = c.CoreV1().ServiceAccounts(n.Name).Update(ctx, object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 		return err
 	})
 }
@@ -64,7 +64,7 @@ func (c retryClient) editReferences(ctx context.Context, n *Namespace, name stri
 // is none whose list the user has not edited yet.
 func (c retryClient) reissuePair(ctx context.Context, n *Namespace) (account string, err error) {
 	err = try(ctx, "list serviceaccounts", func(ctx context.Context) error {
-		accounts, err := c.client.CoreV1().ServiceAccounts(n.Name).List(ctx, metav1.ListOptions{})
+		accounts, err := c.CoreV1().ServiceAccounts(n.Name).List(ctx, metav1.ListOptions{})
 		for _, one := range accounts.Items {
 			own := slices.DeleteFunc(one.Secrets, func(ref corev1.ObjectReference) bool { return !isOwnName(one.Name, ref.Name) })
 			if known := n.Accounts[one.Name]; known != nil && !known.Edited && len(own) > 1 {
@@ -79,10 +79,10 @@ func (c retryClient) reissuePair(ctx context.Context, n *Namespace) (account str
 // autoCreated are the auto-created Secrets that the account lists. The token of each has been
 // used.
 func (c retryClient) autoCreated(ctx context.Context, namespace, name string, account *Account) (listed []*corev1.Secret, err error) {
-	secrets := c.client.CoreV1().Secrets(namespace)
+	secrets := c.CoreV1().Secrets(namespace)
 	err = try(ctx, "get the Secrets of serviceaccount "+name, func(ctx context.Context) error {
 		listed = nil
-		object, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		object, err := c.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (c retryClient) autoCreated(ctx context.Context, namespace, name string, ac
 
 // useToken has kube-apiserver note in the Secret that the token was used.
 func (c retryClient) useToken(ctx context.Context, token string) error {
-	_, err := c.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+	_, err := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	return err
@@ -119,7 +119,7 @@ func (c retryClient) useToken(ctx context.Context, token string) error {
 func (c retryClient) copySecret(ctx context.Context, n *Namespace, from, to, extra string) error {
 	var original *corev1.Secret
 	err := try(ctx, "get secret "+from, func(ctx context.Context) (err error) {
-		original, err = c.client.CoreV1().Secrets(n.Name).Get(ctx, from, metav1.GetOptions{})
+		original, err = c.CoreV1().Secrets(n.Name).Get(ctx, from, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			original, err = nil, nil
 		}

@@ -123,7 +123,7 @@ func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*ter
 			}
 		}
 		w.files.Unlock()
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !await.Sleep(ctx, 100*time.Millisecond) {
 			return nil, tellings{}, errSkipped
 		}
 		w.files.Lock()

@@ -31,7 +31,7 @@ type registered struct {
 
 // registration reads both configurations. One that is not there has no webhooks.
 func (w *World) registration(ctx context.Context) (registered, error) {
-	api := w.client.client.AdmissionregistrationV1()
+	api := w.client.AdmissionregistrationV1()
 	mutating, err := api.MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
 	if ignore(err, apierrors.IsNotFound) != nil {
 		return registered{}, fmt.Errorf("get the mutating configuration: %w", err)

@@ -21,21 +21,6 @@ type Row struct {
 	Violations int
 }
 
-// promises in a few words each; docs/reliability.md has all of them.
-func promises() []string {
-	return []string{
-		"every account has what it is owed, nothing else is touched",
-		"no token for a dead UID",
-		"one auto-created Secret each, no dangling reference",
-		"every token verifies with a key of the ring",
-		"Pods are admitted, and with all they are owed",
-		"no secret byte leaves",
-		"bad input changes nothing and is named",
-		"goroutines and memory are bounded",
-		"no write after the renew deadline",
-	}
-}
-
 // bounds is the promise at which broken clients are aimed.
 const bounds = 8
 
@@ -45,9 +30,9 @@ func Table(outcomes ...Outcome) []Row {
 	for i, text := range promises() {
 		row := Row{Promise: i + 1, Text: text}
 		for _, o := range outcomes {
-			row.Faults += o.faults(i + 1)
-			row.Attacks = max(row.Attacks, o.kinds(i+1))
-			row.Operations += o.looks(i + 1)
+			row.Faults += faultsAimedAt(o, i+1)
+			row.Attacks = max(row.Attacks, len(aimedAt(o, i+1)))
+			row.Operations += looks(o, i+1)
 			row.Violations += len(Of(o.Violations, i+1))
 			if row.Promise == bounds { // broken clients are no faults of the catalogue
 				row.Attacks += o.BrokenKinds
@@ -72,18 +57,15 @@ func aimed(promise int) []Lane {
 	return []Lane{Processes, Requests, Files}
 }
 
-func (o Outcome) faults(promise int) int {
+func faultsAimedAt(o Outcome, promise int) int {
 	sum := 0
-	for kind, n := range o.aimedAt(promise) {
-		_ = kind
+	for _, n := range aimedAt(o, promise) {
 		sum += n
 	}
 	return sum
 }
 
-func (o Outcome) kinds(promise int) int { return len(o.aimedAt(promise)) }
-
-func (o Outcome) aimedAt(promise int) map[Kind]int {
+func aimedAt(o Outcome, promise int) map[Kind]int {
 	found := map[Kind]int{}
 	lanes := map[Lane]bool{}
 	for _, lane := range aimed(promise) {
@@ -98,7 +80,7 @@ func (o Outcome) aimedAt(promise int) map[Kind]int {
 }
 
 // looks is what was done or looked at for the sake of a promise.
-func (o Outcome) looks(promise int) int {
+func looks(o Outcome, promise int) int {
 	switch promise {
 	case 2:
 		return o.Tokens + o.DeadTokens
@@ -111,13 +93,13 @@ func (o Outcome) looks(promise int) int {
 	case 6:
 		return o.LogBytes
 	case 7:
-		return o.faults(7)
+		return faultsAimedAt(o, 7)
 	case 8:
 		return o.Samples
 	case 9:
 		return o.Writes
 	}
-	return o.operations()
+	return operations(o)
 }
 
 // WriteTable prints the rows.

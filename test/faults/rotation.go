@@ -95,7 +95,7 @@ func (w *World) Rotation(ctx context.Context, run Run) (Outcome, error) {
 }
 
 // Rotated is one line about the rotations of an outcome.
-func (o Outcome) Rotated() string {
+func Rotated(o Outcome) string {
 	return fmt.Sprintf("%d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, %d requested tokens",
 		o.Operations[activated], o.Operations[rolledBack], o.Operations[killed], o.Reissued, o.Bound)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -78,7 +79,7 @@ func (w *World) execute(ctx context.Context, plan []Planned) error {
 				continue
 			}
 			came[fault.Kind] = true
-			if !sleep(ctx, time.Until(at(fault))) {
+			if !await.Sleep(ctx, time.Until(at(fault))) {
 				return
 			}
 			if err := w.perform(ctx, entries[fault.Kind], fault); err != nil {
@@ -145,19 +146,9 @@ func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	if entry.OnlyAtFirst {
 		end()
 	}
-	sleep(ctx, fault.For)
+	await.Sleep(ctx, fault.For)
 	// A fault ends also when the run does.
 	err = heal(context.WithoutCancel(ctx))
 	end()
 	return err
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// Kind names what a fault does.
-type Kind string
-
 // Lane is a sequence of faults, of which one is under way at a time. Lanes run side by
 // side.
 type Lane string

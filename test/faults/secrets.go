@@ -6,23 +6,7 @@ package faults
 import (
 	"encoding/base64"
 	"strings"
-
-	"sa-controller-manager/test/integration/faultproxy"
 )
-
-func anything(faultproxy.Request) bool { return true }
-
-// checkLogs looks for tokens in all that processes have printed.
-func (w *World) checkLogs(outcome *Outcome) {
-	seen := marksOf(w.tokens.Seen())
-	for _, t := range w.terms() {
-		printed := t.manager.Logs()
-		outcome.LogBytes += len(printed)
-		if what := leaks(printed, seen); what != "" {
-			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s", what))
-		}
-	}
-}
 
 // leaks looks for a signature, as it stands in a token or as JSON has it in a Secret's
 // data, for the beginning of any token, and for that of a private key. It does not repeat

@@ -63,7 +63,7 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	defer stopAsking()
 	asked := make(chan signatures, 1)
 	go func() { asked <- w.askSigner(asking, conn, ring.verify) }()
-	came, overloadErr := w.overload(ctx, "unix", socket, w.signerBreakers())
+	came, overloadErr := runOverload(ctx, "unix", socket, signerBreakers(w.boundPayload), w.Busy)
 	stopAsking()
 	made := <-asked
 	came.logTo(w.tell)

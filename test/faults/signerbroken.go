@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+
 	"sa-controller-manager/signing/signertest"
 )
 
@@ -38,8 +39,8 @@ const (
 
 // signerBreakers are what clients of the signer's socket do that are broken or mean. Two of
 // them need one of the few places for who has called, of which the caller in order has one.
-func (w *World) signerBreakers() []breaker {
-	breakers := []breaker{
+func signerBreakers(payload func() string) []Client {
+	breakers := []Client{
 		{name: "garbage for a preface", come: garbageForPreface},
 		{name: "half a preface", come: halfPreface},
 		{name: "a preface and silence", come: prefaceAndSilence},
@@ -48,11 +49,11 @@ func (w *World) signerBreakers() []breaker {
 		{name: "hanging up in a message", come: hangUpInMessage},
 		{name: "huge message", come: hugeMessage},
 		{name: "huge header", come: hugeHeader},
-		{name: "flood of Sign", come: w.floodSign, fewest: 1},
+		{name: "flood of Sign", come: floodSign(payload), fewest: 1},
 		{name: "flood of FetchKeys", come: floodKeys, fewest: 1},
 	}
 	if os.Getuid() == 0 { // nobody else can be another user
-		breakers = append(breakers, breaker{name: "another user", come: w.stranger})
+		breakers = append(breakers, Client{name: "another user", come: stranger(payload)})
 	}
 	return breakers
 }
@@ -268,14 +269,6 @@ func (s *speaker) awaitRefusal(patience time.Duration) bool {
 	return s.refused.happened()
 }
 
-// floodSign has several calls under way at any time, which are good ones.
-func (w *World) floodSign(ctx context.Context, socket string, v *visit) error {
-	return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
-		_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: w.boundPayload()})
-		return err
-	})
-}
-
 func floodKeys(ctx context.Context, socket string, v *visit) error {
 	return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
 		_, err := client.FetchKeys(ctx, &externaljwtv1.FetchKeysRequest{})
@@ -311,18 +304,30 @@ func floodWith(socket string, v *visit, call func(externaljwtv1.ExternalJWTSigne
 	return cmp.Or(ends...)
 }
 
+// floodSign has several calls under way at any time, which are good ones.
+func floodSign(payload func() string) func(context.Context, string, *visit) error {
+	return func(ctx context.Context, socket string, v *visit) error {
+		return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
+			_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload()})
+			return err
+		})
+	}
+}
+
 // stranger calls as another user: it is refused.
-func (w *World) stranger(ctx context.Context, socket string, v *visit) error {
-	remote, err := signertest.ConnectAs(socket, nobody)
-	if err != nil {
+func stranger(payload func() string) func(context.Context, string, *visit) error {
+	return func(ctx context.Context, socket string, v *visit) error {
+		remote, err := signertest.ConnectAs(socket, nobody)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = remote.Close() }() // it was refused
+		_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload()})
+		code := status.Code(err)
+		if code == codes.OK {
+			v.violated(2, "the signer has signed for user %d, who may not call", nobody)
+		}
+		v.struck = code == codes.OK || code == codes.PermissionDenied
 		return err
 	}
-	defer func() { _ = remote.Close() }() // it was refused
-	_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: w.boundPayload()})
-	code := status.Code(err)
-	if code == codes.OK {
-		v.violated(2, "the signer has signed for user %d, who may not call", nobody)
-	}
-	v.struck = code == codes.OK || code == codes.PermissionDenied
-	return err
 }

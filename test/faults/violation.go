@@ -27,3 +27,18 @@ func violated(promise int, format string, args ...any) Violation {
 func Of(violations []Violation, promise int) []Violation {
 	return slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.Promise != promise })
 }
+
+// promises in a few words each; docs/reliability.md has all of them.
+func promises() []string {
+	return []string{
+		"every account has what it is owed, nothing else is touched",
+		"no token for a dead UID",
+		"one auto-created Secret each, no dangling reference",
+		"every token verifies with a key of the ring",
+		"Pods are admitted, and with all they are owed",
+		"no secret byte leaves",
+		"bad input changes nothing and is named",
+		"goroutines and memory are bounded",
+		"no write after the renew deadline",
+	}
+}

@@ -34,7 +34,6 @@ const (
 	// writes within a second.
 	afterDeadline = renewDeadline + 2*time.Second
 
-	leaseName = "sa-controller-manager"
 	// patience is how long the product may take until everything is as it is to be. It is
 	// longer than the longest back-off of a key.
 	patience = 75 * time.Second
@@ -298,7 +297,7 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 	defer cancel()
 	var leader *Replica
 	err := await.Poll(ctx, func(ctx context.Context) error {
-		lease, err := w.client.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
+		lease, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -166,10 +166,10 @@ func (v *verdict) take(part faults.Part, outcome faults.Outcome) {
 	for _, kind := range slices.Sorted(maps.Keys(outcome.Skipped)) {
 		fmt.Printf("  skipped: %s: %s\n", kind, outcome.Skipped[kind])
 	}
-	for _, blank := range outcome.Blanks(part) {
+	for _, blank := range faults.Blanks(outcome, part) {
 		v.blanks = append(v.blanks, fmt.Sprintf("%s: %s", part, blank))
 	}
-	for _, unmet := range outcome.Unmet(part) {
+	for _, unmet := range faults.Unmet(outcome, part) {
 		v.unmet = append(v.unmet, fmt.Sprintf("%s: %s", part, unmet))
 	}
 }
@@ -221,7 +221,7 @@ func rotation(ctx context.Context, s settings, v *verdict) (err error) {
 	if err := errors.Join(err, s.keepLogs(world, faults.RotationPart)); err != nil {
 		return err
 	}
-	fmt.Printf("  rotation: %s, of which %s to settle; %s\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Rotated())
+	fmt.Printf("  rotation: %s, of which %s to settle; %s\n", since(lap), outcome.Settled.Round(100*time.Millisecond), faults.Rotated(outcome))
 	v.take(faults.RotationPart, outcome)
 	return nil
 }

@@ -4,55 +4,17 @@
 package faults
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
-	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 )
 
 // eventsPerScan is of how many Pods one scan tells each by an Event of its own. The Event about
 // all of them has their number (docs/operations.md).
 const eventsPerScan = 100
-
-// awaitTold returns once Events tell of the Pods that were admitted without the webhook, with
-// those of which none does in the end. The scan looks once a minute at most, and after each
-// repair.
-func (w *World) awaitTold(ctx context.Context, missed map[string]bool) ([]string, error) {
-	for deadline := time.Now().Add(patience); ; {
-		each, err := w.events(ctx, "AdmittedWithoutWebhook")
-		if err != nil {
-			return nil, err
-		}
-		all, err := w.events(ctx, "PodsMissed")
-		if err != nil {
-			return nil, err
-		}
-		untold := untoldOf(missed, each, all)
-		if len(untold) == 0 || time.Now().After(deadline) {
-			return untold, nil
-		}
-		if !sleep(ctx, 500*time.Millisecond) {
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (w *World) events(ctx context.Context, reason string) ([]eventsv1.Event, error) {
-	events, err := w.client.client.EventsV1().Events("").List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("reason", reason).String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list Events: %w", err)
-	}
-	return events.Items, nil
-}
 
 // missedNumber is where the Event about all missed Pods says how many there are.
 var missedNumber = regexp.MustCompile(`account or token: (\d+),`)

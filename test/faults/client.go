@@ -18,7 +18,7 @@ import (
 // retryClient is a user who retries until there is an answer that means something, so that the
 // model is never in doubt about what there is.
 type retryClient struct {
-	client kubernetes.Interface
+	kubernetes.Interface
 }
 
 const (
@@ -46,7 +46,7 @@ func try(ctx context.Context, what string, do func(context.Context) error) error
 
 func (c retryClient) createNamespace(ctx context.Context, name string) error {
 	return try(ctx, "create namespace "+name, func(ctx context.Context) error {
-		_, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return ignore(err, apierrors.IsAlreadyExists)
 	})
 }
@@ -54,7 +54,7 @@ func (c retryClient) createNamespace(ctx context.Context, name string) error {
 // deleteNamespace does what a namespace controller would, for there is none.
 func (c retryClient) deleteNamespace(ctx context.Context, name string) error {
 	all := metav1.ListOptions{}
-	core := c.client.CoreV1()
+	core := c.CoreV1()
 	return try(ctx, "delete namespace "+name, func(ctx context.Context) error {
 		now := metav1.NewDeleteOptions(0)
 		for _, remove := range []func() error{
@@ -85,9 +85,9 @@ func (c retryClient) createAccount(ctx context.Context, namespace, name string, 
 		object.ImagePullSecrets = append(object.ImagePullSecrets, corev1.LocalObjectReference{Name: pull})
 	}
 	return try(ctx, "create serviceaccount "+name, func(ctx context.Context) error {
-		made, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
+		made, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			made, err = c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+			made, err = c.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 		}
 		if err == nil {
 			account.UID, account.Since = made.UID, time.Now()
@@ -99,7 +99,7 @@ func (c retryClient) createAccount(ctx context.Context, namespace, name string, 
 func (c retryClient) annotateAccount(ctx context.Context, namespace, name string, uid types.UID, note string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{"user/note":%q}}}`, uid, note)
 	return try(ctx, "annotate serviceaccount "+name, func(ctx context.Context) error {
-		_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }
@@ -108,7 +108,7 @@ func (c retryClient) annotateAccount(ctx context.Context, namespace, name string
 func (c retryClient) refer(ctx context.Context, namespace, name, secret string) error {
 	patch := fmt.Appendf(nil, `{"secrets":[{"name":%q}]}`, secret)
 	return try(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
-		_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
+		_, err := c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
 			metav1.PatchOptions{FieldManager: "kube-controller-manager"})
 		return err
 	})
@@ -116,7 +116,7 @@ func (c retryClient) refer(ctx context.Context, namespace, name, secret string) 
 
 func (c retryClient) deleteAccount(ctx context.Context, namespace, name string, uid types.UID) error {
 	return try(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
-		return ignore(c.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
+		return ignore(c.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
 
@@ -130,9 +130,9 @@ func (c retryClient) createTokenSecret(ctx context.Context, namespace, name stri
 
 func (c retryClient) createSecret(ctx context.Context, namespace string, object *corev1.Secret, uid *types.UID) error {
 	return try(ctx, "create secret "+object.Name, func(ctx context.Context) error {
-		made, err := c.client.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
+		made, err := c.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			made, err = c.client.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
+			made, err = c.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
 		}
 		if err == nil {
 			*uid = made.UID
@@ -143,7 +143,7 @@ func (c retryClient) createSecret(ctx context.Context, namespace string, object 
 
 func (c retryClient) deleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
 	return try(ctx, "delete secret "+name, func(ctx context.Context) error {
-		return ignore(c.client.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
+		return ignore(c.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
 
@@ -163,7 +163,7 @@ func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsCo
 // auto-created one, "" if there is none.
 func (c retryClient) lastOwn(ctx context.Context, namespace, account string) (own string, err error) {
 	err = try(ctx, "get serviceaccount "+account, func(ctx context.Context) error {
-		object, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+		object, err := c.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 		for _, ref := range object.Secrets {
 			if isOwnName(account, ref.Name) {
 				own = ref.Name
@@ -177,9 +177,9 @@ func (c retryClient) lastOwn(ctx context.Context, namespace, account string) (ow
 func (c retryClient) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
 	return try(ctx, "create configmap "+name, func(ctx context.Context) error {
-		made, err := c.client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
+		made, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			made, err = c.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+			made, err = c.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		}
 		if err == nil {
 			*uid = made.UID
@@ -191,7 +191,7 @@ func (c retryClient) createConfigMap(ctx context.Context, namespace, name, value
 // spoilRootCA is a user who edits what is published.
 func (c retryClient) spoilRootCA(ctx context.Context, namespace string) error {
 	return try(ctx, "edit "+rootCAConfigMap, func(ctx context.Context) error {
-		_, err := c.client.CoreV1().ConfigMaps(namespace).Patch(ctx, rootCAConfigMap, types.MergePatchType,
+		_, err := c.CoreV1().ConfigMaps(namespace).Patch(ctx, rootCAConfigMap, types.MergePatchType,
 			[]byte(`{"data":{"ca.crt":"nothing"}}`), metav1.PatchOptions{})
 		return ignore(err, apierrors.IsNotFound) // it is not published yet
 	})
@@ -203,3 +203,6 @@ func ignore(err error, harmless func(error) bool) error {
 	}
 	return err
 }
+
+// startAgain bounds how long a process or kube-apiserver may take to be back.
+const startAgain = 4 * time.Minute

@@ -13,36 +13,16 @@ import (
 	"sync"
 	"time"
 
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/integration/faultproxy"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// Outcome is what a run has shown.
-type Outcome struct {
-	Violations []Violation
-	// Operations of users, by kind; Injected faults, by kind.
-	Operations map[string]int
-	Injected   map[Kind]int
-	// Met is how many requests, or pieces of watches, a fault between our processes and
-	// kube-apiserver was given to. Skipped is why a kind could not be injected.
-	Met     map[Kind]int
-	Skipped map[Kind]string
-	// BrokenCalls is how often broken clients came, BrokenKinds of how many kinds they were.
-	BrokenCalls, BrokenKinds int
-	// Unsure is what cannot be told because other programs have used the machine; nil if all
-	// can.
-	Unsure error
-	// What was looked at.
-	Pods, Tokens, DeadTokens, Writes, Samples, LogBytes, Objects int
-	// Settled is how long it took from the end of the last fault until all was well.
-	Settled time.Duration
-	Most    Sample
-	// Reissued is how many token Secrets replace another one, Bound how many requested tokens had
-	// to be good in the end.
-	Reissued, Bound int
-}
 
 // scope is what is judged: what there must be, in namespaces whose names begin with prefix.
 type scope struct {
@@ -89,7 +69,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 			outcome.Settled = time.Since(begun)
 			again = scope.lasts
 		}
-		if !sleep(ctx, again) {
+		if !await.Sleep(ctx, again) {
 			return outcome, context.Cause(ctx)
 		}
 	}
@@ -125,14 +105,6 @@ func (s scope) verifier(w *World) (func(token string) error, error) {
 		return nil, err
 	}
 	return ring.verify, nil
-}
-
-func cutLast(text, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(text, separator)
-	if at < 0 {
-		return text, "", false
-	}
-	return text[:at], text[at+len(separator):], true
 }
 
 func liveUIDs(now Snapshot) map[types.UID]bool {
@@ -211,7 +183,7 @@ func (w *World) askAbout(ctx context.Context, q question) ([]Violation, error) {
 			return nil, err
 		}
 		found := q.judge(status)
-		if found == nil || time.Since(begun) > reviewAgain || !sleep(ctx, 200*time.Millisecond) {
+		if found == nil || time.Since(begun) > reviewAgain || !await.Sleep(ctx, 200*time.Millisecond) {
 			return found, nil
 		}
 	}
@@ -228,7 +200,7 @@ func (q question) judge(status authenticationv1.TokenReviewStatus) []Violation {
 }
 
 func (w *World) review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	review, err := w.client.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+	review, err := w.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -272,4 +244,89 @@ func (w *World) checkWrites(calls []Call, outcome *Outcome) {
 		outcome.Writes += writes
 		outcome.Violations = append(outcome.Violations, found...)
 	}
+}
+
+// snapshot lists all there is, from kube-apiserver's newest state.
+func (w *World) snapshot(ctx context.Context) (Snapshot, error) {
+	core := w.client.CoreV1()
+	all := metav1.ListOptions{}
+	namespaces, err := core.Namespaces().List(ctx, all)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("list namespaces: %w", err)
+	}
+	accounts, err := core.ServiceAccounts("").List(ctx, all)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("list serviceaccounts: %w", err)
+	}
+	secrets, err := core.Secrets("").List(ctx, all)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("list secrets: %w", err)
+	}
+	configMaps, err := core.ConfigMaps("").List(ctx, all)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("list configmaps: %w", err)
+	}
+	now := Snapshot{
+		Namespaces: namespaces.Items,
+		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
+		Secrets:    map[types.NamespacedName]*corev1.Secret{},
+		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+	}
+	for i := range accounts.Items {
+		now.Accounts[key(accounts.Items[i].Namespace, accounts.Items[i].Name)] = &accounts.Items[i]
+	}
+	for i := range secrets.Items {
+		now.Secrets[key(secrets.Items[i].Namespace, secrets.Items[i].Name)] = &secrets.Items[i]
+	}
+	for i := range configMaps.Items {
+		now.ConfigMaps[key(configMaps.Items[i].Namespace, configMaps.Items[i].Name)] = &configMaps.Items[i]
+	}
+	return now, nil
+}
+
+// checkLogs looks for tokens in all that processes have printed.
+func (w *World) checkLogs(outcome *Outcome) {
+	seen := marksOf(w.tokens.Seen())
+	for _, t := range w.terms() {
+		printed := t.manager.Logs()
+		outcome.LogBytes += len(printed)
+		if what := leaks(printed, seen); what != "" {
+			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s", what))
+		}
+	}
+}
+
+func anything(faultproxy.Request) bool { return true }
+
+// awaitTold returns once Events tell of the Pods that were admitted without the webhook, with
+// those of which none does in the end. The scan looks once a minute at most, and after each
+// repair.
+func (w *World) awaitTold(ctx context.Context, missed map[string]bool) ([]string, error) {
+	for deadline := time.Now().Add(patience); ; {
+		each, err := w.events(ctx, "AdmittedWithoutWebhook")
+		if err != nil {
+			return nil, err
+		}
+		all, err := w.events(ctx, "PodsMissed")
+		if err != nil {
+			return nil, err
+		}
+		untold := untoldOf(missed, each, all)
+		if len(untold) == 0 || time.Now().After(deadline) {
+			return untold, nil
+		}
+		if !await.Sleep(ctx, 500*time.Millisecond) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (w *World) events(ctx context.Context, reason string) ([]eventsv1.Event, error) {
+	events, err := w.client.EventsV1().Events("").List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("reason", reason).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list Events: %w", err)
+	}
+	return events.Items, nil
 }

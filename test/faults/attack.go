@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/faults/workload"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -23,7 +24,7 @@ const raceTimeout = time.Minute
 // product must survive.
 type race struct {
 	name string
-	play func(ctx context.Context, in *Namespace) error
+	play func(ctx context.Context, in *workload.Namespace) error
 }
 
 func (w *World) races() []race {
@@ -39,13 +40,13 @@ func (w *World) races() []race {
 
 // attack plays the races, each in a namespace of its own, and returns what there must be
 // afterwards.
-func (w *World) attack(ctx context.Context, prefix string, races []race) (Model, error) {
-	model := Model{}
+func (w *World) attack(ctx context.Context, prefix string, races []race) (workload.Model, error) {
+	model := workload.Model{}
 	for _, race := range races {
-		n := newNamespace(prefix + "-" + race.name)
+		n := workload.NewNamespace(prefix + "-" + race.name)
 		model[n.Name] = n
 		ctx, cancel := context.WithTimeout(ctx, raceTimeout)
-		err := errors.Join(w.client.createNamespace(ctx, n.Name), race.play(ctx, n))
+		err := errors.Join(w.client.CreateNamespace(ctx, n.Name), race.play(ctx, n))
 		cancel()
 		w.use()
 		w.gate.release()
@@ -59,7 +60,7 @@ func (w *World) attack(ctx context.Context, prefix string, races []race) (Model,
 // missDeletion deletes an account's token Secret while the watch of Secrets is silent, and has
 // etcd compacted: the informer learns of the deletion by a tombstone alone. Nothing happens to
 // the watch of accounts, because each event of an account has its references looked up.
-func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
+func (w *World) missDeletion(ctx context.Context, n *workload.Namespace) error {
 	if err := w.makeAccount(ctx, n, "missed"); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
 	}
 	w.gate.shutFor("secrets")
 	delete(n.Secrets, own)
-	if err := w.client.deleteSecret(ctx, n.Name, own, ""); err != nil {
+	if err := w.client.DeleteSecret(ctx, n.Name, own, ""); err != nil {
 		return err
 	}
 	if err := w.compact(ctx); err != nil {
@@ -84,7 +85,7 @@ func (w *World) missDeletion(ctx context.Context, n *Namespace) error {
 
 // lateDeletion holds the deletion of an orphan until another Secret of its name is there,
 // whose account lives.
-func (w *World) lateDeletion(ctx context.Context, n *Namespace) error {
+func (w *World) lateDeletion(ctx context.Context, n *workload.Namespace) error {
 	if err := errors.Join(w.makeAccount(ctx, n, "dead"), w.makeAccount(ctx, n, "live")); err != nil {
 		return err
 	}
@@ -104,14 +105,14 @@ func (w *World) lateDeletion(ctx context.Context, n *Namespace) error {
 	if err := w.awaitRequest(ctx, match); err != nil {
 		return err
 	}
-	if err := w.client.deleteSecret(ctx, n.Name, "reused", n.Secrets["reused"].UID); err != nil {
+	if err := w.client.DeleteSecret(ctx, n.Name, "reused", n.Secrets["reused"].UID); err != nil {
 		return err
 	}
 	return w.makeSecret(ctx, n, "reused", "live")
 }
 
 // lateToken holds the token for an account until that account has a successor.
-func (w *World) lateToken(ctx context.Context, n *Namespace) error {
+func (w *World) lateToken(ctx context.Context, n *workload.Namespace) error {
 	if err := w.makeAccount(ctx, n, "twice"); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (w *World) lateToken(ctx context.Context, n *Namespace) error {
 
 // lateAccount has a Secret filled for an account that is dead already: no watch tells of it,
 // nor of its successor, whose Secret it is.
-func (w *World) lateAccount(ctx context.Context, n *Namespace) error {
+func (w *World) lateAccount(ctx context.Context, n *workload.Namespace) error {
 	const name = "late"
 	if err := w.makeAccount(ctx, n, name); err != nil {
 		return err
@@ -155,18 +156,18 @@ func (w *World) lateAccount(ctx context.Context, n *Namespace) error {
 }
 
 // changedAccount does so, and the first that is seen of the successor is a later version of it.
-func (w *World) changedAccount(ctx context.Context, n *Namespace) error {
+func (w *World) changedAccount(ctx context.Context, n *workload.Namespace) error {
 	if err := w.lateAccount(ctx, n); err != nil {
 		return err
 	}
 	account := n.Accounts["late"]
 	account.Note = "another note"
-	return w.client.annotateAccount(ctx, n.Name, "late", account.UID, account.Note)
+	return w.client.AnnotateAccount(ctx, n.Name, "late", account.UID, account.Note)
 }
 
 // dropReference replaces the reference to an auto-created Secret by one to a user's Secret, and
 // copies the former with its labels. Nothing may delete either of them.
-func (w *World) dropReference(ctx context.Context, n *Namespace) error {
+func (w *World) dropReference(ctx context.Context, n *workload.Namespace) error {
 	const name = "edited"
 	if err := w.makeAccount(ctx, n, name); err != nil {
 		return err
@@ -181,45 +182,45 @@ func (w *World) dropReference(ctx context.Context, n *Namespace) error {
 	if err := w.awaitFilled(ctx, n.Name, "mine"); err != nil {
 		return err
 	}
-	if err := w.client.copySecret(ctx, n, own, "copy", "extra"); err != nil {
+	if err := w.client.CopySecret(ctx, n, own, "copy", "extra"); err != nil {
 		return err
 	}
-	if _, err := w.client.editReferences(ctx, n, name, 0); err != nil {
+	if _, err := w.client.EditReferences(ctx, n, name, 0); err != nil {
 		return err
 	}
 	account := n.Accounts[name]
 	account.Note = "another note"
-	return w.client.annotateAccount(ctx, n.Name, name, account.UID, account.Note)
+	return w.client.AnnotateAccount(ctx, n.Name, name, account.UID, account.Note)
 }
 
 // makeAccount gives it lists of the user's.
-func (w *World) makeAccount(ctx context.Context, n *Namespace, name string) error {
-	account := &Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
+func (w *World) makeAccount(ctx context.Context, n *workload.Namespace, name string) error {
+	account := &workload.Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
 	n.Accounts[name] = account
-	return w.client.createAccount(ctx, n.Name, name, account)
+	return w.client.CreateAccount(ctx, n.Name, name, account)
 }
 
-func (w *World) deleteAccount(ctx context.Context, n *Namespace, name string) error {
+func (w *World) deleteAccount(ctx context.Context, n *workload.Namespace, name string) error {
 	uid := n.Accounts[name].UID
 	delete(n.Accounts, name)
-	return w.client.deleteAccount(ctx, n.Name, name, uid)
+	return w.client.DeleteAccount(ctx, n.Name, name, uid)
 }
 
-func (w *World) makeSecret(ctx context.Context, n *Namespace, name, account string) error {
-	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: "extra"}
+func (w *World) makeSecret(ctx context.Context, n *workload.Namespace, name, account string) error {
+	secret := &workload.TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: "extra"}
 	n.Secrets[name] = secret
-	n.Accounts[account].age(ctx)
-	return w.client.createTokenSecret(ctx, n.Name, name, secret)
+	n.Accounts[account].AwaitNextSecond(ctx)
+	return w.client.CreateTokenSecret(ctx, n.Name, name, secret)
 }
 
 // ownSecret returns the token Secret that the account references and that has the name of one
 // made for it. In Manual a former token controller has left it.
-func (w *World) ownSecret(ctx context.Context, n *Namespace, account string) (string, error) {
-	if w.mode == Auto {
+func (w *World) ownSecret(ctx context.Context, n *workload.Namespace, account string) (string, error) {
+	if w.mode == workload.Auto {
 		return w.awaitOwn(ctx, n.Name, account)
 	}
 	own := account + "-token-bcdfg"
-	if err := errors.Join(w.makeSecret(ctx, n, own, account), w.client.refer(ctx, n.Name, account, own)); err != nil {
+	if err := errors.Join(w.makeSecret(ctx, n, own, account), w.client.AddReference(ctx, n.Name, account, own)); err != nil {
 		return "", err
 	}
 	return own, w.awaitFilled(ctx, n.Name, own)
@@ -233,7 +234,7 @@ func (w *World) awaitOwn(ctx context.Context, namespace, account string) (string
 			return err
 		}
 		for _, ref := range object.Secrets {
-			if isOwnName(account, ref.Name) {
+			if workload.IsOwnName(account, ref.Name) {
 				own = ref.Name
 				return nil
 			}

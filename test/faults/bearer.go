@@ -13,6 +13,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // bearerPace is how often a token is requested.
@@ -27,16 +30,16 @@ type bearer struct {
 
 	// For whoever has called end.
 	tokens []string
-	found  []Violation
+	found  []checker.Violation
 }
 
 // startBearer returns once the account is there.
 func (w *World) startBearer(ctx context.Context) (*bearer, error) {
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	b := &bearer{world: w, done: make(chan struct{})}
-	err := try(ctx, "get serviceaccount "+defaultAccount, func(ctx context.Context) error {
-		account, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, defaultAccount, metav1.GetOptions{})
+	err := workload.Retry(ctx, "get serviceaccount "+workload.DefaultAccount, func(ctx context.Context) error {
+		account, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, workload.DefaultAccount, metav1.GetOptions{})
 		b.uid = account.GetUID()
 		return err
 	})
@@ -59,14 +62,14 @@ func (b *bearer) end() {
 func (b *bearer) run(ctx context.Context) {
 	defer close(b.done)
 	for await.Sleep(ctx, bearerPace) {
-		limit, cancel := context.WithTimeout(ctx, tryTimeout)
+		limit, cancel := context.WithTimeout(ctx, workload.AttemptTimeout)
 		token, err := b.world.requestOnce(limit)
 		cancel()
 		if err != nil {
 			continue
 		}
 		b.tokens = append(b.tokens, token)
-		_ = try(ctx, "use a token", func(ctx context.Context) error { // there is another one
+		_ = workload.Retry(ctx, "use a token", func(ctx context.Context) error { // there is another one
 			status, err := b.world.review(ctx, token)
 			if err == nil {
 				b.found = append(b.found, b.question(token).judge(status)...)
@@ -78,16 +81,16 @@ func (b *bearer) run(ctx context.Context) {
 
 func (b *bearer) question(token string) question {
 	return question{
-		token: token, secret: fmt.Sprintf("a TokenRequest, key %s", headerOf(token).KeyID), uid: b.uid,
-		want: "system:serviceaccount:" + metav1.NamespaceDefault + ":" + defaultAccount,
+		token: token, secret: fmt.Sprintf("a TokenRequest, key %s", checker.HeaderOf(token).KeyID), uid: b.uid,
+		want: "system:serviceaccount:" + metav1.NamespaceDefault + ":" + workload.DefaultAccount,
 	}
 }
 
 // bound are questions about all tokens whose key is in the ring: each has to be good still.
-func (b *bearer) bound(ring *keyRing) []question {
+func (b *bearer) bound(ring *checker.KeyRing) []question {
 	var all []question
 	for _, token := range b.tokens {
-		if ring.keys[headerOf(token).KeyID] != nil {
+		if ring.Keys[checker.HeaderOf(token).KeyID] != nil {
 			all = append(all, b.question(token))
 		}
 	}
@@ -96,7 +99,7 @@ func (b *bearer) bound(ring *keyRing) []question {
 
 // requestOnce requests a token.
 func (w *World) requestOnce(ctx context.Context) (string, error) {
-	answer, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, defaultAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	answer, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, workload.DefaultAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // Part is a part of the suite that has an Outcome.
@@ -23,12 +25,12 @@ const (
 
 // record is what became of each kind of fault.
 type record struct {
-	injected, met map[Kind]int
-	skipped       map[Kind]string
+	injected, met map[checker.Kind]int
+	skipped       map[checker.Kind]string
 }
 
 func newRecord() record {
-	return record{injected: map[Kind]int{}, met: map[Kind]int{}, skipped: map[Kind]string{}}
+	return record{injected: map[checker.Kind]int{}, met: map[checker.Kind]int{}, skipped: map[checker.Kind]string{}}
 }
 
 // skippedError is why a fault cannot be injected on this machine.
@@ -38,7 +40,7 @@ func (e skippedError) Error() string { return "skipped: " + e.why }
 
 // Blanks is what a part was to look at and did not: that it has found nothing says nothing
 // about that.
-func Blanks(o Outcome, part Part) []string {
+func Blanks(o checker.Outcome, part Part) []string {
 	var blanks []string
 	for _, counter := range counters(o, part) {
 		if counter.n == 0 {
@@ -54,7 +56,7 @@ type counter struct {
 }
 
 // counters are those that must not be zero.
-func counters(o Outcome, part Part) []counter {
+func counters(o checker.Outcome, part Part) []counter {
 	all := []counter{
 		{"tokens to verify", o.Tokens}, {"samples of a process", o.Samples},
 		{"lines in any log", o.LogBytes}, {"objects to judge", o.Objects},
@@ -66,8 +68,8 @@ func counters(o Outcome, part Part) []counter {
 	case RotationPart:
 		return append(append(all, pods...), counter{"keys that were activated", o.Operations[activated]},
 			counter{"commands that were killed", o.Operations[killed]}, counter{"token Secrets that replace one", o.Reissued},
-			counter{"requested tokens", o.Bound}, counter{"lists that users edited", o.Operations[edited]},
-			counter{"re-issue pairs that users tidied", o.Operations[tidied]}, counter{"copies of auto-created Secrets", o.Operations[copied]})
+			counter{"requested tokens", o.Bound}, counter{"lists that users edited", o.Operations[workload.Edited]},
+			counter{"re-issue pairs that users tidied", o.Operations[workload.Tidied]}, counter{"copies of auto-created Secrets", o.Operations[workload.Copied]})
 	case LoadPart:
 		return append(append(all, pods...), counter{"broken clients", o.BrokenCalls})
 	case SignerPart:
@@ -76,7 +78,7 @@ func counters(o Outcome, part Part) []counter {
 	return all
 }
 
-func operations(o Outcome) int {
+func operations(o checker.Outcome) int {
 	sum := 0
 	for _, n := range o.Operations {
 		sum += n
@@ -86,7 +88,7 @@ func operations(o Outcome) int {
 
 // Unmet is what is missing of the faults themselves. Where other programs have the machine
 // one may come too late to meet anything.
-func Unmet(o Outcome, part Part) []string {
+func Unmet(o checker.Outcome, part Part) []string {
 	var blanks []string
 	for _, entry := range striking(part) {
 		met, counted := o.Met[entry.Kind]
@@ -117,7 +119,7 @@ func striking(part Part) []Entry {
 const meetLimit = 30 * time.Second
 
 // awaitMet returns once something has met a fault, and notes how much.
-func (w *World) awaitMet(ctx context.Context, kind Kind, count func() int) {
+func (w *World) awaitMet(ctx context.Context, kind checker.Kind, count func() int) {
 	limit, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
 	for count() == 0 {
@@ -130,13 +132,13 @@ func (w *World) awaitMet(ctx context.Context, kind Kind, count func() int) {
 	w.record.met[kind] += count()
 }
 
-func (w *World) count(kind Kind) {
+func (w *World) count(kind checker.Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.injected[kind]++
 }
 
-func (w *World) skip(kind Kind, why string) {
+func (w *World) skip(kind checker.Kind, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.skipped[kind] = why

@@ -6,6 +6,8 @@ package faults
 import (
 	"context"
 	"time"
+
+	"sa-controller-manager/test/faults/checker"
 )
 
 // Inject begins a fault and returns what ends it. It returns once the fault is there, and
@@ -14,13 +16,13 @@ type Inject func(ctx context.Context, w *World, fault Planned) (heal func(contex
 
 // Entry is one kind of fault.
 type Entry struct {
-	Kind Kind
+	Kind checker.Kind
 	Lane Lane
 	// For is how long it lasts, at least.
 	For time.Duration
 	// Excuse is what it excuses. OnlyAtFirst: the rest of its time is like any other, for
 	// whoever is left does the work.
-	Excuse      Excuse
+	Excuse      checker.Excuse
 	OnlyAtFirst bool
 	// Once: whoever does it twice in ten minutes means it, and the product obeys.
 	Once   bool
@@ -34,29 +36,29 @@ func Catalogue() []Entry {
 		lapse = leaseDuration + 2*time.Second
 	)
 	return []Entry{
-		{Kind: "replica-killed", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: killReplica},
-		{Kind: "leader-killed", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: killLeader},
-		{Kind: "replica-paused", Lane: Processes, For: short, Excuse: Refused, OnlyAtFirst: true, Inject: pauseReplica},
-		{Kind: "leader-paused", Lane: Processes, For: lapse, Excuse: Refused, OnlyAtFirst: true, Inject: pauseLeader},
-		{Kind: "leader-partitioned", Lane: Processes, For: lapse, Excuse: FreshRefused, Inject: partitionLeader},
-		{Kind: "leader-silent", Lane: Processes, For: lapse, Excuse: FreshRefused, Inject: silenceLeader},
+		{Kind: "replica-killed", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: killReplica},
+		{Kind: "leader-killed", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: killLeader},
+		{Kind: "replica-paused", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: pauseReplica},
+		{Kind: "leader-paused", Lane: Processes, For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: pauseLeader},
+		{Kind: "leader-partitioned", Lane: Processes, For: lapse, Excuse: checker.FreshRefused, Inject: partitionLeader},
+		{Kind: "leader-silent", Lane: Processes, For: lapse, Excuse: checker.FreshRefused, Inject: silenceLeader},
 		{Kind: "lease-held", Lane: Processes, For: afterDeadline, Inject: holdLease},
-		{Kind: "apiserver-killed", Lane: Processes, For: short, Excuse: Refused, Inject: killAPIServer},
-		{Kind: "etcd-killed", Lane: Processes, For: short, Excuse: Refused, Inject: killEtcd},
+		{Kind: "apiserver-killed", Lane: Processes, For: short, Excuse: checker.Refused, Inject: killAPIServer},
+		{Kind: "etcd-killed", Lane: Processes, For: short, Excuse: checker.Refused, Inject: killEtcd},
 		{Kind: "etcd-compacted", Lane: Processes, For: 100 * time.Millisecond, Inject: compactEtcd},
 
-		{Kind: "watches-cut", Lane: Requests, For: short, Excuse: FreshRefused, Inject: cutWatches},
-		{Kind: "watches-expired", Lane: Requests, For: short, Excuse: FreshRefused, Inject: expireWatches},
-		{Kind: "watches-delayed", Lane: Requests, For: short, Excuse: FreshRefused, Inject: delayWatches},
-		{Kind: "watches-half-open", Lane: Requests, For: 2 * short, Excuse: FreshRefused, Inject: halfOpenWatches},
-		{Kind: "connections-silent", Lane: Requests, For: 4 * short, Excuse: FreshRefused, Inject: silenceConnections},
-		{Kind: "conflict-409", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer409},
-		{Kind: "throttled-429", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer429},
-		{Kind: "internal-error-500", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer500},
-		{Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: FreshRefused, Inject: answer504},
-		{Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: FreshRefused, Inject: timeOutAfterCommit},
-		{Kind: "answer-dropped", Lane: Requests, For: short, Excuse: FreshRefused, Inject: dropAnswers},
-		{Kind: "slow-bodies", Lane: Requests, For: short, Excuse: FreshRefused, Inject: slowBodies},
+		{Kind: "watches-cut", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: cutWatches},
+		{Kind: "watches-expired", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: expireWatches},
+		{Kind: "watches-delayed", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: delayWatches},
+		{Kind: "watches-half-open", Lane: Requests, For: 2 * short, Excuse: checker.FreshRefused, Inject: halfOpenWatches},
+		{Kind: "connections-silent", Lane: Requests, For: 4 * short, Excuse: checker.FreshRefused, Inject: silenceConnections},
+		{Kind: "conflict-409", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer409},
+		{Kind: "throttled-429", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer429},
+		{Kind: "internal-error-500", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer500},
+		{Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer504},
+		{Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: timeOutAfterCommit},
+		{Kind: "answer-dropped", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: dropAnswers},
+		{Kind: "slow-bodies", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: slowBodies},
 
 		{Kind: "key-garbage", Lane: Files, For: short, Inject: spoilKey(garbage)},
 		{Kind: "key-truncated", Lane: Files, For: short, Inject: spoilKey(truncated)},
@@ -69,13 +71,13 @@ func Catalogue() []Entry {
 		{Kind: "disk-full", Lane: Files, For: 0, Inject: fullDisk},
 		{Kind: "disk-read-only", Lane: Files, For: 0, Inject: readOnlyDisk},
 
-		{Kind: "mutating-deleted", Lane: Registration, Excuse: Bare, Once: true, Inject: deleteMutating},
+		{Kind: "mutating-deleted", Lane: Registration, Excuse: checker.Bare, Once: true, Inject: deleteMutating},
 		{Kind: "validating-deleted", Lane: Registration, Once: true, Inject: deleteValidating},
-		{Kind: "ca-bundle-edited", Lane: Registration, Excuse: Refused, Inject: editBundle(mutating)},
-		{Kind: "rules-edited", Lane: Registration, Excuse: Bare, Inject: editRules(mutating)},
-		{Kind: "validating-bundle-edited", Lane: Registration, Excuse: Refused, Inject: editBundle(validating)},
+		{Kind: "ca-bundle-edited", Lane: Registration, Excuse: checker.Refused, Inject: editBundle(mutating)},
+		{Kind: "rules-edited", Lane: Registration, Excuse: checker.Bare, Inject: editRules(mutating)},
+		{Kind: "validating-bundle-edited", Lane: Registration, Excuse: checker.Refused, Inject: editBundle(validating)},
 		{Kind: "validating-rules-edited", Lane: Registration, Inject: editRules(validating)},
-		{Kind: "field-edited", Lane: Registration, Excuse: Bare, Inject: editField},
+		{Kind: "field-edited", Lane: Registration, Excuse: checker.Bare, Inject: editField},
 		{Kind: "ca-secret-deleted", Lane: Registration, Inject: deleteCASecret},
 		{Kind: "ca-secret-edited", Lane: Registration, Inject: editCASecret},
 	}

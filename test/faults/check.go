@@ -22,24 +22,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // scope is what is judged: what there must be, in namespaces whose names begin with prefix.
 type scope struct {
-	model  Model
+	model  workload.Model
 	prefix string
 	// lasts is how long all has to stay well once it is.
 	lasts time.Duration
 	// ring is that of key rings, nil if there is one key alone. bound are questions about
 	// tokens that are in no Secret.
-	ring  *keyRing
+	ring  *checker.KeyRing
 	bound []question
 }
 
 // check awaits that all is as promised, within the given patience, and then looks at
 // everything else that the run has left behind.
-func (w *World) check(ctx context.Context, scope scope, calls []Call, patience time.Duration) (Outcome, error) {
-	outcome := Outcome{Pods: len(calls)}
+func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, patience time.Duration) (checker.Outcome, error) {
+	outcome := checker.Outcome{Pods: len(calls)}
 	verify, err := scope.verifier(w)
 	if err != nil {
 		return outcome, err
@@ -49,17 +52,17 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 		return outcome, err
 	}
 	begun := time.Now()
-	var now Snapshot
+	var now checker.Snapshot
 	var live map[types.UID]bool
 	for well := false; ; {
 		if now, err = w.snapshot(ctx); err != nil {
 			return outcome, err
 		}
 		live = liveUIDs(now)
-		now = now.within(scope.prefix)
-		outcome.Violations = Judge(now, scope.model, w.mode, string(ca), verify)
+		now = now.InNamespaces(scope.prefix)
+		outcome.Violations = checker.Judge(now, scope.model, w.mode, string(ca), verify)
 		if scope.ring != nil {
-			outcome.Violations = append(outcome.Violations, JudgeReissue(now, scope.model, scope.ring.retired)...)
+			outcome.Violations = append(outcome.Violations, checker.JudgeReissue(now, scope.model, scope.ring.Retired)...)
 		}
 		if well || time.Since(begun) > patience {
 			break
@@ -74,7 +77,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 		}
 	}
 	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
-	outcome.Reissued, outcome.Bound = countReissued(now), len(scope.bound)
+	outcome.Reissued, outcome.Bound = checker.CountReissued(now), len(scope.bound)
 	if err := w.checkTokens(ctx, now, live, scope, &outcome); err != nil {
 		return outcome, err
 	}
@@ -89,7 +92,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 	outcome.Injected, outcome.Met, outcome.Skipped = w.record.injected, w.record.met, w.record.skipped
 	w.found, w.untold, w.record = nil, nil, newRecord()
 	w.mu.Unlock()
-	var found []Violation
+	var found []checker.Violation
 	outcome.Samples, outcome.Most, found = w.monitor.take()
 	outcome.Violations = append(outcome.Violations, found...)
 	return outcome, nil
@@ -98,16 +101,16 @@ func (w *World) check(ctx context.Context, scope scope, calls []Call, patience t
 // verifier is the check of signatures of the scope.
 func (s scope) verifier(w *World) (func(token string) error, error) {
 	if s.ring != nil {
-		return s.ring.verify, nil
+		return s.ring.Verify, nil
 	}
 	ring, err := w.oneKey()
 	if err != nil {
 		return nil, err
 	}
-	return ring.verify, nil
+	return ring.Verify, nil
 }
 
-func liveUIDs(now Snapshot) map[types.UID]bool {
+func liveUIDs(now checker.Snapshot) map[types.UID]bool {
 	live := map[types.UID]bool{}
 	for _, account := range now.Accounts {
 		live[account.UID] = true
@@ -128,22 +131,22 @@ const reviewers = 8
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
 // ever seen there and whose account is gone, and answer the further questions of the scope. live
 // are all accounts of the cluster.
-func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UID]bool, scope scope, outcome *Outcome) error {
+func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, scope scope, outcome *checker.Outcome) error {
 	questions := slices.Clone(scope.bound)
 	outcome.Tokens += len(scope.bound)
 	current := map[string]bool{}
-	for _, secret := range sorted(now.Secrets) {
+	for _, secret := range checker.Sorted(now.Secrets) {
 		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {
 			current[token] = true
 			questions = append(questions, question{
-				token: token, secret: secret.Namespace + "/" + secret.Name, uid: owner(secret),
+				token: token, secret: secret.Namespace + "/" + secret.Name, uid: workload.Owner(secret),
 				want: "system:serviceaccount:" + secret.Namespace + ":" + secret.Annotations[corev1.ServiceAccountNameKey],
 			})
 			outcome.Tokens++
 		}
 	}
 	for token, of := range w.tokens.Seen() {
-		if uid := claimedUID(token); strings.HasPrefix(of.Namespace, scope.prefix) && !current[token] && !live[uid] {
+		if uid := checker.ClaimedUID(token); strings.HasPrefix(of.Namespace, scope.prefix) && !current[token] && !live[uid] {
 			questions = append(questions, question{token: token, uid: uid})
 			outcome.DeadTokens++
 		}
@@ -176,7 +179,7 @@ func (w *World) checkTokens(ctx context.Context, now Snapshot, live map[types.UI
 const reviewAgain = 2 * time.Second
 
 // askAbout returns what is wrong with a token, once it stays so.
-func (w *World) askAbout(ctx context.Context, q question) ([]Violation, error) {
+func (w *World) askAbout(ctx context.Context, q question) ([]checker.Violation, error) {
 	for begun := time.Now(); ; {
 		status, err := w.review(ctx, q.token)
 		if err != nil {
@@ -189,12 +192,12 @@ func (w *World) askAbout(ctx context.Context, q question) ([]Violation, error) {
 	}
 }
 
-func (q question) judge(status authenticationv1.TokenReviewStatus) []Violation {
+func (q question) judge(status authenticationv1.TokenReviewStatus) []checker.Violation {
 	switch {
 	case q.want == "" && status.Authenticated:
-		return []Violation{violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid)}
+		return []checker.Violation{checker.Violated(2, "kube-apiserver accepts a token of UID %s, which is dead", q.uid)}
 	case q.want != "" && (!status.Authenticated || status.User.Username != q.want || status.User.UID != string(q.uid)):
-		return []Violation{violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, status.Error)}
+		return []checker.Violation{checker.Violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, status.Error)}
 	}
 	return nil
 }
@@ -210,13 +213,13 @@ func (w *World) review(ctx context.Context, token string) (authenticationv1.Toke
 }
 
 // checkCalls judges every Pod, and has each that was missed be reported by an Event.
-func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) error {
-	excuses := w.excuses.list()
+func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *checker.Outcome) error {
+	excuses := w.excuses.List()
 	missed := map[string]bool{}
 	for _, call := range calls {
-		if what := judgeCall(call, excuses); what != "" {
-			found := violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what)
-			if crowdedOut(call, excuses) {
+		if what := checker.JudgeCall(call, excuses); what != "" {
+			found := checker.Violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what)
+			if checker.RefusedWhileBusy(call, excuses) {
 				w.cannotTell(fmt.Errorf("%v, but other programs used the machine", found))
 			} else {
 				outcome.Violations = append(outcome.Violations, found)
@@ -231,67 +234,67 @@ func (w *World) checkCalls(ctx context.Context, calls []Call, outcome *Outcome) 
 		return err
 	}
 	for _, pod := range untold {
-		outcome.Violations = append(outcome.Violations, violated(5, "Pod %s was missed, and no Event says so", pod))
+		outcome.Violations = append(outcome.Violations, checker.Violated(5, "Pod %s was missed, and no Event says so", pod))
 	}
 	return nil
 }
 
 // checkWrites goes through the journals of all proxies.
-func (w *World) checkWrites(calls []Call, outcome *Outcome) {
-	asked := askedFor(calls)
+func (w *World) checkWrites(calls []workload.Call, outcome *checker.Outcome) {
+	asked := checker.PodNamespaces(calls)
 	for _, t := range w.terms() {
-		writes, found := judgeWrites(t.proxy.Requests(anything), renewDeadline, asked, t.resumed)
+		writes, found := checker.JudgeWrites(t.proxy.Requests(anything), renewDeadline, asked, t.resumed)
 		outcome.Writes += writes
 		outcome.Violations = append(outcome.Violations, found...)
 	}
 }
 
 // snapshot lists all there is, from kube-apiserver's newest state.
-func (w *World) snapshot(ctx context.Context) (Snapshot, error) {
+func (w *World) snapshot(ctx context.Context) (checker.Snapshot, error) {
 	core := w.client.CoreV1()
 	all := metav1.ListOptions{}
 	namespaces, err := core.Namespaces().List(ctx, all)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("list namespaces: %w", err)
+		return checker.Snapshot{}, fmt.Errorf("list namespaces: %w", err)
 	}
 	accounts, err := core.ServiceAccounts("").List(ctx, all)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("list serviceaccounts: %w", err)
+		return checker.Snapshot{}, fmt.Errorf("list serviceaccounts: %w", err)
 	}
 	secrets, err := core.Secrets("").List(ctx, all)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("list secrets: %w", err)
+		return checker.Snapshot{}, fmt.Errorf("list secrets: %w", err)
 	}
 	configMaps, err := core.ConfigMaps("").List(ctx, all)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("list configmaps: %w", err)
+		return checker.Snapshot{}, fmt.Errorf("list configmaps: %w", err)
 	}
-	now := Snapshot{
+	now := checker.Snapshot{
 		Namespaces: namespaces.Items,
 		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
 		Secrets:    map[types.NamespacedName]*corev1.Secret{},
 		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
 	}
 	for i := range accounts.Items {
-		now.Accounts[key(accounts.Items[i].Namespace, accounts.Items[i].Name)] = &accounts.Items[i]
+		now.Accounts[checker.Key(accounts.Items[i].Namespace, accounts.Items[i].Name)] = &accounts.Items[i]
 	}
 	for i := range secrets.Items {
-		now.Secrets[key(secrets.Items[i].Namespace, secrets.Items[i].Name)] = &secrets.Items[i]
+		now.Secrets[checker.Key(secrets.Items[i].Namespace, secrets.Items[i].Name)] = &secrets.Items[i]
 	}
 	for i := range configMaps.Items {
-		now.ConfigMaps[key(configMaps.Items[i].Namespace, configMaps.Items[i].Name)] = &configMaps.Items[i]
+		now.ConfigMaps[checker.Key(configMaps.Items[i].Namespace, configMaps.Items[i].Name)] = &configMaps.Items[i]
 	}
 	return now, nil
 }
 
 // checkLogs looks for tokens in all that processes have printed.
-func (w *World) checkLogs(outcome *Outcome) {
-	seen := marksOf(w.tokens.Seen())
+func (w *World) checkLogs(outcome *checker.Outcome) {
+	seen := checker.SignaturesOf(w.tokens.Seen())
 	for _, t := range w.terms() {
 		printed := t.manager.Logs()
 		outcome.LogBytes += len(printed)
-		if what := leaks(printed, seen); what != "" {
-			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s", what))
+		if what := checker.Leak(printed, seen); what != "" {
+			outcome.Violations = append(outcome.Violations, checker.Violated(6, "a log holds %s", what))
 		}
 	}
 }
@@ -311,7 +314,7 @@ func (w *World) awaitTold(ctx context.Context, missed map[string]bool) ([]string
 		if err != nil {
 			return nil, err
 		}
-		untold := untoldOf(missed, each, all)
+		untold := checker.WithoutEvent(missed, each, all)
 		if len(untold) == 0 || time.Now().After(deadline) {
 			return untold, nil
 		}

@@ -16,6 +16,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // fullDisk has the commands that write a key ring find no room.
@@ -29,7 +32,7 @@ func fullDisk(ctx context.Context, w *World, _ Planned) (func(context.Context) e
 		for err == nil {
 			_, err = file.Write(make([]byte, 512))
 		}
-		return ignore(err, func(err error) bool { return errors.Is(err, unix.ENOSPC) })
+		return workload.Ignore(err, func(err error) bool { return errors.Is(err, unix.ENOSPC) })
 	})
 }
 
@@ -82,7 +85,7 @@ func (w *World) rotateOn(ctx context.Context, mount, how, words string, spoil fu
 		return readErr
 	}
 	for _, what := range judgeRefusal(err == nil, string(output), words, dir, before, after) {
-		w.report(violated(7, "disk-%s: keys rotate start %s", how, what))
+		w.report(checker.Violated(7, "disk-%s: keys rotate start %s", how, what))
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -37,7 +39,7 @@ func (w *World) kill(r *Replica) (func(context.Context) error, error) {
 		// One that finds garbage in its files when it starts ends, as it should.
 		w.files.Lock()
 		defer w.files.Unlock()
-		ctx, cancel := context.WithTimeout(ctx, startAgain)
+		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 		defer cancel()
 		return r.ready(ctx)
 	}, nil
@@ -99,7 +101,7 @@ func silenceLeader(ctx context.Context, w *World, _ Planned) (func(context.Conte
 	return func(ctx context.Context) error {
 		defer end()
 		if err := w.awaitSuccessor(ctx, leader); err != nil {
-			w.report(violated(1, "nobody works in place of a leader whose connections are silent: %v", err))
+			w.report(checker.Violated(1, "nobody works in place of a leader whose connections are silent: %v", err))
 		}
 		return nil
 	}, nil
@@ -140,7 +142,7 @@ func killAPIServer(_ context.Context, w *World, _ Planned) (func(context.Context
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, startAgain)
+		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 		defer cancel()
 		return w.cluster.StartAPIServer(ctx)
 	}, nil
@@ -154,7 +156,7 @@ func killEtcd(_ context.Context, w *World, _ Planned) (func(context.Context) err
 		if err := w.cluster.StartEtcd(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, startAgain)
+		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 		defer cancel()
 		return w.cluster.AwaitAPIServer(ctx)
 	}, nil

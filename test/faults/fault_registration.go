@@ -14,10 +14,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // tamper does something to the registration and awaits that it is repaired.
-func (w *World) tamper(ctx context.Context, kind Kind, limit time.Duration, do func(context.Context) error, also func(registered) error) (func(context.Context) error, error) {
+func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Duration, do func(context.Context) error, also func(registered) error) (func(context.Context) error, error) {
 	if err := w.awaitRegistered(ctx); err != nil {
 		return nil, err
 	}
@@ -34,11 +37,11 @@ func (w *World) tamper(ctx context.Context, kind Kind, limit time.Duration, do f
 func nothing(registered) error { return nil }
 
 func (w *World) dropMutating(ctx context.Context) error {
-	return w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
+	return w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, workload.ConfigurationName, metav1.DeleteOptions{})
 }
 
 func (w *World) dropValidating(ctx context.Context) error {
-	return w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
+	return w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, workload.ConfigurationName, metav1.DeleteOptions{})
 }
 
 func deleteMutating(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
@@ -132,9 +135,9 @@ func (w *World) patch(ctx context.Context, which configuration, path string, val
 	}
 	api := w.client.AdmissionregistrationV1()
 	if which == mutating {
-		_, err = api.MutatingWebhookConfigurations().Patch(ctx, configurationName, types.JSONPatchType, body, metav1.PatchOptions{})
+		_, err = api.MutatingWebhookConfigurations().Patch(ctx, workload.ConfigurationName, types.JSONPatchType, body, metav1.PatchOptions{})
 	} else {
-		_, err = api.ValidatingWebhookConfigurations().Patch(ctx, configurationName, types.JSONPatchType, body, metav1.PatchOptions{})
+		_, err = api.ValidatingWebhookConfigurations().Patch(ctx, workload.ConfigurationName, types.JSONPatchType, body, metav1.PatchOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("edit the %s configuration: %w", which, err)
@@ -148,14 +151,14 @@ const caSecretLimit = 10 * time.Second
 
 func deleteCASecret(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	secrets := w.client.CoreV1().Secrets(metav1.NamespaceSystem)
-	old, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
+	old, err := secrets.Get(ctx, workload.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get the serving CA: %w", err)
 	}
 	return w.tamper(ctx, fault.Kind, caSecretLimit, func(ctx context.Context) error {
-		return secrets.Delete(ctx, caSecretName, metav1.DeleteOptions{})
+		return secrets.Delete(ctx, workload.CASecretName, metav1.DeleteOptions{})
 	}, func(registered) error {
-		now, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
+		now, err := secrets.Get(ctx, workload.CASecretName, metav1.GetOptions{})
 		if err == nil && now.UID == old.UID {
 			err = errors.New("it is still the old Secret")
 		}
@@ -168,7 +171,7 @@ func editCASecret(ctx context.Context, w *World, fault Planned) (func(context.Co
 	secrets := w.client.CoreV1().Secrets(metav1.NamespaceSystem)
 	nonsense := rand.Text()
 	return w.tamper(ctx, fault.Kind, caSecretLimit, func(ctx context.Context) error {
-		edited, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
+		edited, err := secrets.Get(ctx, workload.CASecretName, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get the serving CA: %w", err)
 		}
@@ -178,7 +181,7 @@ func editCASecret(ctx context.Context, w *World, fault Planned) (func(context.Co
 		_, err = secrets.Update(ctx, edited, metav1.UpdateOptions{})
 		return err
 	}, func(registered) error {
-		now, err := secrets.Get(ctx, caSecretName, metav1.GetOptions{})
+		now, err := secrets.Get(ctx, workload.CASecretName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

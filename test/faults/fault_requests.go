@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
@@ -23,7 +24,7 @@ func calls(r faultproxy.Request) bool {
 }
 
 // meet has requests meet a fault until heal is called and one of them has.
-func (w *World) meet(kind Kind, rule *faultproxy.Rule) (func(context.Context) error, error) {
+func (w *World) meet(kind checker.Kind, rule *faultproxy.Rule) (func(context.Context) error, error) {
 	w.use(rule)
 	return func(ctx context.Context) error {
 		w.awaitMet(ctx, kind, rule.Hits)
@@ -167,7 +168,7 @@ func silenceConnections(_ context.Context, w *World, _ Planned) (func(context.Co
 		defer cancel()
 		for i, r := range replicas {
 			if err := r.awaitNewWatch(ctx, struck[i], begun); err != nil {
-				w.report(violated(1, "%s works on a connection that is silent: %v", r.name, err))
+				w.report(checker.Violated(1, "%s works on a connection that is silent: %v", r.name, err))
 			}
 		}
 		for _, end := range ends {
@@ -186,4 +187,9 @@ func (r *Replica) awaitNewWatch(ctx context.Context, t *term, since time.Time) e
 		}
 		return errors.New("it has begun no watch since")
 	})
+}
+
+// changes are the calls that write.
+func changes(r faultproxy.Request) bool {
+	return calls(r) && r.Verb != "get" && r.Verb != "list"
 }

@@ -12,6 +12,9 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/planted"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // plantPatience is how long a planted build has to get well, which it must not, and an
@@ -20,18 +23,18 @@ const plantPatience = 2500 * time.Millisecond
 
 // Planted has one replica of a planted build go through the race that shows the plant, and
 // returns what it shows of it.
-func (w *World) Planted(ctx context.Context, plant Plant, binary devcluster.Binary) ([]Violation, error) {
-	found, err := w.struck(ctx, "planted-"+plant.slug(), binary, func(race race) bool { return race.name == plant.Race })
-	return plant.shown(found), err
+func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devcluster.Binary) ([]checker.Violation, error) {
+	found, err := w.struck(ctx, "planted-"+plant.Slug(), binary, func(race race) bool { return race.name == plant.Race })
+	return plant.Shown(found), err
 }
 
 // Control has one replica of an ordinary build go through the races of all plants, and returns what it shows of any plant. That has to be nothing, or what is found in planted
 // builds proves nothing.
-func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]Violation, error) {
+func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]checker.Violation, error) {
 	found, err := w.struck(ctx, "planted-nothing", binary, func(race) bool { return true })
-	var shown []Violation
-	for _, plant := range Plants() {
-		shown = append(shown, plant.shown(found)...)
+	var shown []checker.Violation
+	for _, plant := range planted.Plants() {
+		shown = append(shown, plant.Shown(found)...)
 	}
 	return shown, err
 }
@@ -40,7 +43,7 @@ func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]Violat
 func (w *World) plantedRaces() []race { return append(w.races(), race{"lease", w.writeWithoutLease}) }
 
 // struck has one replica go through the races that are wanted, and returns all that is found.
-func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, wanted func(race) bool) ([]Violation, error) {
+func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, wanted func(race) bool) ([]checker.Violation, error) {
 	w.forget()
 	w.monitor.setRace(false)
 	if err := w.deploy(ctx, binary, 1); err != nil {
@@ -53,13 +56,13 @@ func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Bin
 	// Elsewhere in the cluster is what an earlier plant has left behind.
 	outcome, err := w.check(ctx, scope{model: model, prefix: prefix}, nil, plantPatience)
 	for name := range model {
-		err = errors.Join(err, w.client.deleteNamespace(ctx, name))
+		err = errors.Join(err, w.client.DeleteNamespace(ctx, name))
 	}
 	return outcome.Violations, errors.Join(err, w.retire())
 }
 
 // writeWithoutLease keeps the leader from its Lease and gives it work all the time.
-func (w *World) writeWithoutLease(ctx context.Context, n *Namespace) error {
+func (w *World) writeWithoutLease(ctx context.Context, n *workload.Namespace) error {
 	heal, err := holdLease(ctx, w, Planned{Kind: "lease-held"})
 	if err != nil {
 		return err

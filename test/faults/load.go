@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/overload"
+	"sa-controller-manager/test/faults/workload"
 )
 
 const (
@@ -27,55 +30,55 @@ const (
 
 // Load has broken clients lean on one replica of an ordinary build, while kube-apiserver
 // goes on to ask it.
-func (w *World) Load(ctx context.Context, binary devcluster.Binary) (Outcome, string, error) {
+func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Outcome, string, error) {
 	w.forget()
 	w.monitor.setRace(false)
 	// As on a node of the control plane: nobody is between kube-apiserver and the webhook.
 	port, err := devcluster.FreePort()
 	if err != nil {
-		return Outcome{}, "", err
+		return checker.Outcome{}, "", err
 	}
 	if err := w.deploy(ctx, binary, 1, "--webhook-http2", "--webhook-bind-address=127.0.0.1", "--webhook-port="+strconv.Itoa(port)); err != nil {
-		return Outcome{}, "", err
+		return checker.Outcome{}, "", err
 	}
-	n := newNamespace("load-pods")
-	if err := w.client.createNamespace(ctx, n.Name); err != nil {
-		return Outcome{}, "", errors.Join(err, w.retire())
+	n := workload.NewNamespace("load-pods")
+	if err := w.client.CreateNamespace(ctx, n.Name); err != nil {
+		return checker.Outcome{}, "", errors.Join(err, w.retire())
 	}
 	if err := w.awaitAdmitted(ctx, n.Name); err != nil {
-		return Outcome{}, "", errors.Join(err, w.retire())
+		return checker.Outcome{}, "", errors.Join(err, w.retire())
 	}
 	address := at("127.0.0.1", port)
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
-	asked := make(chan []Call, 1)
+	asked := make(chan []workload.Call, 1)
 	go func() { asked <- w.ask(asking, n.Name) }()
-	came, overloadErr := runOverload(ctx, "tcp", address, brokenCalls(), w.Busy)
+	came, overloadErr := overload.Run(ctx, "tcp", address, overload.WebhookClients(), w.Busy)
 	stopAsking()
 	calls := <-asked
-	came.logTo(w.tell)
+	came.Log(w.tell)
 	w.awaitRest(ctx)
 
-	outcome, err := w.check(ctx, scope{model: Model{n.Name: n}}, calls, controlPatience)
+	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlPatience)
 	took := latencies(calls)
-	unsure := judgeTimes(&outcome, 5, "Pod", took, came)
-	err = errors.Join(err, overloadErr, came.addTo(&outcome, unsure), w.retire())
+	unsure := overload.JudgeTimes(&outcome, 5, "Pod", took, came)
+	err = errors.Join(err, overloadErr, came.AddTo(&outcome, unsure), w.retire())
 	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
-		came, len(calls), quantile(took, 50), quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
+		came, len(calls), overload.Quantile(took, 50), overload.Quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err
 }
 
 // awaitAdmitted returns once a Pod is admitted with all it is owed: kube-apiserver has to know
 // where to ask now. Before that it asks those who are gone.
 func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
-	return try(ctx, "create a Pod", func(ctx context.Context) error {
-		pod, err := w.client.CoreV1().Pods(namespace).Create(ctx, newPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return workload.Retry(ctx, "create a Pod", func(ctx context.Context) error {
+		pod, err := w.client.CoreV1().Pods(namespace).Create(ctx, workload.NewPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}
-		if what := lacks(pod, defaultAccount); what != "" {
+		if what := workload.Lacks(pod, workload.DefaultAccount); what != "" {
 			return fmt.Errorf("it lacks its %s", what)
 		}
 		return nil
@@ -83,9 +86,9 @@ func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
 }
 
 // ask creates Pods at a steady rate, and nothing is kept of them.
-func (w *World) ask(ctx context.Context, namespace string) []Call {
+func (w *World) ask(ctx context.Context, namespace string) []workload.Call {
 	var mu sync.Mutex
-	var calls []Call
+	var calls []workload.Call
 	var asking sync.WaitGroup
 	pace := time.NewTicker(rate)
 	defer pace.Stop()
@@ -97,13 +100,13 @@ func (w *World) ask(ctx context.Context, namespace string) []Call {
 		case <-pace.C:
 		}
 		asking.Go(func() {
-			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), podTimeout)
+			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), workload.PodTimeout)
 			defer cancel()
-			one := Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
-			pod, err := w.client.CoreV1().Pods(namespace).Create(limit, newPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			one := workload.Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
+			pod, err := w.client.CoreV1().Pods(namespace).Create(limit, workload.NewPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			one.Ended, one.Err = time.Now(), err
 			if err == nil {
-				one.Lacks = lacks(pod, defaultAccount)
+				one.Lacks = workload.Lacks(pod, workload.DefaultAccount)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -112,7 +115,7 @@ func (w *World) ask(ctx context.Context, namespace string) []Call {
 	}
 }
 
-func latencies(calls []Call) []time.Duration {
+func latencies(calls []workload.Call) []time.Duration {
 	var took []time.Duration
 	for _, call := range calls {
 		took = append(took, call.Ended.Sub(call.Begun))

@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/overload"
 	"sa-controller-manager/test/measure"
 )
 
 // runtimeMemoryIn reads runtime.MemStats out of the metrics.
-func runtimeMemoryIn(metrics devcluster.Metrics) runtimeMemory {
+func runtimeMemoryIn(metrics devcluster.Metrics) checker.RuntimeMemory {
 	kib := func(name string) int { return int(metrics.Sum("go_memstats_"+name+"_bytes", nil)) >> 10 }
-	return runtimeMemory{
-		heap: kib("heap_inuse"), idle: kib("heap_idle") - kib("heap_released"), stacks: kib("stack_inuse"),
+	return checker.RuntimeMemory{
+		Heap: kib("heap_inuse"), Idle: kib("heap_idle") - kib("heap_released"), Stacks: kib("stack_inuse"),
 	}
 }
 
@@ -31,8 +33,8 @@ type monitor struct {
 	mu      sync.Mutex
 	known   map[*term]*watched
 	samples int
-	most    Sample
-	found   []Violation
+	most    checker.Sample
+	found   []checker.Violation
 	// race tells that the processes are race-enabled.
 	race bool
 	// crowded tells that other programs have taken the last second.
@@ -42,9 +44,9 @@ type monitor struct {
 // watched is what the monitor knows of a process.
 type watched struct {
 	// last is the last answer, nil before the first: nothing is expected of it until then.
-	last *Sample
+	last *checker.Sample
 	// rest is the first answer with which it was ready.
-	rest *Sample
+	rest *checker.Sample
 	// asked tells that an answer is awaited.
 	asked bool
 	// unanswered is how many seconds have begun since the last answer.
@@ -63,7 +65,7 @@ func (m *monitor) run(ctx context.Context) {
 	defer m.asking.Wait()
 	pace := time.NewTicker(time.Second)
 	defer pace.Stop()
-	var spent processorTime
+	var spent overload.ProcessorTime
 	for {
 		select {
 		case <-ctx.Done():
@@ -78,13 +80,13 @@ func (m *monitor) run(ctx context.Context) {
 }
 
 // noteOthers notes whether other programs have taken the machine since.
-func (m *monitor) noteOthers(before processorTime) processorTime {
-	now, err := readProcessorTime()
+func (m *monitor) noteOthers(before overload.ProcessorTime) overload.ProcessorTime {
+	now, err := overload.ReadProcessorTime()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.crowded = err == nil && now.othersSince(before) > mostByOthers
+	m.crowded = err == nil && now.OthersSince(before) > overload.MostByOthers
 	if m.crowded {
-		m.world.excuses.add(&Interval{From: time.Now().Add(-time.Second), To: time.Now(), Excuse: Crowded})
+		m.world.excuses.Add(&checker.Interval{From: time.Now().Add(-time.Second), To: time.Now(), Excuse: checker.Crowded})
 	}
 	return now
 }
@@ -117,14 +119,14 @@ func (m *monitor) look(ctx context.Context, r *Replica) {
 	if err != nil {
 		return // it has ended since
 	}
-	if m.weigh(r.name, t, Sample{RssAnon: memory.Anon, Secrets: m.world.tokens.Secrets()}, r.isPaused()) {
+	if m.weigh(r.name, t, checker.Sample{RssAnon: memory.Anon, Secrets: m.world.tokens.Secrets()}, r.isPaused()) {
 		m.asking.Go(func() { m.ask(ctx, r, t) })
 	}
 }
 
 // weigh keeps a sample of the memory, counts the second, and reports whether the process is to be
 // asked.
-func (m *monitor) weigh(name string, t *term, sample Sample, paused bool) (ask bool) {
+func (m *monitor) weigh(name string, t *term, sample checker.Sample, paused bool) (ask bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.known[t]
@@ -153,18 +155,18 @@ func (m *monitor) count(name string, p *watched, paused bool) {
 		return
 	}
 	m.most.Unanswered = max(m.most.Unanswered, p.unanswered)
-	if p.unanswered == unansweredAtMost {
-		m.found = append(m.found, violated(8, "%s has not answered for %d s, so that nobody knows how many goroutines it has", name, p.unanswered))
+	if p.unanswered == checker.UnansweredAtMost {
+		m.found = append(m.found, checker.Violated(8, "%s has not answered for %d s, so that nobody knows how many goroutines it has", name, p.unanswered))
 	}
 	p.unanswered++
 }
 
 // ask has the process say how it is.
 func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
-	ctx, cancel := context.WithTimeout(ctx, unansweredAtMost*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, checker.UnansweredAtMost*time.Second)
 	defer cancel()
 	metrics, err := t.manager.Metrics(ctx)
-	sample := Sample{Secrets: m.world.tokens.Secrets()}
+	sample := checker.Sample{Secrets: m.world.tokens.Secrets()}
 	if err == nil {
 		sample.Goroutines = int(metrics.Sum("go_goroutines", nil))
 		sample.InFlight = int(metrics.Sum("sacm_webhook_requests_in_flight", devcluster.Labels{}))
@@ -179,7 +181,7 @@ func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
 }
 
 // keep keeps an answer, or that there was none.
-func (m *monitor) keep(name string, t *term, sample Sample, err error) {
+func (m *monitor) keep(name string, t *term, sample checker.Sample, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.known[t]
@@ -194,22 +196,22 @@ func (m *monitor) keep(name string, t *term, sample Sample, err error) {
 	m.most.Goroutines = max(m.most.Goroutines, sample.Goroutines)
 	m.most.InFlight = max(m.most.InFlight, sample.InFlight)
 	// The memory is looked at each second, whether or not answers come.
-	m.judge(name, Sample{Goroutines: sample.Goroutines, InFlight: sample.InFlight}, p.rest)
+	m.judge(name, checker.Sample{Goroutines: sample.Goroutines, InFlight: sample.InFlight}, p.rest)
 }
 
 // judge holds a sample to the limits. The caller holds mu.
-func (m *monitor) judge(name string, sample Sample, rest *Sample) {
-	if what := sample.exceeds(rest, m.race); what != "" {
-		m.found = append(m.found, violated(8, "%s: %s", name, what))
+func (m *monitor) judge(name string, sample checker.Sample, rest *checker.Sample) {
+	if what := sample.Exceeds(rest, m.race); what != "" {
+		m.found = append(m.found, checker.Violated(8, "%s: %s", name, what))
 	}
 }
 
 // take returns what was seen since the last call.
-func (m *monitor) take() (samples int, most Sample, found []Violation) {
+func (m *monitor) take() (samples int, most checker.Sample, found []checker.Violation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	samples, most, found = m.samples, m.most, m.found
-	m.samples, m.most, m.found = 0, Sample{}, nil
+	m.samples, m.most, m.found = 0, checker.Sample{}, nil
 	return samples, most, found
 }
 
@@ -220,7 +222,7 @@ func (w *World) awaitRest(ctx context.Context) {
 	defer cancel()
 	for _, r := range w.all() {
 		if err := r.now().manager.AwaitRest(ctx); err != nil {
-			w.report(violated(8, "%v after nobody leans on it any more: %v", devcluster.RestLimit, err))
+			w.report(checker.Violated(8, "%v after nobody leans on it any more: %v", devcluster.RestLimit, err))
 		}
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"sa-controller-manager/test/faults/checker"
 )
 
 // TestUnanswered has a process answer or not. A dot is a second, a p one in which it is paused,
 // a c one that other programs have taken, an a an answer and an e an error.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	patience := strings.Repeat(".", unansweredAtMost)
+	patience := strings.Repeat(".", checker.UnansweredAtMost)
 	cases := map[string]struct {
 		reason string
 		events string
@@ -21,16 +23,16 @@ func TestUnanswered(t *testing.T) {
 		most   int
 	}{
 		"well":                 {events: ".a.a.a.a.a.a.a.a.a"},
-		"late":                 {reason: "it came at last", events: ".a" + patience + "a" + patience + "a", most: unansweredAtMost - 1},
-		"silent":               {events: ".a." + patience, want: 1, most: unansweredAtMost},
-		"refuses":              {reason: "an error is no answer", events: ".a.e.e.e.e.e.e", want: 1, most: unansweredAtMost},
-		"silent for long":      {reason: "once for each time", events: ".a" + patience + patience, want: 1, most: 2*unansweredAtMost - 1},
-		"silent again":         {events: ".a." + patience + "a." + patience, want: 2, most: unansweredAtMost},
+		"late":                 {reason: "it came at last", events: ".a" + patience + "a" + patience + "a", most: checker.UnansweredAtMost - 1},
+		"silent":               {events: ".a." + patience, want: 1, most: checker.UnansweredAtMost},
+		"refuses":              {reason: "an error is no answer", events: ".a.e.e.e.e.e.e", want: 1, most: checker.UnansweredAtMost},
+		"silent for long":      {reason: "once for each time", events: ".a" + patience + patience, want: 1, most: 2*checker.UnansweredAtMost - 1},
+		"silent again":         {events: ".a." + patience + "a." + patience, want: 2, most: checker.UnansweredAtMost},
 		"starting":             {reason: "whether it ever starts is awaited elsewhere", events: patience + patience},
 		"crowded out":          {reason: "it has no processor", events: ".a.cccccccccc.", most: 1},
-		"silent in a crowd":    {reason: "the other seconds count", events: ".a.c.c.c.c.c.", want: 1, most: unansweredAtMost},
+		"silent in a crowd":    {reason: "the other seconds count", events: ".a.c.c.c.c.c.", want: 1, most: checker.UnansweredAtMost},
 		"paused":               {reason: "it cannot", events: ".a...pppppppp...a", most: 2},
-		"silent after a pause": {events: ".app." + patience, want: 1, most: unansweredAtMost},
+		"silent after a pause": {events: ".app." + patience, want: 1, most: checker.UnansweredAtMost},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -39,12 +41,12 @@ func TestUnanswered(t *testing.T) {
 			for _, event := range tc.events {
 				switch event {
 				case 'a':
-					m.keep("it", process, Sample{Goroutines: 100}, nil)
+					m.keep("it", process, checker.Sample{Goroutines: 100}, nil)
 				case 'e':
-					m.keep("it", process, Sample{}, errors.New("refused"))
+					m.keep("it", process, checker.Sample{}, errors.New("refused"))
 				default:
 					m.crowded = event == 'c'
-					m.weigh("it", process, Sample{}, event == 'p')
+					m.weigh("it", process, checker.Sample{}, event == 'p')
 				}
 			}
 			_, most, found := m.take()
@@ -75,14 +77,14 @@ func TestMemoryWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, process := &monitor{known: map[*term]*watched{}, race: tc.race}, &term{}
-			if ask := m.weigh("it", process, Sample{RssAnon: 1 << 10}, false); !ask {
+			if ask := m.weigh("it", process, checker.Sample{RssAnon: 1 << 10}, false); !ask {
 				t.Error("it is not asked")
 			}
 			if tc.answers {
-				m.keep("it", process, Sample{Goroutines: 100, RssAnon: 30 << 10, Ready: !tc.starts}, nil)
+				m.keep("it", process, checker.Sample{Goroutines: 100, RssAnon: 30 << 10, Ready: !tc.starts}, nil)
 			}
 			for i := range 3 {
-				if ask := m.weigh("it", process, Sample{RssAnon: 95 << 10}, false); ask != (tc.answers && i == 0) {
+				if ask := m.weigh("it", process, checker.Sample{RssAnon: 95 << 10}, false); ask != (tc.answers && i == 0) {
 					t.Errorf("second %d: asked %v", i, ask)
 				}
 			}

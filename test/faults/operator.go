@@ -19,6 +19,8 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 const (
@@ -105,7 +107,7 @@ func (o *operator) keysOn(ctx context.Context, ring string, words ...string) ([]
 	command.Stderr = &stderr
 	printed, err := command.Output()
 	if strings.Contains(stderr.String(), devcluster.RaceWarning) {
-		o.world.report(violated(7, "keys %s has a data race:\n%s", words[0], stderr.String()))
+		o.world.report(checker.Violated(7, "keys %s has a data race:\n%s", words[0], stderr.String()))
 	}
 	if err == nil || exitCode(err) == exitFound {
 		return printed, nil
@@ -197,12 +199,12 @@ func (r *rotating) rotate(ctx context.Context) error {
 // step runs a command until it has done its work, and gives every replica the result. One that
 // has begun when ctx ends is finished.
 func (r *rotating) step(ctx context.Context, words []string) error {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*startAgain)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workload.RestartTimeout)
 	defer cancel()
 	if r.random.IntN(2) == 0 {
 		r.kill(limit, words)
 	}
-	err := try(limit, "keys "+strings.Join(words, " "), func(ctx context.Context) error {
+	err := workload.Retry(limit, "keys "+strings.Join(words, " "), func(ctx context.Context) error {
 		_, err := r.keys(ctx, words...)
 		if err != nil && strings.Contains(err.Error(), alreadyDone) {
 			err = nil
@@ -240,7 +242,7 @@ func (r *rotating) kill(ctx context.Context, words []string) {
 
 // prune removes what nothing needs. What is refused stays: that is no error.
 func (r *rotating) prune(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*startAgain)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workload.RestartTimeout)
 	defer cancel()
 	_, err := r.keys(limit, "prune", "--longest-token-lifetime=0s", "--hold-down="+holdDown.String())
 	if err != nil && exitCode(err) != exitRefused {
@@ -264,38 +266,38 @@ func (r *rotating) distribute(ctx context.Context) error {
 // ring is what the operator has left: its keys as the ring file has them, the active one among
 // them, once kube-apiserver has tokens signed with that one. The signer may have read the last
 // change a moment later than the operator made it.
-func (w *World) ring(ctx context.Context) (*keyRing, error) {
+func (w *World) ring(ctx context.Context) (*checker.KeyRing, error) {
 	printed, err := w.operator.keys(ctx, "list", "-o=pem")
 	if err != nil {
 		return nil, err
 	}
-	ring := &keyRing{keys: map[string]crypto.PublicKey{}}
+	ring := &checker.KeyRing{Keys: map[string]crypto.PublicKey{}}
 	for block, rest := pem.Decode(printed); block != nil; block, rest = pem.Decode(rest) {
 		key, err := x509.ParsePKIXPublicKey(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("read the key ring: %w", err)
 		}
-		ring.keys[keyIDOf(block.Bytes)] = key
+		ring.Keys[checker.KeyIDOf(block.Bytes)] = key
 	}
-	if ring.active, err = w.operator.activeKey(ctx); err != nil {
+	if ring.Active, err = w.operator.activeKey(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
-	return ring, try(ctx, "have tokens signed with the active key", func(ctx context.Context) error {
+	return ring, workload.Retry(ctx, "have tokens signed with the active key", func(ctx context.Context) error {
 		token, err := w.requestOnce(ctx)
 		if err != nil {
 			return err
 		}
-		if id := headerOf(token).KeyID; id != ring.active {
-			return fmt.Errorf("kube-apiserver has tokens signed with key %q, want the active key %q", id, ring.active)
+		if id := checker.HeaderOf(token).KeyID; id != ring.Active {
+			return fmt.Errorf("kube-apiserver has tokens signed with key %q, want the active key %q", id, ring.Active)
 		}
 		return nil
 	})
 }
 
 // oneKey is the ring of a cluster without ring files: the key in its file.
-func (w *World) oneKey() (*keyRing, error) {
+func (w *World) oneKey() (*checker.KeyRing, error) {
 	content, err := os.ReadFile(w.cluster.SigningKeyFile())
 	if err != nil {
 		return nil, err
@@ -312,6 +314,6 @@ func (w *World) oneKey() (*keyRing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the signing key: %w", err)
 	}
-	id := keyIDOf(der)
-	return &keyRing{keys: map[string]crypto.PublicKey{id: private.Public()}, active: id}, nil
+	id := checker.KeyIDOf(der)
+	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{id: private.Public()}, Active: id}, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
 )
 
 const (
@@ -82,7 +83,7 @@ func (w *World) refuses(ctx context.Context, fault Planned, change refusal) (fun
 			return nil
 		}
 		if !gone(t) { // another fault may have ended it
-			w.report(violated(7, "%s of %s: %v", fault.Kind, r.name, err))
+			w.report(checker.Violated(7, "%s of %s: %v", fault.Kind, r.name, err))
 		}
 		return r.renew(good)
 	}, nil

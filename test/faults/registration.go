@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // registered is what kube-apiserver knows of the webhook.
@@ -32,12 +34,12 @@ type registered struct {
 // registration reads both configurations. One that is not there has no webhooks.
 func (w *World) registration(ctx context.Context) (registered, error) {
 	api := w.client.AdmissionregistrationV1()
-	mutating, err := api.MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
-	if ignore(err, apierrors.IsNotFound) != nil {
+	mutating, err := api.MutatingWebhookConfigurations().Get(ctx, workload.ConfigurationName, metav1.GetOptions{})
+	if workload.Ignore(err, apierrors.IsNotFound) != nil {
 		return registered{}, fmt.Errorf("get the mutating configuration: %w", err)
 	}
-	validating, err := api.ValidatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
-	if ignore(err, apierrors.IsNotFound) != nil {
+	validating, err := api.ValidatingWebhookConfigurations().Get(ctx, workload.ConfigurationName, metav1.GetOptions{})
+	if workload.Ignore(err, apierrors.IsNotFound) != nil {
 		return registered{}, fmt.Errorf("get the validating configuration: %w", err)
 	}
 	return registered{mutating.Webhooks, validating.Webhooks}, nil
@@ -131,7 +133,7 @@ const (
 
 // awaitRepair returns once the registration is what it was, and reports it if that took
 // longer than limit.
-func (w *World) awaitRepair(ctx context.Context, kind Kind, before registered, limit time.Duration, also func(registered) error) error {
+func (w *World) awaitRepair(ctx context.Context, kind checker.Kind, before registered, limit time.Duration, also func(registered) error) error {
 	if w.monitor.isRace() {
 		limit *= raceFactor
 	}
@@ -149,14 +151,14 @@ func (w *World) awaitRepair(ctx context.Context, kind Kind, before registered, l
 		return errors.Join(also(now), w.verify(ctx, now))
 	})
 	if err != nil {
-		w.report(violated(5, "%s is never repaired: %v", kind, err))
+		w.report(checker.Violated(5, "%s is never repaired: %v", kind, err))
 		return nil
 	}
 	took := time.Since(begun)
 	if took <= limit {
 		return nil
 	}
-	late := violated(5, "%s is repaired after %v, want %v at most", kind, took.Round(time.Millisecond), limit)
+	late := checker.Violated(5, "%s is repaired after %v, want %v at most", kind, took.Round(time.Millisecond), limit)
 	if w.Busy {
 		w.cannotTell(fmt.Errorf("%v, but other programs may have used the machine", late))
 		return nil

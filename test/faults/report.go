@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"sa-controller-manager/test/faults/checker"
 )
 
 // Row is one promise in the table at the end.
@@ -25,15 +27,15 @@ type Row struct {
 const bounds = 8
 
 // Table sums runs up.
-func Table(outcomes ...Outcome) []Row {
+func Table(outcomes ...checker.Outcome) []Row {
 	var rows []Row
-	for i, text := range promises() {
+	for i, text := range checker.Promises() {
 		row := Row{Promise: i + 1, Text: text}
 		for _, o := range outcomes {
 			row.Faults += faultsAimedAt(o, i+1)
 			row.Attacks = max(row.Attacks, len(aimedAt(o, i+1)))
 			row.Operations += looks(o, i+1)
-			row.Violations += len(Of(o.Violations, i+1))
+			row.Violations += len(checker.Of(o.Violations, i+1))
 			if row.Promise == bounds { // broken clients are no faults of the catalogue
 				row.Attacks += o.BrokenKinds
 				row.Faults += o.BrokenCalls
@@ -57,7 +59,7 @@ func aimed(promise int) []Lane {
 	return []Lane{Processes, Requests, Files}
 }
 
-func faultsAimedAt(o Outcome, promise int) int {
+func faultsAimedAt(o checker.Outcome, promise int) int {
 	sum := 0
 	for _, n := range aimedAt(o, promise) {
 		sum += n
@@ -65,8 +67,8 @@ func faultsAimedAt(o Outcome, promise int) int {
 	return sum
 }
 
-func aimedAt(o Outcome, promise int) map[Kind]int {
-	found := map[Kind]int{}
+func aimedAt(o checker.Outcome, promise int) map[checker.Kind]int {
+	found := map[checker.Kind]int{}
 	lanes := map[Lane]bool{}
 	for _, lane := range aimed(promise) {
 		lanes[lane] = true
@@ -80,7 +82,7 @@ func aimedAt(o Outcome, promise int) map[Kind]int {
 }
 
 // looks is what was done or looked at for the sake of a promise.
-func looks(o Outcome, promise int) int {
+func looks(o checker.Outcome, promise int) int {
 	switch promise {
 	case 2:
 		return o.Tokens + o.DeadTokens

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 // interrupting are the kinds of faults that strike while keys are rotated: those that interrupt
 // what is done in several steps, or hide from one leader what another one has done.
 func interrupting() []Entry {
-	kinds := []Kind{
+	kinds := []checker.Kind{
 		"replica-killed", "leader-killed", "leader-paused", "leader-partitioned", "apiserver-killed", "etcd-compacted",
 		"watches-cut", "watches-expired", "watches-delayed", "conflict-409", "internal-error-500", "timeout-after-commit", "answer-dropped",
 	}
@@ -65,27 +67,27 @@ func StartRotating(ctx context.Context, binary devcluster.Binary, tell func(form
 // Rotation has an operator rotate the keys of two replicas, again and again, while a workload
 // churns and faults interrupt what they do about it, and then judges. The world is one of
 // StartRotating, whose binary it is.
-func (w *World) Rotation(ctx context.Context, run Run) (Outcome, error) {
+func (w *World) Rotation(ctx context.Context, run Run) (checker.Outcome, error) {
 	w.monitor.setRace(run.Race)
 	if err := w.deploy(ctx, w.operator.binary, 2); err != nil {
-		return Outcome{}, err
+		return checker.Outcome{}, err
 	}
 	bearer, err := w.startBearer(ctx)
 	if err != nil {
-		return Outcome{}, err
+		return checker.Outcome{}, err
 	}
-	workload := StartWorkload(w.client, run.Seed, "rotation")
+	workload := workload.StartWorkload(w.client, run.Seed, "rotation")
 	rotating := w.operator.start(run.Seed)
 	err = w.execute(ctx, Plan(run.Seed, min(run.Length, rotateAtMost), 2, interrupting()))
 	err = errors.Join(err, rotating.end())
 	model, calls, endErr := workload.End()
 	bearer.end()
 	if err := errors.Join(err, endErr); err != nil {
-		return Outcome{}, err
+		return checker.Outcome{}, err
 	}
 	ring, err := w.ring(ctx)
 	if err != nil {
-		return Outcome{}, err
+		return checker.Outcome{}, err
 	}
 	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell, ring: ring, bound: bearer.bound(ring)}, calls, patience+reissuePatience)
 	outcome.Violations = append(outcome.Violations, bearer.found...)
@@ -95,7 +97,7 @@ func (w *World) Rotation(ctx context.Context, run Run) (Outcome, error) {
 }
 
 // Rotated is one line about the rotations of an outcome.
-func Rotated(o Outcome) string {
+func Rotated(o checker.Outcome) string {
 	return fmt.Sprintf("%d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, %d requested tokens",
 		o.Operations[activated], o.Operations[rolledBack], o.Operations[killed], o.Reissued, o.Bound)
 }

@@ -13,6 +13,8 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 )
 
 // Run is one run of a schedule.
@@ -29,24 +31,24 @@ const stayWell = 3 * time.Second
 
 // Faults has two replicas work while a workload churns and faults come and go, and then
 // judges.
-func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
+func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, error) {
 	w.monitor.setRace(run.Race)
-	w.mode = ModeOf(run.Seed)
-	defer func() { w.mode = Auto }()
+	w.mode = workload.ModeOf(run.Seed)
+	defer func() { w.mode = workload.Auto }()
 	binary, err := w.ordinaryRights(quickPings(run.Binary))
 	if err == nil {
 		err = w.deploy(ctx, binary, 2)
 	}
 	if err != nil {
-		return Outcome{}, err
+		return checker.Outcome{}, err
 	}
-	workload := StartWorkload(w.client, run.Seed, "faults")
+	workload := workload.StartWorkload(w.client, run.Seed, "faults")
 	attacked, attackErr := w.attack(ctx, "attack", w.races())
 	plan := Plan(run.Seed, run.Length, 2, Catalogue())
 	err = errors.Join(attackErr, w.execute(ctx, plan))
 	model, calls, endErr := workload.End()
 	if err := errors.Join(err, endErr); err != nil {
-		return Outcome{}, err
+		return checker.Outcome{}, err
 	}
 	maps.Copy(model, attacked)
 	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, patience)
@@ -57,7 +59,7 @@ func (w *World) Faults(ctx context.Context, run Run) (Outcome, error) {
 // execute does what the plan says. A lane that is late goes on with the next fault at
 // once, and after its time leaves out what would only come again.
 func (w *World) execute(ctx context.Context, plan []Planned) error {
-	entries := map[Kind]Entry{}
+	entries := map[checker.Kind]Entry{}
 	for _, entry := range Catalogue() {
 		entries[entry.Kind] = entry
 	}
@@ -72,7 +74,7 @@ func (w *World) execute(ctx context.Context, plan []Planned) error {
 	defer stop()
 	perform := func(lane Lane) {
 		faults := byLane[lane]
-		begun, came := time.Now(), map[Kind]bool{}
+		begun, came := time.Now(), map[checker.Kind]bool{}
 		at := func(fault Planned) time.Time { return begun.Add(fault.At - faults[0].At) }
 		for _, fault := range faults {
 			if came[fault.Kind] && time.Now().After(at(faults[len(faults)-1])) {
@@ -109,7 +111,7 @@ func (w *World) calm(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // another error is the reason
 	}
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	leader, err := w.leader(ctx)
 	if err != nil {
@@ -129,7 +131,7 @@ func (w *World) calm(ctx context.Context) error {
 // perform has one fault come and go.
 func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	w.tell("%s %v", time.Now().Format("15:04:05"), fault)
-	end := w.excuses.open(entry.Excuse, entry.Kind)
+	end := w.excuses.Open(entry.Excuse, entry.Kind)
 	heal, err := entry.Inject(ctx, w, fault)
 	if err != nil {
 		end()

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"sa-controller-manager/test/faults/checker"
 )
 
 // Lane is a sequence of faults, of which one is under way at a time. Lanes run side by
@@ -30,7 +32,7 @@ const (
 // Planned is one fault of a schedule.
 type Planned struct {
 	Lane Lane
-	Kind Kind
+	Kind checker.Kind
 	// At counts from the beginning of the run.
 	At, For time.Duration
 	// Replica is the one that is struck, where the kind does not say it.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/test/faults/checker"
 )
 
 func TestPlan(t *testing.T) {
@@ -40,7 +42,7 @@ func TestPlan(t *testing.T) {
 func checkPlan(t *testing.T, plan []Planned) {
 	t.Helper()
 	ends := map[Lane]time.Duration{}
-	times := map[Kind]int{}
+	times := map[checker.Kind]int{}
 	for _, fault := range plan {
 		if fault.At < ends[fault.Lane]+breather {
 			t.Errorf("%v: its lane is still at the one before, until %v", fault, ends[fault.Lane])
@@ -73,11 +75,11 @@ func TestPlanIsStable(t *testing.T) {
 		{Kind: "a", Lane: Processes, For: time.Second}, {Kind: "b", Lane: Processes, For: 2 * time.Second},
 		{Kind: "c", Lane: Registration, For: time.Second},
 	}
-	var got []Kind
+	var got []checker.Kind
 	for _, fault := range Plan(7, 10*time.Second, 2, catalogue) {
 		got = append(got, fault.Kind)
 	}
-	if diff := cmp.Diff([]Kind{"a", "b", "a", "b", "c", "c"}, got); diff != "" {
+	if diff := cmp.Diff([]checker.Kind{"a", "b", "a", "b", "c", "c"}, got); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }

@@ -20,6 +20,9 @@ import (
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/overload"
+	"sa-controller-manager/test/faults/workload"
 )
 
 const (
@@ -34,54 +37,54 @@ const (
 // one connection, which it opened before the others came.
 //
 // kube-apiserver itself is not asked: it would add its own waits to what is measured.
-func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outcome Outcome, summary string, err error) {
+func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outcome checker.Outcome, summary string, err error) {
 	w.forget()
 	w.monitor.setRace(false)
 	dir, err := signerDirectory()
 	if err != nil {
-		return Outcome{}, "", err
+		return checker.Outcome{}, "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // of no use if it stays
 	socket := filepath.Join(dir, "signer.sock")
 	if err := w.deploy(ctx, binary, 1, "--external-signer-socket="+socket); err != nil {
-		return Outcome{}, "", err
+		return checker.Outcome{}, "", err
 	}
 	defer func() { err = errors.Join(err, w.retire()) }()
-	conn, err := dialSigner(socket)
+	conn, err := overload.DialSigner(socket)
 	if err != nil {
-		return Outcome{}, "", err
+		return checker.Outcome{}, "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	ring, err := w.oneKey()
 	if err != nil {
-		return Outcome{}, "", err
+		return checker.Outcome{}, "", err
 	}
-	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), ring.verify); err != nil {
-		return Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
+	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), ring.Verify); err != nil {
+		return checker.Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
 	}
 	asking, stopAsking := context.WithCancel(ctx)
 	defer stopAsking()
 	asked := make(chan signatures, 1)
-	go func() { asked <- w.askSigner(asking, conn, ring.verify) }()
-	came, overloadErr := runOverload(ctx, "unix", socket, signerBreakers(w.boundPayload), w.Busy)
+	go func() { asked <- w.askSigner(asking, conn, ring.Verify) }()
+	came, overloadErr := overload.Run(ctx, "unix", socket, overload.SignerClients(w.boundPayload), w.Busy)
 	stopAsking()
 	made := <-asked
-	came.logTo(w.tell)
-	alone, aloneErr := visitAlone(ctx, socket, hugeMessage)
+	came.Log(w.tell)
+	alone, aloneErr := overload.VisitAlone(ctx, socket, overload.HugeMessage)
 	w.awaitRest(ctx)
 
-	outcome, err = w.check(ctx, scope{model: Model{}}, nil, controlPatience)
+	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlPatience)
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
 	outcome.Tokens += len(made.tokens)
 	for _, t := range w.terms() {
-		if what := leaks(t.manager.Logs(), marksOf(made.tokens)); what != "" {
-			outcome.Violations = append(outcome.Violations, violated(6, "a log holds %s that was signed on the socket", what))
+		if what := checker.Leak(t.manager.Logs(), checker.SignaturesOf(made.tokens)); what != "" {
+			outcome.Violations = append(outcome.Violations, checker.Violated(6, "a log holds %s that was signed on the socket", what))
 		}
 	}
-	unsure := judgeTimes(&outcome, 8, "call of the signer", made.took, came)
-	err = errors.Join(err, overloadErr, came.addTo(&outcome, errors.Join(unsure, aloneErr)))
+	unsure := overload.JudgeTimes(&outcome, 8, "call of the signer", made.took, came)
+	err = errors.Join(err, overloadErr, came.AddTo(&outcome, errors.Join(unsure, aloneErr)))
 	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
-		came, len(made.took), quantile(made.took, 50), quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
+		came, len(made.took), overload.Quantile(made.took, 50), overload.Quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
 	return outcome, summary, err
 }
 
@@ -102,14 +105,14 @@ type signatures struct {
 	failed []error
 }
 
-func (s *signatures) violations() []Violation {
-	var found []Violation
+func (s *signatures) violations() []checker.Violation {
+	var found []checker.Violation
 	if len(s.failed) > 0 {
-		found = append(found, violated(8, "under load on the signer's socket %d of %d calls in order were not answered, the first: %v",
+		found = append(found, checker.Violated(8, "under load on the signer's socket %d of %d calls in order were not answered, the first: %v",
 			len(s.failed), len(s.failed)+len(s.took), s.failed[0]))
 	}
 	if len(s.tokens) == 0 {
-		found = append(found, violated(8, "under load on the signer's socket no signature was made"))
+		found = append(found, checker.Violated(8, "under load on the signer's socket no signature was made"))
 	}
 	return found
 }
@@ -125,7 +128,7 @@ func (w *World) askSigner(ctx context.Context, conn *grpc.ClientConn, verify fun
 	defer pace.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		asking.Go(func() {
-			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), callerWaits)
+			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), overload.CallerTimeout)
 			defer cancel()
 			begun := time.Now()
 			var token string

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/test/faults/checker"
 )
 
 // TestJudgeSignatures wants each way to leave the caller in order alone to be a violation.
@@ -42,8 +44,8 @@ func TestJudgeSignatures(t *testing.T) {
 // TestTableOfLoads wants broken clients to be counted where they are aimed, beside faults.
 func TestTableOfLoads(t *testing.T) {
 	t.Parallel()
-	killed := Outcome{Injected: map[Kind]int{"replica-killed": 3}}
-	rows := Table(killed, Outcome{BrokenCalls: 100, BrokenKinds: 10}, Outcome{BrokenCalls: 50, BrokenKinds: 12, Violations: []Violation{violated(8, "many")}})
+	killed := checker.Outcome{Injected: map[checker.Kind]int{"replica-killed": 3}}
+	rows := Table(killed, checker.Outcome{BrokenCalls: 100, BrokenKinds: 10}, checker.Outcome{BrokenCalls: 50, BrokenKinds: 12, Violations: []checker.Violation{checker.Violated(8, "many")}})
 	want := Row{Promise: 8, Text: rows[7].Text, Attacks: 23, Faults: 153, Violations: 1}
 	if diff := cmp.Diff(want, rows[7]); diff != "" {
 		t.Errorf("promise 8 (-want +got):\n%s", diff)

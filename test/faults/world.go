@@ -21,6 +21,8 @@ import (
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/balancer"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/tokenrecord"
 )
@@ -46,12 +48,12 @@ type World struct {
 	Busy bool
 
 	cluster  *devcluster.Cluster
-	client   retryClient
+	client   workload.Client
 	port     int // of the webhook
-	mode     Mode
+	mode     workload.Mode
 	balancer *balancer.Balancer
 	gate     *gate
-	excuses  intervals
+	excuses  checker.Intervals
 	tokens   *tokenrecord.Record
 	monitor  *monitor
 	tell     func(format string, args ...any)
@@ -69,7 +71,7 @@ type World struct {
 	rules    []*faultproxy.Rule
 	replicas []*Replica
 	past     []*term // of replicas that are gone
-	found    []Violation
+	found    []checker.Violation
 	untold   []error
 	record   record
 }
@@ -95,7 +97,7 @@ func newWorld(tell func(format string, args ...any)) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &World{port: port, mode: Auto, gate: newGate(), tell: tell, record: newRecord()}, nil
+	return &World{port: port, mode: workload.Auto, gate: newGate(), tell: tell, record: newRecord()}, nil
 }
 
 // connect makes all that looks at the control plane.
@@ -106,10 +108,10 @@ func (w *World) connect() error {
 	if err != nil {
 		return fmt.Errorf("make an admin client: %w", err)
 	}
-	w.client = retryClient{client}
+	w.client = workload.Client{Interface: client}
 	replicas := []string{at(replicaAddress(0), w.port), at(replicaAddress(1), w.port)}
 	w.balancer, err = balancer.Start(at("127.0.0.1", w.port), replicas,
-		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, balancerLag))
+		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, checker.BalancerLag))
 	if err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas i
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	for _, r := range w.all() {
 		if err := r.now().manager.Ready(ctx); err != nil {
@@ -278,7 +280,7 @@ func (w *World) sharedRules() []*faultproxy.Rule {
 }
 
 // report keeps a violation that a fault itself has found.
-func (w *World) report(v Violation) {
+func (w *World) report(v checker.Violation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found = append(w.found, v)
@@ -297,7 +299,7 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 	defer cancel()
 	var leader *Replica
 	err := await.Poll(ctx, func(ctx context.Context) error {
-		lease, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
+		lease, err := w.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, workload.LeaseName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -318,7 +320,7 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 // awaitRegistered returns once both configurations have their one webhook: while kube-apiserver is
 // asked to prove that it reaches the webhook, the mutating one has a second.
 func (w *World) awaitRegistered(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startAgain)
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	err := await.Poll(ctx, func(ctx context.Context) error {
 		state, err := w.registration(ctx)

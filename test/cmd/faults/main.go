@@ -29,6 +29,9 @@ import (
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/planted"
+	"sa-controller-manager/test/faults/workload"
 )
 
 const (
@@ -64,7 +67,7 @@ func main() {
 }
 
 func run(s settings) int {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, planted}; !slices.Contains(parts, faults.Part(s.only)) {
+	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
 		fmt.Fprintf(os.Stderr, "faults: -only=%s: want one of faults, rotation, load, signer or planted\n", s.only)
 		return exitCannot
 	}
@@ -104,7 +107,7 @@ func run(s settings) int {
 // suite returns how many violations there were.
 func suite(ctx context.Context, s settings) (found int, err error) {
 	begun := time.Now()
-	fmt.Printf("fault suite, SEED=%d, --token-secrets=%s, faults for %s\n", s.seed, faults.ModeOf(s.seed), s.length)
+	fmt.Printf("fault suite, SEED=%d, --token-secrets=%s, faults for %s\n", s.seed, workload.ModeOf(s.seed), s.length)
 	dir, err := os.MkdirTemp("", "sacm-faults-")
 	if err != nil {
 		return 0, err
@@ -140,7 +143,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, err
 	}
 	missed := 0
-	if s.part(planted) {
+	if s.part(plantedPart) {
 		if missed, err = plants.find(ctx, world, devcluster.Binary{Path: s.plain}); err != nil {
 			return 0, err
 		}
@@ -156,12 +159,12 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 // verdict is what the parts have shown.
 type verdict struct {
 	busy     bool // the machine may be
-	outcomes []faults.Outcome
+	outcomes []checker.Outcome
 	// blanks and unmet are what there was not to look at, and what no fault has met.
 	blanks, unmet []string
 }
 
-func (v *verdict) take(part faults.Part, outcome faults.Outcome) {
+func (v *verdict) take(part faults.Part, outcome checker.Outcome) {
 	v.outcomes = append(v.outcomes, outcome)
 	for _, kind := range slices.Sorted(maps.Keys(outcome.Skipped)) {
 		fmt.Printf("  skipped: %s: %s\n", kind, outcome.Skipped[kind])
@@ -231,7 +234,7 @@ func loads(ctx context.Context, s settings, world *faults.World, v *verdict) err
 	for _, one := range []struct {
 		part faults.Part
 		text string
-		lean func(context.Context, devcluster.Binary) (faults.Outcome, string, error)
+		lean func(context.Context, devcluster.Binary) (checker.Outcome, string, error)
 	}{
 		{faults.LoadPart, "load", world.Load},
 		{faults.SignerPart, "load on the signer's socket", world.SignerLoad},
@@ -257,8 +260,8 @@ func (s settings) tell(format string, args ...any) {
 	}
 }
 
-// planted is the part that has no outcome of its own.
-const planted faults.Part = "planted"
+// plantedPart is the part that has no outcome of its own.
+const plantedPart faults.Part = "planted"
 
 func (s settings) part(name faults.Part) bool { return s.only == "" || s.only == string(name) }
 
@@ -275,7 +278,7 @@ func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 *
 // plants are planted builds under way.
 type plants struct {
 	settings settings
-	all      []faults.Plant
+	all      []planted.Plant
 	built    []chan result
 	builds   sync.WaitGroup
 }
@@ -288,10 +291,10 @@ type result struct {
 // startBuilds builds them one after the other, beside what else goes on.
 func startBuilds(ctx context.Context, s settings, dir string) *plants {
 	p := &plants{settings: s}
-	if !s.part(planted) {
+	if !s.part(plantedPart) {
 		return p
 	}
-	p.all = faults.Plants()
+	p.all = planted.Plants()
 	for range p.all {
 		p.built = append(p.built, make(chan result, 1))
 	}
@@ -311,7 +314,7 @@ func (p *plants) wait() { p.builds.Wait() }
 func (p *plants) find(ctx context.Context, world *faults.World, ordinary devcluster.Binary) (missed int, err error) {
 	lap := time.Now()
 	shown, err := world.Control(ctx, ordinary)
-	if err := errors.Join(err, p.settings.keepLogs(world, planted)); err != nil {
+	if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
 		return 0, fmt.Errorf("an ordinary build under the attacks: %w", err)
 	}
 	for _, violation := range shown {
@@ -326,7 +329,7 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 		}
 		lap := time.Now()
 		found, err := world.Planted(ctx, plant, one.binary)
-		if err := errors.Join(err, p.settings.keepLogs(world, planted)); err != nil {
+		if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
 			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
 		}
 		if len(found) == 0 {

@@ -1,0 +1,153 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/integration/faultproxy"
+)
+
+func TestJudgeWrites(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1000, 0)
+	at := func(seconds float64, r faultproxy.Request) faultproxy.Request {
+		r.Began = begun.Add(time.Duration(seconds * float64(time.Second)))
+		return r
+	}
+	renewal := faultproxy.Request{Verb: "update", Resource: "leases", Name: workload.LeaseName, Code: 200, Served: 200}
+	lost := faultproxy.Request{Verb: "update", Resource: "leases", Name: workload.LeaseName, Code: 0, Served: 200}
+	write := faultproxy.Request{Verb: "patch", Resource: "secrets", Namespace: "shop", Name: "s", Served: 200}
+	refused := faultproxy.Request{Verb: "patch", Resource: "secrets", Namespace: "shop", Name: "s", Served: 409}
+	leaders := func(verb, resource, namespace, name string) faultproxy.Request {
+		return faultproxy.Request{Verb: verb, Resource: resource, Namespace: namespace, Name: name, Served: 200}
+	}
+	const deadline = 3 * time.Second
+	cases := map[string]struct {
+		reason  string
+		journal []faultproxy.Request
+		want    int
+	}{
+		"InTime":        {journal: []faultproxy.Request{at(0, renewal), at(2.9, write)}},
+		"RenewedAgain":  {journal: []faultproxy.Request{at(0, renewal), at(2, renewal), at(4.5, write)}},
+		"Late":          {journal: []faultproxy.Request{at(0, renewal), at(3.4, write)}, want: 1},
+		"OnItsWay":      {reason: "it began before", journal: []faultproxy.Request{at(0, renewal), at(3+transit.Seconds()/2, write)}},
+		"LateAndNot":    {reason: "its precondition did not hold", journal: []faultproxy.Request{at(0, renewal), at(9, refused)}},
+		"RenewalUnseen": {reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1},
+		"AtAPause":      {reason: "it had asked before it was stopped", journal: []faultproxy.Request{at(0, renewal), at(8.05, leaders("create", "configmaps", "shop", ""))}},
+		"PatchAtAPause": {reason: "its precondition held", journal: []faultproxy.Request{at(0, renewal), at(8.05, write)}, want: 1},
+		"AfterAPause":   {reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.6, leaders("create", "configmaps", "shop", ""))}, want: 1},
+		"NeverLed":      {journal: []faultproxy.Request{at(0, write)}, want: 1},
+
+		"Inline":           {reason: "any replica may, where Pods are", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "pods", ""))}},
+		"InlineForProbe":   {reason: "its Pod is in kube-system", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "kube-system", ""))}},
+		"Account":          {reason: "nobody waits for it", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "shop", ""))}, want: 1},
+		"Reference":        {journal: []faultproxy.Request{at(0, leaders("patch", "serviceaccounts", "pods", "default"))}, want: 1},
+		"TokenRequest":     {reason: "it writes nothing", journal: []faultproxy.Request{at(0, faultproxy.Request{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: "shop", Name: "x", Served: 201})}},
+		"Mutating":         {journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))}, want: 1},
+		"Validating":       {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
+		"LookAtMutating":   {reason: "who waits watches too", journal: []faultproxy.Request{at(0, leaders("list", "mutatingwebhookconfigurations", "", ""))}},
+		"RootCA":           {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1},
+		"StateOfRootCA":    {journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1},
+		"ConfigMap":        {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
+		"PublishedRing":    {reason: "every replica has its line", journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", workload.KeyRingSecret))}},
+		"Heartbeat":        {reason: "every replica has one", journal: []faultproxy.Request{at(0, leaders("patch", "configmaps", "kube-system", workload.HostsConfigMap))}},
+		"ServingCA":        {reason: "every replica keeps it", journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", workload.CASecretName)), at(1, leaders("create", "secrets", "kube-system", ""))}},
+		"TokenOfTheSystem": {journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1},
+		"Event":            {journal: []faultproxy.Request{at(0, leaders("create", "events", "kube-system", ""))}},
+	}
+	asked := PodNamespaces([]workload.Call{{Namespace: "pods"}})
+	resumed := []time.Time{begun.Add(8 * time.Second)}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, found := JudgeWrites(tc.journal, deadline, asked, resumed); len(found) != tc.want {
+				t.Errorf("%s: %v, want %d", tc.reason, found, tc.want)
+			}
+		})
+	}
+}
+
+func TestJudgeCall(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1000, 0)
+	second := func(n int) time.Time { return begun.Add(time.Duration(n) * time.Second) }
+	refused, bare := errors.New("refused"), "token"
+	cases := map[string]struct {
+		reason  string
+		call    workload.Call
+		excuses []Interval
+		want    bool // something is wrong
+		// crowdedOut: it may be the fault of other programs.
+		crowdedOut bool
+	}{
+		"Admitted":    {call: workload.Call{Begun: second(0), Ended: second(1)}},
+		"Refused":     {call: workload.Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
+		"Bare":        {call: workload.Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
+		"Excused":     {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}},
+		"StillGoing":  {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), Excuse: Refused}}},
+		"LongAfter":   {call: workload.Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true},
+		"BareExcused": {call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Bare}}},
+		"BareWhileRefused": {
+			reason: "nobody has taken the webhook out",
+			call:   workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+		},
+		"Fresh":    {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused, AccountSince: second(5)}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}},
+		"NotFresh": {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true},
+		"Crowded": {
+			reason: "that is not for sure", want: true, crowdedOut: true,
+			call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
+		},
+		"Unwanted":             {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true, Err: refused}},
+		"UnwantedAndAdmitted":  {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
+		"UnwantedWhileRefused": {reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Refused}}, want: true},
+		"UnwantedWhileBare":    {call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Bare}}},
+		"CrowdedLongBefore": {
+			call: workload.Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}}, want: true,
+		},
+		"BareInACrowd": {
+			reason: "it was admitted", want: true,
+			call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := JudgeCall(tc.call, tc.excuses); (got != "") != tc.want {
+				t.Errorf("%s: %q", tc.reason, got)
+			}
+			if got := RefusedWhileBusy(tc.call, tc.excuses); got != tc.crowdedOut {
+				t.Errorf("%s: crowded out: %v, want %v", tc.reason, got, tc.crowdedOut)
+			}
+		})
+	}
+}
+
+func TestLeaks(t *testing.T) {
+	t.Parallel()
+	tokens := map[string]bool{"eyJhbGciOiJSUzI1NiJ9.e30.aVeryLongSignatureThatIsOfBase64URLAndUnlikely": true}
+	cases := map[string]struct {
+		printed string
+		want    bool
+	}{
+		"Nothing":    {printed: `I1121 1 secret.go:86] "Filled token secret" token=true`},
+		"Signature":  {printed: "aVeryLongSignatureThatIsOfBase64URLAndUnlikely", want: true},
+		"InAWord":    {printed: "token=x aVery-aVeryLongSignatureThatIsOfBase64URLAndUnlikely_more", want: true},
+		"Half":       {printed: "aVeryLongSignatureThatIsOfBase64URLAndUnlikel"},
+		"Token":      {printed: "eyJhbGciOiJSUzI1NiJ9", want: true},
+		"InJSON":     {printed: `"token":"ZXlKaGJHY2lPaUpTVXpJMU5pSjk"`, want: true},
+		"PrivateKey": {printed: "-----BEGIN RSA PRIVATE KEY-----", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := Leak(tc.printed, SignaturesOf(tokens)); (got != "") != tc.want {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}

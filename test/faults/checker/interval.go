@@ -1,0 +1,121 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checker
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"sa-controller-manager/test/faults/workload"
+)
+
+// Excuse says what the product may do while a fault is under way.
+type Excuse int
+
+const (
+	// NoExcuse means that a Pod that comes now is admitted like any other.
+	NoExcuse Excuse = iota
+	// FreshRefused means that Pods may be refused whose account is so young that only kube-apiserver
+	// knows of it, because the replicas cannot ask.
+	FreshRefused
+	// Refused means that every Pod may be refused.
+	Refused
+	// Crowded means that other programs had the processors: whether a Pod that was refused
+	// meanwhile had to be admitted cannot be told.
+	Crowded
+	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
+	// refused by the half that is left.
+	Bare
+)
+
+// excuseLag is how long a fault goes on to be felt after its end: a balancer learns of a
+// replica, kube-apiserver of a configuration, a connection of its end. A balancer takes
+// balancerLag for that, and what shares two processors with a control plane stands still for
+// a second or two now and then.
+const (
+	excuseLag   = 4500 * time.Millisecond
+	BalancerLag = 2500 * time.Millisecond
+)
+
+// Interval is a time in which something is excused.
+type Interval struct {
+	From, To time.Time // To is zero while it goes on
+	Excuse   Excuse
+	What     Kind
+}
+
+// intervals are all those of a run.
+type Intervals struct {
+	mu  sync.Mutex
+	all []*Interval
+}
+
+// open begins one. What it returns ends it.
+func (i *Intervals) Open(excuse Excuse, what Kind) (end func()) {
+	if excuse == NoExcuse {
+		return func() {}
+	}
+	one := &Interval{From: time.Now(), Excuse: excuse, What: what}
+	i.Add(one)
+	return func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		one.To = time.Now()
+	}
+}
+
+func (i *Intervals) Add(one *Interval) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = append(i.all, one)
+}
+
+func (i *Intervals) List() []Interval {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var all []Interval
+	for _, one := range i.all {
+		all = append(all, *one)
+	}
+	return all
+}
+
+// overlaps reports whether a call met the interval or what it left behind.
+func (i Interval) overlaps(call workload.Call) bool {
+	return call.Ended.After(i.From) && (i.To.IsZero() || call.Begun.Before(i.To.Add(excuseLag)))
+}
+
+// judgeCall says what is wrong with a call, "" if nothing is.
+func JudgeCall(call workload.Call, excuses []Interval) string {
+	var met []Excuse
+	for _, one := range excuses {
+		if !one.overlaps(call) {
+			continue
+		}
+		met = append(met, one.Excuse)
+		if one.Excuse == FreshRefused && call.AccountSince.After(one.From.Add(-excuseLag)) {
+			met = append(met, Refused)
+		}
+	}
+	switch {
+	case call.Unwanted && call.Err == nil && !slices.Contains(met, Bare):
+		return "it was admitted, and there is no such account"
+	case call.Unwanted:
+		return ""
+	case call.Err != nil && !slices.Contains(met, Refused) && !slices.Contains(met, Bare):
+		return "it was refused: " + call.Err.Error()
+	case call.Err == nil && call.Lacks != "" && !slices.Contains(met, Bare):
+		return "it was admitted without its " + call.Lacks
+	}
+	return ""
+}
+
+// crowdedOut reports whether the call was refused when other programs had the processors.
+func RefusedWhileBusy(call workload.Call, excuses []Interval) bool {
+	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Crowded && one.overlaps(call) })
+}
+
+// Kind names what a fault does.
+type Kind string

@@ -1,0 +1,92 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checker
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	_ "crypto/sha256" // crypto.SHA256
+	_ "crypto/sha512" // crypto.SHA384
+	"encoding/base64"
+	"errors"
+	"math/big"
+	"strings"
+)
+
+// keyRing are the public keys with which tokens have to verify, by key ID.
+type KeyRing struct {
+	Keys map[string]crypto.PublicKey
+	// active is the ID of the one that signs. The others are retired.
+	Active string
+}
+
+// KeyIDOf is the key ID of a public key in PKIX form: its SHA-256, in base64url without padding
+// (kubernetes pkg/serviceaccount/jwt.go).
+func KeyIDOf(der []byte) string {
+	digest := crypto.SHA256.New()
+	digest.Write(der)
+	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
+}
+
+// retired reports whether a key of the ring has signed the token that signs no more.
+func (k *KeyRing) Retired(token string) bool {
+	id := HeaderOf(token).KeyID
+	return id != k.Active && k.Keys[id] != nil
+}
+
+// verify says what is wrong with the signature of a token. It goes by the standard library alone.
+func (k *KeyRing) Verify(token string) error {
+	header := HeaderOf(token)
+	signed, encoded, _ := CutLast(token, ".")
+	signature, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return errors.New("its signature is not base64url")
+	}
+	good := false
+	switch key := k.Keys[header.KeyID].(type) {
+	case *rsa.PublicKey:
+		good = header.Algorithm == "RS256" && rsa.VerifyPKCS1v15(key, crypto.SHA256, hashed(crypto.SHA256, signed), signature) == nil
+	case *ecdsa.PublicKey:
+		hash := map[string]crypto.Hash{"ES256": crypto.SHA256, "ES384": crypto.SHA384}[header.Algorithm]
+		good = hash != 0 && verifiesECDSA(key, hashed(hash, signed), signature)
+	}
+	if !good {
+		return errors.New("no key of the ring has signed its token")
+	}
+	return nil
+}
+
+func hashed(hash crypto.Hash, text string) []byte {
+	digest := hash.New()
+	digest.Write([]byte(text))
+	return digest.Sum(nil)
+}
+
+// verifiesECDSA takes a signature as JWTs have it: r and s, each as long as the curve's order
+// (RFC 7518 section 3.4).
+func verifiesECDSA(key *ecdsa.PublicKey, digest, signature []byte) bool {
+	size := (key.Curve.Params().BitSize + 7) / 8
+	if len(signature) != 2*size {
+		return false
+	}
+	r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
+	return ecdsa.Verify(key, digest, r, s)
+}
+
+// jwtHeader is what a token says of its signature.
+type jwtHeader struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+}
+
+// headerOf reads a token's header; an empty one if it is none.
+func HeaderOf(token string) jwtHeader {
+	encoded, _, _ := strings.Cut(token, ".")
+	var header jwtHeader
+	if !readSegment(encoded, &header) {
+		return jwtHeader{}
+	}
+	return header
+}

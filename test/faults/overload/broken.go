@@ -1,0 +1,219 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package overload
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"sa-controller-manager/test/await"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// brokenCalls are what clients do that are slow, broken or mean.
+func WebhookClients() []Client {
+	return []Client{
+		{name: "slow header", come: slowHeader},
+		{name: "slow body", come: slowBody},
+		{name: "garbage for TLS", come: garbageForTLS},
+		{name: "silence", come: silence},
+		{name: "hanging up in the body", come: hangUpInBody},
+		{name: "huge body", come: hugeBody},
+		{name: "no JSON", come: notJSON},
+		{name: "answers that nobody reads", come: neverReads},
+		{name: "rapid reset", come: rapidReset},
+	}
+}
+
+// plain connects without a word. The connection ends with ctx.
+func plain(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return conn, nil
+}
+
+// secure dials as kube-apiserver does.
+func secure(ctx context.Context, address string, protocols ...string) (*tls.Conn, error) {
+	conn, err := plain(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) //nolint:gosec // G402: what it sends is garbage
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secured, nil
+}
+
+// statusFrom reads the status of an answer; 0 is for none.
+func statusFrom(conn net.Conn) int {
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close() // the status is all that matters
+	return response.StatusCode
+}
+
+// judgeStatus holds an answer to promise 7, if there is one.
+func (v *visit) judgeStatus(code int, to string) {
+	if code != 0 && code/100 != 4 {
+		v.violated(7, "%s is answered with status %d", to, code)
+	}
+}
+
+const (
+	// dripped is how many bytes make a slow client.
+	dripped  = 10
+	slowHead = "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+)
+
+// drip writes a byte ten times a second.
+func drip(ctx context.Context, conn net.Conn, text string, v *visit) error {
+	answer := make(chan int, 1)
+	go func() { answer <- statusFrom(conn) }()
+	var err error
+	for i := 0; err == nil && i < len(text); i++ {
+		if _, err = io.WriteString(conn, text[i:i+1]); err != nil {
+			break
+		}
+		v.struck = i+1 >= dripped
+		if !await.Sleep(ctx, 100*time.Millisecond) {
+			err = ctx.Err()
+		}
+	}
+	_ = conn.Close() // the server may have done so
+	v.judgeStatus(<-answer, "half a request")
+	return err
+}
+
+// slowHeader is known as slowloris.
+func slowHeader(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	return drip(ctx, conn, slowHead, v)
+}
+
+func slowBody(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, slowHead); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	return drip(ctx, conn, strings.Repeat("{", 1000), v)
+}
+
+// garbageForTLS looks like the record of a handshake, and what is in it does not. It is a
+// whole record: half of one would be waited for.
+func garbageForTLS(ctx context.Context, address string, v *visit) error {
+	const handshake = 0x16 // RFC 8446, section 5.1
+	conn, err := plain(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(bytes.Repeat([]byte{handshake, 0x03, 0xff}, 2000)); err != nil {
+		return err
+	}
+	said, err := io.ReadAll(conn)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	v.struck = true // it was hung up on
+	if len(said) > 0 && said[0] == handshake {
+		v.violated(7, "garbage is answered with a handshake")
+	}
+	return err
+}
+
+func silence(ctx context.Context, address string, v *visit) error {
+	conn, err := plain(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	v.struck = true
+	_, err = io.Copy(io.Discard, conn)
+	return err
+}
+
+func hangUpInBody(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(conn, slowHead+`{"kind":"AdmissionReview"`)
+	v.struck = err == nil
+	return errors.Join(err, conn.Close())
+}
+
+func notJSON(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // the server may have done so
+	body := strings.Repeat(`{"a":[`, 1000)
+	if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		return err
+	}
+	code := statusFrom(conn)
+	v.judgeStatus(code, "what is no review")
+	v.struck = code == http.StatusBadRequest
+	return fmt.Errorf("answered with status %d", code)
+}
+
+// neverReads asks again and again and takes no answer. The kernel of the server holds them: it
+// would take fifteen times as many until the server itself is stuck.
+func neverReads(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // the server may have done so
+	for range 1000 {
+		if _, err := io.WriteString(conn, "GET /nothing HTTP/1.1\r\nHost: webhook\r\n\r\n"); err != nil {
+			return err
+		}
+	}
+	v.struck = true
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// rapidReset is an attack on HTTP/2 alone.
+func rapidReset(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address, http2.NextProtoTLS)
+	if err != nil {
+		return err
+	}
+	if spoken := conn.ConnectionState().NegotiatedProtocol; spoken != http2.NextProtoTLS {
+		return errors.Join(fmt.Errorf("the server speaks %q, want %q", spoken, http2.NextProtoTLS), conn.Close())
+	}
+	s, err := speak(conn)
+	if err != nil {
+		return err
+	}
+	return s.reset(v,
+		hpack.HeaderField{Name: ":method", Value: "POST"}, hpack.HeaderField{Name: ":scheme", Value: "https"},
+		hpack.HeaderField{Name: ":path", Value: "/mutate"}, hpack.HeaderField{Name: ":authority", Value: "webhook"})
+}

@@ -1,0 +1,208 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Client is a user who retries until there is an answer that means something, so that the
+// model is never in doubt about what there is.
+type Client struct {
+	kubernetes.Interface
+}
+
+const (
+	AttemptTimeout = 5 * time.Second
+	tryAgain       = 100 * time.Millisecond
+)
+
+// Retry repeats do until it succeeds or ctx ends. A refusal by the product or by rules of
+// kube-apiserver is tried again as well: a namespace that is not known yet will be.
+func Retry(ctx context.Context, what string, do func(context.Context) error) error {
+	for {
+		once, cancel := context.WithTimeout(ctx, AttemptTimeout)
+		err := do(once)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(tryAgain):
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w; last answer: %w", what, context.Cause(ctx), err)
+		}
+	}
+}
+
+func (c Client) CreateNamespace(ctx context.Context, name string) error {
+	return Retry(ctx, "create namespace "+name, func(ctx context.Context) error {
+		_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return Ignore(err, apierrors.IsAlreadyExists)
+	})
+}
+
+// deleteNamespace does what a namespace controller would, for there is none.
+func (c Client) DeleteNamespace(ctx context.Context, name string) error {
+	all := metav1.ListOptions{}
+	core := c.CoreV1()
+	return Retry(ctx, "delete namespace "+name, func(ctx context.Context) error {
+		now := metav1.NewDeleteOptions(0)
+		for _, remove := range []func() error{
+			func() error { return core.Namespaces().Delete(ctx, name, metav1.DeleteOptions{}) },
+			func() error { return core.Pods(name).DeleteCollection(ctx, *now, all) },
+			func() error { return core.ServiceAccounts(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
+			func() error { return core.Secrets(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
+			func() error { return core.ConfigMaps(name).DeleteCollection(ctx, metav1.DeleteOptions{}, all) },
+		} {
+			if err := remove(); err != nil && !apierrors.IsNotFound(err) {
+				// It says so once it is being deleted, until it is finalized.
+				if !apierrors.IsConflict(err) {
+					return err
+				}
+			}
+		}
+		_, err := core.Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+		return Ignore(err, apierrors.IsNotFound)
+	})
+}
+
+func (c Client) CreateAccount(ctx context.Context, namespace, name string, account *Account) error {
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"user/note": account.Note}}}
+	for _, foreign := range account.Foreign {
+		object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: foreign})
+	}
+	for _, pull := range account.Pulls {
+		object.ImagePullSecrets = append(object.ImagePullSecrets, corev1.LocalObjectReference{Name: pull})
+	}
+	return Retry(ctx, "create serviceaccount "+name, func(ctx context.Context) error {
+		made, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = c.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		if err == nil {
+			account.UID, account.Since = made.UID, time.Now()
+		}
+		return err
+	})
+}
+
+func (c Client) AnnotateAccount(ctx context.Context, namespace, name string, uid types.UID, note string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{"user/note":%q}}}`, uid, note)
+	return Retry(ctx, "annotate serviceaccount "+name, func(ctx context.Context) error {
+		_, err := c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// refer has the account list a Secret, beside what it lists, as kube-controller-manager did.
+func (c Client) AddReference(ctx context.Context, namespace, name, secret string) error {
+	patch := fmt.Appendf(nil, `{"secrets":[{"name":%q}]}`, secret)
+	return Retry(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
+		_, err := c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "kube-controller-manager"})
+		return err
+	})
+}
+
+func (c Client) DeleteAccount(ctx context.Context, namespace, name string, uid types.UID) error {
+	return Retry(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
+		return Ignore(c.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
+	})
+}
+
+func (c Client) CreateTokenSecret(ctx context.Context, namespace, name string, secret *TokenSecret) error {
+	return c.createSecret(ctx, namespace, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: secret.Account}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+		Data:       map[string][]byte{"extra": []byte(secret.Extra)},
+	}, &secret.UID)
+}
+
+func (c Client) createSecret(ctx context.Context, namespace string, object *corev1.Secret, uid *types.UID) error {
+	return Retry(ctx, "create secret "+object.Name, func(ctx context.Context) error {
+		made, err := c.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = c.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
+		}
+		if err == nil {
+			*uid = made.UID
+		}
+		return err
+	})
+}
+
+func (c Client) DeleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
+	return Retry(ctx, "delete secret "+name, func(ctx context.Context) error {
+		return Ignore(c.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
+	})
+}
+
+// only has a deletion mean the object of that UID, and whichever there is without one. A try
+// that had no answer may still be on its way when another object of the name is there.
+func only(uid types.UID) metav1.DeleteOptions {
+	if uid == "" {
+		return metav1.DeleteOptions{}
+	}
+	return *metav1.NewPreconditionDeleteOptions(string(uid))
+}
+
+// isGone reports whether there is no such object, or another one of the name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// lastOwn is the last of the Secrets that the account lists and that have the name of an
+// auto-created one, "" if there is none.
+func (c Client) lastOwn(ctx context.Context, namespace, account string) (own string, err error) {
+	err = Retry(ctx, "get serviceaccount "+account, func(ctx context.Context) error {
+		object, err := c.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+		for _, ref := range object.Secrets {
+			if IsOwnName(account, ref.Name) {
+				own = ref.Name
+			}
+		}
+		return err
+	})
+	return own, err
+}
+
+func (c Client) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
+	return Retry(ctx, "create configmap "+name, func(ctx context.Context) error {
+		made, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = c.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		}
+		if err == nil {
+			*uid = made.UID
+		}
+		return err
+	})
+}
+
+// spoilRootCA is a user who edits what is published.
+func (c Client) spoilRootCA(ctx context.Context, namespace string) error {
+	return Retry(ctx, "edit "+RootCAConfigMap, func(ctx context.Context) error {
+		_, err := c.CoreV1().ConfigMaps(namespace).Patch(ctx, RootCAConfigMap, types.MergePatchType,
+			[]byte(`{"data":{"ca.crt":"nothing"}}`), metav1.PatchOptions{})
+		return Ignore(err, apierrors.IsNotFound) // it is not published yet
+	})
+}
+
+func Ignore(err error, harmless func(error) bool) error {
+	if harmless(err) {
+		return nil
+	}
+	return err
+}
+
+// startAgain bounds how long a process or kube-apiserver may take to be back.
+const RestartTimeout = 4 * time.Minute

@@ -1,0 +1,176 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	"sa-controller-manager/test/await"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Names that Kubernetes and the product give a meaning to.
+const (
+	DefaultAccount    = "default"
+	RootCAConfigMap   = "kube-root-ca.crt"
+	AutoCreatedLabel  = "sa-controller-manager/auto-created"
+	lastUsedLabel     = "kubernetes.io/legacy-token-last-used"
+	ReplacesLabel     = "sa-controller-manager/replaces"
+	ConfigurationName = "00-sa-controller-manager"
+	CASecretName      = "sa-controller-manager-webhook-ca"
+	HostsConfigMap    = "sa-controller-manager-hosts"
+	KeyRingSecret     = "sa-controller-manager-key-ring"
+	ProductManager    = "sa-controller-manager"
+	LeaseName         = "sa-controller-manager"
+)
+
+// Model is what users have asked for and kube-apiserver has acknowledged: what there must
+// be, whatever the product does. It has no lock; each of its namespaces belongs to one
+// goroutine until all of them have ended.
+type Model map[string]*Namespace
+
+// Namespace is one that a user has made and not deleted.
+type Namespace struct {
+	Name       string
+	Accounts   map[string]*Account
+	Secrets    map[string]*TokenSecret
+	Bystanders map[string]*Bystander
+
+	spoiled bool // its root CA was edited
+}
+
+// edited reports whether a user has edited what the account lists, or copied a Secret of it.
+func (m Model) Edited(namespace, account string) bool {
+	n := m[namespace]
+	return n != nil && n.Accounts[account] != nil && n.Accounts[account].Edited
+}
+
+// Account is a live ServiceAccount that a user has made. Foreign and Pulls are lists of
+// the user's, and Note is an annotation.
+type Account struct {
+	UID     types.UID
+	Foreign []string
+	Pulls   []string
+	Note    string
+	Since   time.Time
+	// Edited: the user has taken references to auto-created Secrets away, or copied such a Secret.
+	Edited bool
+}
+
+// AwaitNextSecond waits until a Secret that is made next is younger than the account, in whole seconds. One
+// of the same second goes as an orphan if a stale cache had it filled for the previous account.
+func (a *Account) AwaitNextSecond(ctx context.Context) {
+	await.Sleep(ctx, time.Until(a.Since.Truncate(time.Second).Add(time.Second)))
+}
+
+// TokenSecret is one that a user has made and not deleted, or an auto-created one that the account
+// listed when a user edited the list.
+type TokenSecret struct {
+	UID     types.UID
+	Account string
+	// Owner is the account that lived when the Secret was made.
+	Owner types.UID
+	Extra string // what the user keeps in it beside the token
+}
+
+// usersSecrets are the names of the account's Secrets that a user has made, sorted.
+func (n *Namespace) usersSecrets(account string) []string {
+	var names []string
+	for name, secret := range n.Secrets {
+		if secret.Account == account && n.SameOwner(secret) && !IsOwnName(account, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Bystander is a Secret of another type, or a ConfigMap: none of the product's business.
+type Bystander struct {
+	UID    types.UID
+	Secret bool
+	Value  string
+}
+
+func NewNamespace(name string) *Namespace {
+	return &Namespace{
+		Name:     name,
+		Accounts: map[string]*Account{}, Secrets: map[string]*TokenSecret{}, Bystanders: map[string]*Bystander{},
+	}
+}
+
+// secure reports whether the Secret belongs to an account that has lived ever since.
+func (n *Namespace) SameOwner(secret *TokenSecret) bool {
+	account := n.Accounts[secret.Account]
+	return account != nil && account.UID == secret.Owner
+}
+
+// Call is one Pod and what became of it.
+type Call struct {
+	Begun, Ended    time.Time
+	Namespace, Name string
+	Err             error
+	// Lacks says what the Pod was not given, "" if it has everything.
+	Lacks string
+	// Unwanted: it names an account that there is not, so that it has to be refused.
+	Unwanted bool
+	// AccountSince is when its account, or its namespace, was made.
+	AccountSince time.Time
+}
+
+// Lacks looks at an admitted Pod: its account, what that has to pull images with, and its
+// projected token.
+func Lacks(pod *corev1.Pod, account string, pulls ...string) string {
+	if pod.Spec.ServiceAccountName != account {
+		return "account"
+	}
+	var has []string
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		has = append(has, ref.Name)
+	}
+	if !slices.Equal(has, pulls) {
+		return "pull Secrets"
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.ServiceAccountToken != nil && mounted(pod, volume.Name) {
+				return ""
+			}
+		}
+	}
+	return "token"
+}
+
+func mounted(pod *corev1.Pod, volume string) bool {
+	for _, container := range pod.Spec.Containers {
+		found := false
+		for _, mount := range container.VolumeMounts {
+			found = found || mount.Name == volume
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// ownName is how token controllers name the Secrets that they make.
+var ownName = regexp.MustCompile(`-token-[a-z0-9]{5}$`)
+
+func IsOwnName(account, secret string) bool {
+	return len(secret) == len(account)+len("-token-")+5 && secret[:len(account)] == account && ownName.MatchString(secret)
+}
+
+// owner is the UID that a token Secret says it belongs to.
+func Owner(secret *corev1.Secret) types.UID {
+	return types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
+}

@@ -1,0 +1,268 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package workload has users create, change and delete namespaces, accounts, Secrets and Pods, and
+// keeps a Model of what must exist because of it.
+//
+// A user retries each operation until kube-apiserver has answered it, so the model is never in
+// doubt. What the users do, and in which order, follows from a seed alone.
+package workload
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// users is how many goroutines churn, each in namespaces of its own: what each of
+	// them asks for, and in which order, follows from the seed alone.
+	users = 3
+	// userPace bounds the rate of each of them.
+	userPace = 100 * time.Millisecond
+)
+
+// Workload churns until it is told to end.
+type Workload struct {
+	users []*user
+	pods  *podUser
+	stop  context.CancelFunc
+	wait  sync.WaitGroup
+
+	mu         sync.Mutex
+	operations map[string]int
+	failed     error
+}
+
+// user owns some namespaces.
+type user struct {
+	Client
+
+	prefix     string
+	random     *rand.Rand
+	made       int // of anything, for names
+	namespaces []*Namespace
+}
+
+// StartWorkload begins. Names begin with prefix.
+func StartWorkload(client Client, seed uint64, prefix string) *Workload {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Workload{stop: stop, operations: map[string]int{}}
+	for i := range users {
+		u := &user{Client: client, prefix: fmt.Sprintf("%s-u%d", prefix, i), random: rand.New(rand.NewPCG(seed, uint64(i)+1))}
+		w.users = append(w.users, u)
+		w.wait.Go(func() { w.churn(ctx, u) })
+	}
+	w.pods = &podUser{Client: client, prefix: prefix + "-pods"}
+	w.wait.Go(func() { w.pods.run(ctx, w) })
+	return w
+}
+
+// End ends it once every operation that has begun has its answer, and returns what there
+// must be now. It is an error if one of them never had one.
+func (w *Workload) End() (Model, []Call, error) {
+	w.stop()
+	w.wait.Wait()
+	model := Model{}
+	for _, u := range w.users {
+		for _, namespace := range u.namespaces {
+			model[namespace.Name] = namespace
+		}
+	}
+	for _, namespace := range w.pods.namespaces {
+		model[namespace.Name] = namespace
+	}
+	return model, w.pods.calls, w.failed
+}
+
+// Operations is how many there were of each kind.
+func (w *Workload) Operations() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.operations)
+}
+
+func (w *Workload) count(operation string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.operations[operation]++
+}
+
+func (w *Workload) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		w.failed = err
+	}
+}
+
+// churn does one operation after another. One that has begun when ctx ends is finished.
+func (w *Workload) churn(ctx context.Context, u *user) {
+	pace := time.NewTicker(userPace)
+	defer pace.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*RestartTimeout)
+		operation, err := u.step(limit)
+		cancel()
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		w.count(operation)
+	}
+}
+
+// step does one operation that the random numbers choose.
+func (u *user) step(ctx context.Context) (string, error) {
+	draw := u.random.IntN(100)
+	if len(u.namespaces) == 0 || draw < 3 {
+		return "create namespace", u.makeNamespace(ctx)
+	}
+	at := u.random.IntN(len(u.namespaces))
+	n := u.namespaces[at]
+	account, chosen := pick(u.random, n.Accounts)
+	secret, held := pick(u.random, n.Secrets)
+	switch {
+	case draw < 5 && len(u.namespaces) > 2:
+		u.namespaces = slices.Delete(u.namespaces, at, at+1)
+		return "delete namespace", u.DeleteNamespace(ctx, n.Name)
+	case draw < 9:
+		return "create bystander", u.makeBystander(ctx, n)
+	case draw < 11 && !n.spoiled:
+		// Twice would be a fight, in which repairs come ever more slowly.
+		n.spoiled = true
+		return "edit root CA", u.spoilRootCA(ctx, n.Name)
+	case draw < 28 || chosen == nil:
+		return "create account", u.makeAccount(ctx, n, u.name("account"))
+	case draw < 34:
+		delete(n.Accounts, account)
+		return "delete account", u.DeleteAccount(ctx, n.Name, account, chosen.UID)
+	case draw < 42:
+		return "replace account", u.replaceAccount(ctx, n, account)
+	case draw < 48:
+		chosen.Note = u.name("note")
+		return "annotate account", u.AnnotateAccount(ctx, n.Name, account, chosen.UID, chosen.Note)
+	case draw < 54:
+		return "delete own token Secret", u.deleteOwn(ctx, n, account)
+	case draw < 60:
+		half := u.random.IntN(2)
+		pair, err := u.reissuePair(ctx, n)
+		if err != nil {
+			return "", err
+		}
+		return u.EditReferences(ctx, n, cmp.Or(pair, account), half)
+	case draw < 65:
+		return u.copyOwn(ctx, n, account)
+	case draw < 86 || held == nil:
+		return "create token Secret", u.makeTokenSecret(ctx, n, u.name("token"), account)
+	case draw < 93:
+		delete(n.Secrets, secret)
+		return "delete token Secret", u.DeleteSecret(ctx, n.Name, secret, held.UID)
+	}
+	return "replace token Secret", u.replaceTokenSecret(ctx, n, secret, account)
+}
+
+func (u *user) name(what string) string {
+	u.made++
+	return fmt.Sprintf("%s-%d", what, u.made)
+}
+
+func (u *user) makeNamespace(ctx context.Context) error {
+	n := NewNamespace(u.name(u.prefix))
+	u.namespaces = append(u.namespaces, n)
+	return u.CreateNamespace(ctx, n.Name)
+}
+
+func (u *user) makeBystander(ctx context.Context, n *Namespace) error {
+	b := &Bystander{Secret: u.random.IntN(2) == 0, Value: u.name("value")}
+	name := u.name("bystander")
+	n.Bystanders[name] = b
+	if !b.Secret {
+		return u.createConfigMap(ctx, n.Name, name, b.Value, &b.UID)
+	}
+	object := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"value": []byte(b.Value)}}
+	object.Name = name
+	// What names an account is no token Secret for that.
+	object.Annotations = map[string]string{corev1.ServiceAccountNameKey: "nobody"}
+	return u.createSecret(ctx, n.Name, object, &b.UID)
+}
+
+func (u *user) makeAccount(ctx context.Context, n *Namespace, name string) error {
+	account := &Account{Note: u.name("note")}
+	for range u.random.IntN(3) {
+		account.Foreign = append(account.Foreign, u.name("foreign"))
+		account.Pulls = append(account.Pulls, u.name("pull"))
+	}
+	n.Accounts[name] = account
+	return u.CreateAccount(ctx, n.Name, name, account)
+}
+
+// replaceAccount has another account of the same name come at once, while tokens of the
+// first one may be being signed.
+func (u *user) replaceAccount(ctx context.Context, n *Namespace, name string) error {
+	former := n.Accounts[name].UID
+	delete(n.Accounts, name)
+	if err := u.DeleteAccount(ctx, n.Name, name, former); err != nil {
+		return err
+	}
+	return u.makeAccount(ctx, n, name)
+}
+
+func (u *user) makeTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
+	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: u.name("extra")}
+	n.Secrets[name] = secret
+	n.Accounts[account].AwaitNextSecond(ctx)
+	return u.CreateTokenSecret(ctx, n.Name, name, secret)
+}
+
+// deleteOwn deletes the last auto-created Secret that the account lists.
+func (u *user) deleteOwn(ctx context.Context, n *Namespace, account string) error {
+	own, err := u.lastOwn(ctx, n.Name, account)
+	if err != nil || own == "" {
+		return err
+	}
+	delete(n.Secrets, own)
+	return u.DeleteSecret(ctx, n.Name, own, "")
+}
+
+// copyOwn copies the last auto-created Secret that the account lists, if there is one.
+func (u *user) copyOwn(ctx context.Context, n *Namespace, account string) (operation string, err error) {
+	copy, extra := u.name("copy"), u.name("extra")
+	own, err := u.lastOwn(ctx, n.Name, account)
+	if err != nil || own == "" {
+		return "find no Secret to copy", err
+	}
+	return Copied, u.CopySecret(ctx, n, own, copy, extra)
+}
+
+// replaceTokenSecret has another Secret of the same name come at once, for another account.
+func (u *user) replaceTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
+	former := n.Secrets[name].UID
+	delete(n.Secrets, name)
+	if err := u.DeleteSecret(ctx, n.Name, name, former); err != nil {
+		return err
+	}
+	return u.makeTokenSecret(ctx, n, name, account)
+}
+
+// pick draws one in the order of the keys, so that the draw says all.
+func pick[T any](random *rand.Rand, from map[string]*T) (string, *T) {
+	if len(from) == 0 {
+		return "", nil
+	}
+	keys := slices.Sorted(maps.Keys(from))
+	key := keys[random.IntN(len(keys))]
+	return key, from[key]
+}

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// bundle names a set of certificates: sorted digests, one behind the other. The same
-// certificates in another order, or with comments, are the same bundle. It is empty if
-// there is none.
+// bundle identifies a set of certificates: their sorted digests, concatenated. The same
+// certificates in another order, or with comments, are the same bundle. Without certificates it
+// is empty.
 type bundle string
 
-// parseBundle takes text without a certificate for a bundle of its own, so that two
-// differ that hold different nonsense.
+// parseBundle takes text that holds no certificate for a bundle of its own, so that two
+// different unreadable texts differ.
 func parseBundle(pem string) bundle {
 	if pem == "" {
 		return ""
@@ -48,11 +48,11 @@ func (b bundle) sums() []string {
 	return sums
 }
 
-// within reports whether other has all of b.
+// within reports whether other has all certificates of b.
 func (b bundle) within(other bundle) bool {
 	all := other.sums()
 	return !slices.ContainsFunc(b.sums(), func(sum string) bool { return !slices.Contains(all, sum) })
 }
 
-// and is the union.
+// and returns the union.
 func (b bundle) and(other bundle) bundle { return bundleOf(append(b.sums(), other.sums()...)) }

@@ -19,20 +19,20 @@ import (
 	"sa-controller-manager/admission/registration"
 )
 
-// lastPart of a certificate's life is when its successor should long be there: a CA of
-// ours is followed at two thirds, and a twelfth before its end whatever happens.
+// lastPart is the last part of a certificate's life, as a divisor. By then its successor should
+// exist: a serving CA is rolled over after two thirds, and a twelfth before its end in any case.
 const lastPart = 12
 
 const (
 	servingCA = certs.DefaultSecretNamespace + "/" + certs.DefaultSecretName
 
-	fixServingCA = "look into the log of the manager for what keeps it from writing the Secret " + servingCA + "; a replica has to run"
-	fixCABundle  = "the leader repairs it within seconds, if it runs with --webhook-registration=url or service and nobody undoes it: look into its log. " +
-		"If the webhook serves from --webhook-tls-cert-file, the Secret " + servingCA + " is a leftover: delete it"
+	fixServingCA = "start a replica; if one runs, its log says why it does not write the Secret " + servingCA
+	fixCABundle  = "start the leader with --webhook-registration=url or service: it repairs the caBundle within seconds, and its log says why it cannot. " +
+		"If the webhook serves from --webhook-tls-cert-file, delete the Secret " + servingCA + ": it is a leftover"
 )
 
-// checkCertificates looks at the serving CA and at what kube-apiserver trusts. The leaves
-// are in the memory of replicas; that kube-apiserver accepts one is for checkWebhook.
+// checkCertificates checks the serving CA and the caBundles. The serving certificates are in the
+// memory of the replicas: checkWebhook finds out whether kube-apiserver accepts them.
 func checkCertificates(ctx context.Context, c *cluster) (answer, error) {
 	registered, err := registration.Inspect(ctx, c.Client)
 	if err != nil {
@@ -48,31 +48,32 @@ func checkCertificates(ctx context.Context, c *cluster) (answer, error) {
 	}
 	active, err := certs.Active(secret)
 	if err != nil {
-		return answer{Findings: []finding{found("serving-ca-unreadable", "the serving CA in the Secret "+servingCA+" cannot be read", fixServingCA)}}, nil //nolint:nilerr // the finding says it
+		return answer{Findings: []finding{found("serving-ca-unreadable", "the serving CA in the Secret "+servingCA+" cannot be read", fixServingCA)}}, nil //nolint:nilerr // the finding reports it
 	}
 	var findings []finding
 	if problem := ending(active, now, lastPart); problem != "" {
 		findings = append(findings, found("serving-ca-ends", "the serving CA in the Secret "+servingCA+" "+problem, fixServingCA))
 	}
-	note := "the serving CA ends " + active.NotAfter.UTC().Format(time.RFC3339)
+	note := "the serving CA expires at " + active.NotAfter.UTC().Format(time.RFC3339)
 	return answer{Findings: append(findings, badBundles(registered, active, now)...), Note: note}, nil
 }
 
-// ending says that a certificate has ended or is in the last part of its life, "" if neither.
+// ending describes a certificate that has expired or is in the last part of its life; it returns
+// "" for any other.
 func ending(certificate *x509.Certificate, now time.Time, part time.Duration) string {
 	end := certificate.NotAfter.UTC().Format(time.RFC3339)
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	switch left := certificate.NotAfter.Sub(now); {
 	case left <= 0:
-		return "has expired at " + end
+		return "expired at " + end
 	case left < life/part:
 		return "expires at " + end
 	}
 	return ""
 }
 
-// badBundles wants the active CA in each caBundle. Without one of ours, a certificate in
-// it has to be good for a while.
+// badBundles wants the active serving CA in each caBundle. Without a serving CA, the certificate
+// in the caBundle with the longest life must not be about to expire.
 func badBundles(registered []registration.Inspected, active *x509.Certificate, now time.Time) []finding {
 	var findings []finding
 	for _, one := range registered {
@@ -88,7 +89,7 @@ func badBundles(registered []registration.Inspected, active *x509.Certificate, n
 
 func badBundle(text []byte, active *x509.Certificate, now time.Time) string {
 	if len(bytes.TrimSpace(text)) == 0 && active == nil {
-		return "" // kube-apiserver's own roots count
+		return "" // kube-apiserver uses its own roots
 	}
 	certificates, err := cert.ParseCertsPEM(text)
 	if err != nil {

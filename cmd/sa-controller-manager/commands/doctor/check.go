@@ -17,32 +17,32 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// defaultGrace is for cluster.Grace.
+// defaultGrace is the default of cluster.Grace.
 const defaultGrace = time.Minute
 
-// check is one thing to look at.
+// check is one check of the command.
 type check struct {
 	Name string
-	// About says in a few words what is looked at.
+	// About states in a few words what holds if the check finds nothing.
 	About string
 
 	run func(context.Context, *cluster) (answer, error)
 }
 
-// answer is what a check has seen. An error instead means that it could not tell.
+// answer is the result of a check that could be completed.
 type answer struct {
 	Findings []finding
-	// Note says what was seen, or that there was nothing to look at.
+	// Note says what was checked, or why there was nothing to check.
 	Note string
 }
 
-// finding is what a check has found.
+// finding is a problem that a check has found.
 type finding struct {
 	Check string `json:"check"`
 	printers.Finding
 }
 
-// cluster is what checks look at, and what the user knows about it. It is for one run.
+// cluster is what checks read, and what the user has said about it. It serves one run.
 type cluster struct {
 	Client kubernetes.Interface
 	// Get reads a path of the API server that is no resource.
@@ -52,14 +52,15 @@ type cluster struct {
 	Clock clock.Clock
 	// Version is kube-apiserver's.
 	Version string
-	// Grace is how old an object must be before it counts that nobody has seen to it.
+	// Grace is the age below which objects are not checked: the controllers may not have reached
+	// them yet.
 	Grace time.Duration
 
-	// Namespace and Account are whose token is tried. The trial Pod is in Namespace.
+	// A token is requested for Account in Namespace. The Pod with dryRun is created there, too.
 	Namespace, Account string
 	// LeaseNamespace and LeaseName are those of --leader-elect-resource-*.
 	LeaseNamespace, LeaseName string
-	// User is the identity of the manager, empty for what the bindings say.
+	// User is the user name of the manager; if empty, it comes from its ClusterRoleBinding.
 	User string
 	// Plugin is the configuration of the ServiceAccount plugin.
 	Plugin serviceaccount.Config
@@ -69,10 +70,10 @@ type cluster struct {
 	// --service-account-key-ring.
 	Keys []jwks.Key
 
-	// ManagerKubeconfig is that of the manager, if this is its host.
+	// ManagerKubeconfig is the kubeconfig of the manager, if this is its host.
 	ManagerKubeconfig string
-	// Kubeconfig is the flag that leads commands of a remedy to the same cluster, with a blank
-	// before it, or empty.
+	// Kubeconfig is the flag --kubeconfig, after a blank, that commands in a remedy need to reach
+	// the same cluster; empty if none was given.
 	Kubeconfig string
 
 	read reads
@@ -82,28 +83,28 @@ func found(code, message, remedy string, objects ...string) finding {
 	return finding{Finding: printers.Finding{Code: code, Message: message, Objects: objects, Remedy: remedy}}
 }
 
-// checks are all that there are, in the order in which they are made: what everything
-// else depends on comes first.
+// checks returns all checks in the order in which they run: what the others depend on comes
+// first.
 func checks() []check {
 	return []check{
-		{Name: "token", About: "a fresh token is accepted; the keys of tokens in Secrets are known to kube-apiserver", run: checkToken},
+		{Name: "token", About: "kube-apiserver accepts a fresh token, and knows the keys of the tokens in Secrets", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
 		{Name: "leader", About: "a replica leads", run: checkLeader},
-		{Name: "permissions", About: "the manager may do what it has to", run: checkPermissions},
+		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
-		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager leave our part of the work to us", run: checkControlPlane},
-		{Name: "identity", About: "the client certificate of the manager is good for long, on the node that has it", run: checkIdentity},
+		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager do not do the work of the manager", run: checkControlPlane},
+		{Name: "identity", About: "the client certificate of the manager does not expire soon; on its node", run: checkIdentity},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},
 		{Name: "references", About: "accounts list no Secret that does not exist", run: checkReferences},
-		{Name: "second-controller", About: "nobody else fills token Secrets", run: checkSecondController},
+		{Name: "second-controller", About: "no second token controller fills token Secrets", run: checkSecondController},
 		{Name: "missed", About: "no Pod was admitted without the webhook", run: checkMissed},
 	}
 }
 
-// checkNames are those of all checks.
+// checkNames returns the names of all checks.
 func checkNames() []string {
 	var names []string
 	for _, check := range checks() {
@@ -112,7 +113,7 @@ func checkNames() []string {
 	return names
 }
 
-// selected returns the checks in only, or all if that is empty, without those in skip.
+// selected returns the checks in only, or all if only is empty, except those in skip.
 func selected(only, skip []string) []check {
 	return slices.DeleteFunc(checks(), func(c check) bool {
 		return len(only) > 0 && !slices.Contains(only, c.Name) || slices.Contains(skip, c.Name)

@@ -43,7 +43,7 @@ func TestToken(t *testing.T) {
 			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 				reviewing(client, authenticationv1.TokenReviewStatus{Error: "invalid bearer token"})
 			},
-			want: []string{"fresh-token-refused: kube-apiserver refuses a token of kube-system/default that was issued just now: invalid bearer token"},
+			want: []string{"fresh-token-refused: kube-apiserver refuses a token of kube-system/default that it has just issued: invalid bearer token"},
 		},
 		"UnknownKeys": {
 			reason:  "one finding for each key; a token without a key ID is no proof",
@@ -53,7 +53,7 @@ func TestToken(t *testing.T) {
 				"secret-key-unknown: token Secrets with a token of key y, which kube-apiserver does not know: it refuses them: shop/c",
 			},
 		},
-		"NoReview": {reason: "not asked is not refused", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
+		"NoReview": {reason: "an error is no finding", change: failing("create", "tokenreviews"), wantErr: "reviewed: the API is down"},
 		"NoKeys": {reason: "no JWKS", change: func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			c.Get = func(context.Context, string) ([]byte, error) { return []byte("{}"), nil }
 		}, wantErr: "the document holds no key"},
@@ -101,8 +101,8 @@ func TestLeader(t *testing.T) {
 	t.Parallel()
 	try(t, "leader", map[string]checkCase{
 		"Held":     {reason: "renewed in time", change: leasing("a", 3*time.Second)},
-		"None":     {reason: "no Lease", want: []string{"no-leader: there is no Lease kube-system/sa-controller-manager: no replica with leader election has ever led"}},
-		"Released": {reason: "given away", change: leasing("", 3*time.Second), want: []string{"no-leader: nobody holds the Lease kube-system/sa-controller-manager: the controllers do not run"}},
+		"None":     {reason: "no Lease", want: []string{"no-leader: there is no Lease kube-system/sa-controller-manager: no replica has ever led"}},
+		"Released": {reason: "released", change: leasing("", 3*time.Second), want: []string{"no-leader: no replica holds the Lease kube-system/sa-controller-manager: the controllers do not run"}},
 		"Expired": {reason: "the holder is gone", change: leasing("a", time.Hour), want: []string{
 			"no-leader: a holds the Lease kube-system/sa-controller-manager and has not renewed it since 1999-12-31T23:00:00Z: the controllers do not run",
 		}},
@@ -112,7 +112,7 @@ func TestLeader(t *testing.T) {
 				_ = client.Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), lease("a", time.Hour-time.Second), "kube-system")
 			})
 		}},
-		"Down": {reason: "not asked is not absent", change: failing("get", "leases"), wantErr: "read the Lease kube-system/sa-controller-manager: the API is down"},
+		"Down": {reason: "an error is no finding", change: failing("get", "leases"), wantErr: "read the Lease kube-system/sa-controller-manager: the API is down"},
 	})
 }
 
@@ -138,11 +138,11 @@ func TestPermissions(t *testing.T) {
 	}
 	try(t, "permissions", map[string]checkCase{
 		"All":     {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
-		"Account": {reason: "whom the binding names", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager")},
+		"Account": {reason: "the subject of the binding", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager")},
 		"Missing": {reason: "each one is named, with a part that needs it", change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{
-			"permissions-missing: permissions that system:sa-controller-manager lacks: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
+			"permissions-missing: system:sa-controller-manager lacks permissions: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
 		}},
-		"Down": {reason: "not asked is not denied", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked"},
+		"Down": {reason: "an error is no finding", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked"},
 	})
 }
 
@@ -156,7 +156,7 @@ func TestMissed(t *testing.T) {
 	try(t, "missed", map[string]checkCase{
 		"None": {reason: "wants no token", objects: []runtime.Object{off}},
 		"Some": {reason: "no account, no token", objects: []runtime.Object{pod("bare", ""), pod("tokenless", "default"), off},
-			want: []string{"pods-missed: Pods that were admitted without the webhook and without an account or token: shop/bare, shop/tokenless"}},
+			want: []string{"pods-missed: Pods that were admitted without the webhook and lack an account or a token: shop/bare, shop/tokenless"}},
 		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list Pods: the API is down"},
 	})
 }
@@ -185,8 +185,8 @@ func TestSecondController(t *testing.T) {
 		}
 	}
 	try(t, "second-controller", map[string]checkCase{
-		"Alone":  {reason: "ours, and what KCM did before we led, and what is no token", change: with("a", filled("a", "sa-controller-manager", token, time.Minute), filled("b", kcm, token, time.Hour), filled("c", kcm, label, time.Minute))},
-		"Second": {reason: "KCM has filled one while we lead", change: with("a", filled("a", kcm, token, time.Minute)), want: []string{"second-token-controller: a second token controller works beside this one: kube-controller-manager has filled token Secrets since our leader leads: shop/a"}},
-		"NoLead": {reason: "nobody of us leads, so it is the first", change: with("", filled("a", kcm, token, time.Minute))},
+		"Alone":  {reason: "written by us, by KCM before our leader took the Lease, or not a token", change: with("a", filled("a", "sa-controller-manager", token, time.Minute), filled("b", kcm, token, time.Hour), filled("c", kcm, label, time.Minute))},
+		"Second": {reason: "KCM has filled one since our leader took the Lease", change: with("a", filled("a", kcm, token, time.Minute)), want: []string{"second-token-controller: kube-controller-manager has filled token Secrets since our leader took the Lease: shop/a"}},
+		"NoLead": {reason: "without a leader of ours KCM is the only token controller", change: with("", filled("a", kcm, token, time.Minute))},
 	})
 }

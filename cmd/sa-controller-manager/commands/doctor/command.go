@@ -22,19 +22,19 @@ import (
 	"sa-controller-manager/controllers/rootca"
 )
 
-const description = `Look at a cluster, and say what is wrong with its ServiceAccounts, their tokens and the
-webhook, each with its remedy. It wants the kubeconfig of an administrator.
+const description = `Check the ServiceAccounts of a cluster, their tokens and the webhook, and print each
+problem with its remedy. This needs the kubeconfig of an administrator.
 
-Nothing is changed. It reads; it has kube-apiserver answer reviews; it creates a Pod with
-dryRun, and asks for one token of ten minutes, which it forgets.
+Nothing is changed: doctor reads objects, has kube-apiserver answer reviews, creates a Pod
+with dryRun, and requests one token of ten minutes, which it does not keep.
 
 The checks:
 
 %s
-Exit code: 0 if nothing was found, 2 if something was, and 1 if nothing was found but a
-check could not tell.`
+Exit code: 0 without findings, 2 with findings, and 1 without findings if a check could not
+be completed.`
 
-const examples = `  # Everything that can be seen from anywhere.
+const examples = `  # All checks, from any machine.
   sa-controller-manager doctor --kubeconfig=admin.conf
 
   # On the control-plane node of kubeadm: compare with the files too.
@@ -42,7 +42,7 @@ const examples = `  # Everything that can be seen from anywhere.
     --root-ca-file=/etc/kubernetes/pki/ca.crt \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key
 
-  # One thing, for a program.
+  # One check, for a program.
   sa-controller-manager doctor --kubeconfig=admin.conf --only=webhook -o json`
 
 // commandOptions are the flags of the command.
@@ -69,7 +69,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Say what is wrong in a cluster, and how to repair it",
+		Short:   "Find problems in a cluster, and print their remedies",
 		Long:    fmt.Sprintf(description, checksText()),
 		Example: examples,
 		Args:    cli.NoArguments,
@@ -98,24 +98,24 @@ func checksText() string {
 
 func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cli.AddConnectionFlags(cmd, &o.connection)
-	// They say what the manager was given, and mean the same as there.
+	// They mean the same as for the manager.
 	options.AddSome(cmd.Flags(), map[string]string{
 		"admission-control-config-file":    options.AsManager,
 		"pod-token":                        options.AsManager,
 		"leader-elect-resource-name":       options.AsManager,
 		"leader-elect-resource-namespace":  options.AsManager,
-		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets are to have. Without it they are compared with each other.",
-		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver ought to know. May be given several times.",
-		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. It is only asked for its key ID.",
-		options.KeyRingFlag:                "Key ring `file`. Its keys are only asked for their key IDs.",
+		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, they are compared with each other.",
+		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
+		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
+		options.KeyRingFlag:                "Key ring `file`. Only the key IDs are used.",
 	}, &o.admission, &o.keys, &o.election)
-	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, whose token is tried. The trial Pod is in its namespace.")
-	cmd.Flags().StringVar(&o.user, "user", o.user, "`Name` of the user that the manager is. Without it, whom its ClusterRoleBinding names.")
-	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, to see when its client certificate ends. Looked at if it is there.")
-	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Make these `checks` only.")
-	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Leave these `checks` out.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long each check may take.")
-	cmd.Flags().DurationVar(&o.grace, "grace", o.grace, "How old a namespace or a Secret must be before it counts that nobody has seen to it.")
+	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
+	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
+	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Skipped if the file does not exist.")
+	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
+	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
+	cmd.Flags().DurationVar(&o.grace, "grace", o.grace, "Age below which namespaces and Secrets are not checked: the controllers may not have reached them yet.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 }
 
@@ -145,7 +145,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if cluster.Client, err = client(&o.connection); err != nil {
 		return err
 	}
-	// One error says better than one for each check that nobody answers.
+	// One error is clearer than one for each check.
 	if cluster.Version, err = cli.ServerVersion(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
@@ -166,15 +166,15 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	return report.outcome(stderr)
 }
 
-// outcome sums up in one line, and decides the exit code: findings are certain,
-// whatever else could not be told.
+// outcome prints a summary in one line and decides the exit code: findings are certain, even if
+// other checks could not be completed.
 func (r *report) outcome(stderr io.Writer) error {
 	findings, unknown := len(r.Findings), r.unknown()
 	if findings > 0 {
 		fmt.Fprintf(stderr, "Findings: %d. ", findings)
 	}
 	if len(unknown) > 0 {
-		fmt.Fprintf(stderr, "Checks that could not tell: %s. ", strings.Join(unknown, ", "))
+		fmt.Fprintf(stderr, "Checks not completed: %s. ", strings.Join(unknown, ", "))
 	}
 	switch {
 	case findings > 0:
@@ -184,11 +184,11 @@ func (r *report) outcome(stderr io.Writer) error {
 		fmt.Fprintln(stderr)
 		return cli.ErrReported
 	}
-	fmt.Fprintf(stderr, "Nothing is wrong: %d checks.\n", len(r.Checks))
+	fmt.Fprintf(stderr, "No findings in %d checks.\n", len(r.Checks))
 	return nil
 }
 
-// cluster is what the flags and files say about it.
+// cluster returns what the flags and files say about the cluster.
 func (o *commandOptions) cluster() (*cluster, error) {
 	plugin, err := cli.PluginConfig(&o.admission)
 	if err != nil {

@@ -81,10 +81,10 @@ func TestDoctorOutcome(t *testing.T) {
 		wantErr error
 		want    string
 	}{
-		"Nothing": {[]result{fine}, nil, "Nothing is wrong: 1 checks.\n"},
+		"Nothing": {[]result{fine}, nil, "No findings in 1 checks.\n"},
 		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
-		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Checks that could not tell: silent. \n"},
-		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks that could not tell: silent. \n"},
+		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Checks not completed: silent. \n"},
+		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks not completed: silent. \n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
 )
 
-// identityPart of a client certificate's life, two months of a year, is when it should long have
-// been renewed: that begins when a third is left.
+// identityPart is the last part of a client certificate's life, as a divisor: two months of a
+// year. By then it should have been renewed, which begins when a third is left.
 const identityPart = 6
 
-const fixStock = "sa-controller-manager kubeadm takeover on that node, and give kubeadm upgrade the --patches that it wrote"
+const fixStock = "run sa-controller-manager kubeadm takeover on that node, and pass its --patches to the next kubeadm upgrade"
 
-// checkControlPlane finds what "kubeadm upgrade" without our patches has put back. Where a component
-// is no static pod nothing is seen.
+// checkControlPlane finds components that "kubeadm upgrade" without our patches has reset. It finds
+// only static pods.
 func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
@@ -43,15 +43,15 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 	var findings []finding
 	servers, managers := kubeadm.Stock(pods.Items)
 	if len(servers) > 0 && bothBound(registered) {
-		findings = append(findings, found("apiserver-stock", "kube-apiservers with the plugin ServiceAccount, though the webhook does its work", fixStock, servers...))
+		findings = append(findings, found("apiserver-stock", "kube-apiservers that run the plugin ServiceAccount although the webhook is bound", fixStock, servers...))
 	}
 	if len(managers) > 0 && isHeld(lease, c.Clock.Now()) {
-		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers which we run too", fixStock, managers...))
+		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers of the manager, too", fixStock, managers...))
 	}
-	return answer{Findings: findings, Note: "looked at the commands of mirror pods"}, nil
+	return answer{Findings: findings, Note: "read the commands of mirror pods"}, nil
 }
 
-// checkIdentity looks at the client certificate of the manager, on the node that has it.
+// checkIdentity checks the client certificate of the manager, on the node that has it.
 func checkIdentity(_ context.Context, c *cluster) (answer, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.ManagerKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,8 +72,8 @@ func checkIdentity(_ context.Context, c *cluster) (answer, error) {
 	}
 	if problem := ending(certificates[0], c.Clock.Now(), identityPart); problem != "" {
 		return answer{Findings: []finding{found("client-certificate-ends", "the client certificate of "+c.ManagerKubeconfig+" "+problem,
-			"see why the container identity of our Pod does not renew it: kubectl -n kube-system logs -l component=sa-controller-manager -c identity"+c.Kubeconfig+
-				"; or on the node: sa-controller-manager kubeadm kubeconfig")}}, nil
+			"the log of the container identity says why it does not renew it: kubectl -n kube-system logs -l component=sa-controller-manager -c identity"+c.Kubeconfig+
+				"; on the node, sa-controller-manager kubeadm kubeconfig renews it")}}, nil
 	}
-	return answer{Note: "it ends " + certificates[0].NotAfter.UTC().Format(time.RFC3339)}, nil
+	return answer{Note: "expires at " + certificates[0].NotAfter.UTC().Format(time.RFC3339)}, nil
 }

@@ -30,11 +30,11 @@ func TestControlPlane(t *testing.T) {
 	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller", "--service-account-private-key-file=sa.key")
 	bound := append(registered("mutate.sa-controller-manager.webhook", nil), server, kcm)
 	try(t, "control-plane", map[string]checkCase{
-		"Nothing of ours": {reason: "it is stock because nobody took over", objects: []runtime.Object{server, kcm}},
-		"Server":          {reason: "the upgrade had no patches", objects: bound, want: []string{"apiserver-stock: kube-apiservers with the plugin ServiceAccount, though the webhook does its work: kube-apiserver-cp"}},
+		"NoTakeover": {reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, kcm}},
+		"Server":     {reason: "the upgrade had no patches", objects: bound, want: []string{"apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"}},
 		"Manager": {
-			reason: "two processes contend", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
-			want: []string{"controller-manager-stock: kube-controller-managers that run controllers which we run too: " +
+			reason: "both would write", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
+			want: []string{"controller-manager-stock: kube-controller-managers that run controllers of the manager, too: " +
 				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
 		},
 		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
@@ -73,9 +73,9 @@ func TestIdentity(t *testing.T) {
 	}{
 		"Elsewhere": {func(*testing.T, *cluster, *fake.Clientset) {}, ""},
 		"Good":      {with(-300*day, 65*day, false), ""},
-		"Ending":    {with(-310*day, 55*day, false), " expires at 2000-02-25T00:00:00Z"},
+		"Expiring":  {with(-310*day, 55*day, false), " expires at 2000-02-25T00:00:00Z"},
 		"Embedded":  {with(-310*day, 55*day, true), " expires at 2000-02-25T00:00:00Z"},
-		"Ended":     {with(-365*day, -day, false), " has expired at 1999-12-31T00:00:00Z"},
+		"Expired":   {with(-365*day, -day, false), " expired at 1999-12-31T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,19 +14,19 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// renewalWait is longer than the pause between two renewals (--leader-elect-retry-period).
+// renewalWait is longer than the time between two renewals (--leader-elect-retry-period).
 const renewalWait = 5 * time.Second
 
-const fixNoLeader = "start the program, or look into its log and /readyz?verbose if it runs; with --leader-elect=false skip this check"
+const fixNoLeader = "start sa-controller-manager; if it runs, see its log and /readyz?verbose. With --leader-elect=false skip this check"
 
-// checkLeader finds out whether somebody runs the controllers.
+// checkLeader checks that a replica runs the controllers.
 func checkLeader(ctx context.Context, c *cluster) (answer, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
 		return answer{}, err
 	}
 	if lease != nil && !isHeld(lease, c.Clock.Now()) && ptr.Deref(lease.Spec.HolderIdentity, "") != "" {
-		// The clocks may differ, as they may for replicas: what counts is that it changes.
+		// The clocks of hosts may differ, so only a change shows that the Lease is renewed.
 		if lease, err = c.renewed(ctx, lease); err != nil {
 			return answer{}, err
 		}
@@ -38,7 +38,7 @@ func checkLeader(ctx context.Context, c *cluster) (answer, error) {
 	return answer{Note: ptr.Deref(lease.Spec.HolderIdentity, "") + " leads"}, nil
 }
 
-// lease is nil if there is none.
+// lease returns the Lease of leader election, nil if there is none.
 func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease, err := c.Client.CoordinationV1().Leases(c.LeaseNamespace).Get(ctx, c.LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -50,8 +50,8 @@ func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// renewed looks again after a while. A lease that was renewed meanwhile is given the
-// time of this clock.
+// renewed reads the Lease again after a while. If it was renewed meanwhile, it gets the time of
+// this clock.
 func (c *cluster) renewed(ctx context.Context, before *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	select {
 	case <-c.Clock.After(renewalWait):
@@ -75,13 +75,13 @@ func isHeld(lease *coordinationv1.Lease, now time.Time) bool {
 	return now.Before(lease.Spec.RenewTime.Add(life))
 }
 
-// leaderless says why nobody leads, "" if somebody does.
+// leaderless says why no replica leads; it returns "" if one does.
 func leaderless(lease *coordinationv1.Lease, name string, now time.Time) string {
 	switch {
 	case lease == nil:
-		return "there is no Lease " + name + ": no replica with leader election has ever led"
+		return "there is no Lease " + name + ": no replica has ever led"
 	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
-		return "nobody holds the Lease " + name + ": the controllers do not run"
+		return "no replica holds the Lease " + name + ": the controllers do not run"
 	case !isHeld(lease, now):
 		return fmt.Sprintf("%s holds the Lease %s and has not renewed it since %s: the controllers do not run",
 			*lease.Spec.HolderIdentity, name, lease.Spec.RenewTime.UTC().Format(time.RFC3339))

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	fixAbsent = "one controller of each kind has to run, here or in kube-controller-manager: see which one leads (--only=leader) and what its log says"
-	fixRootCA = "the root CA publisher repairs it within seconds: see why it does not run (--only=leader), and that --root-ca-file is the same for all who publish"
+	fixAbsent = "the controllers create it within seconds, here or in kube-controller-manager: check that one of the two leads (--only=leader), and see its log"
+	fixRootCA = "the root CA publisher repairs it within seconds: check that it runs (--only=leader), and that all replicas have the same --root-ca-file"
 )
 
-// checkNamespaces finds namespaces that a controller has not seen to.
+// checkNamespaces finds namespaces without the default account or the right root CA.
 func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 	namespaces, err := c.activeNamespaces(ctx)
 	if err != nil {
@@ -57,10 +57,10 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 	if len(drifted) > 0 {
 		findings = append(findings, found("root-ca-differs", fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source), fixRootCA, drifted...))
 	}
-	return answer{Findings: findings, Note: fmt.Sprintf("namespaces old enough: %d, compared with %s", len(namespaces), wanted.source)}, nil
+	return answer{Findings: findings, Note: fmt.Sprintf("namespaces: %d, compared with %s", len(namespaces), wanted.source)}, nil
 }
 
-// activeNamespaces are those that are old enough to have everything.
+// activeNamespaces returns the namespaces that are older than the grace period.
 func (c *cluster) activeNamespaces(ctx context.Context) ([]string, error) {
 	var names []string
 	now := c.Clock.Now()

@@ -49,16 +49,16 @@ func TestSecrets(t *testing.T) {
 	}
 	try(t, "secrets", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
-		"Orphans": {reason: "no account, or a former one", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
-			want: []string{"secret-orphan: token Secrets whose account does not exist, or is another one now: shop/a, shop/b, shop/c"}},
-		"Stuck":     {reason: "nobody fills it", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: token Secrets that have been without a token for too long: shop/a"}},
-		"Immutable": {reason: "nobody can fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"secret-immutable: immutable token Secrets that lack a token or the root CA: shop/a"}},
-		"Nameless":  {reason: "it names nobody", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: token Secrets that name no account that could exist: shop/a"}},
-		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: token Secrets that hold another root CA than is published: shop/a"}},
-		"Spared": {reason: "too young, or on the way out", change: adding(
+		"Orphans": {reason: "no account, or an earlier one of that name", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
+			want: []string{"secret-orphan: token Secrets whose account does not exist, or was deleted and created again: shop/a, shop/b, shop/c"}},
+		"Stuck":     {reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: token Secrets without a token: shop/a"}},
+		"Immutable": {reason: "the API server lets no client fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"secret-immutable: immutable token Secrets that lack a token or the root CA: shop/a"}},
+		"Nameless":  {reason: "no annotation", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: token Secrets that name no valid account: shop/a"}},
+		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: token Secrets with another root CA than the published one: shop/a"}},
+		"Spared": {reason: "too young, or being deleted", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
 		"Auto": {reason: "each one is a token that never expires", change: adding(secret("a", "default", auto), secret("b", "default", auto, successor)),
-			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has made: Pods of v1.36.3 need none, and their tokens never expire: shop/a"}},
+			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has created: Pods of v1.36.3 do not need them, and their tokens never expire: shop/a"}},
 		"AutoBefore124": {reason: "Pods need it", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
 			adding(secret("a", "default", auto))(t, c, client)
 			c.Version = "v1.23.17"
@@ -101,14 +101,14 @@ func TestNamespaces(t *testing.T) {
 	}
 	try(t, "namespaces", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
-		"Bare": {reason: "nobody has seen to it", change: adding(aged("bare")), want: []string{
+		"Bare": {reason: "no controller has reached it", change: adding(aged("bare")), want: []string{
 			"no-default-account: namespaces without the account default: no Pod can be created there: bare",
 			"no-root-ca: namespaces without a root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",
 		}},
-		"Spared":  {reason: "too young, or on the way out", change: adding(aged("young", young), aged("leaving", leaving))},
+		"Spared":  {reason: "too young, or being deleted", change: adding(aged("young", young), aged("leaving", leaving))},
 		"Drifted": {reason: "one of three differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from that of most namespaces: x"}},
-		"Overlap": {reason: "a former root CA that is noted is fine", change: given(next, former)},
-		"Extra":   {reason: "a CA that nobody has noted", change: given(next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
+		"Overlap": {reason: "a previous root CA in the overlap fits", change: given(next, former)},
+		"Extra":   {reason: "a CA outside of the overlap", change: given(next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
 		"File":    {reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
 		"Down":    {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
 	})

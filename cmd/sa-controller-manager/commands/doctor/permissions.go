@@ -17,14 +17,14 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// commonBinding is of the part that always runs, so its subject is who the process is.
+// commonBinding binds the part that always runs, so its subject is the identity of the manager.
 const commonBinding = manifests.User + ":" + string(preflight.Common)
 
 const fixPermissions = "kubectl apply -k manifests/permissions%s, or the overlay in use. If you grant less on purpose, " +
 	"run sa-controller-manager preflight with the flags of the process instead, and skip this check"
 
-// checkPermissions asks for all that the program may need. It cannot know the flags of
-// the process.
+// checkPermissions asks for all permissions that the manager may need: the flags of the process
+// are not known here.
 func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	user, err := c.user(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	o.LeaderElection.ResourceNamespace, o.LeaderElection.ResourceName = c.LeaseNamespace, c.LeaseName
 	rules := preflight.StandardRules(o)
 	report := preflight.CheckUser(ctx, c.Client, user, preflight.Accesses(rules))
-	answer := answer{Note: fmt.Sprintf("%d asked for %s", len(report.Answers), user)}
+	answer := answer{Note: fmt.Sprintf("%d permissions checked for %s", len(report.Answers), user)}
 	if missing := report.Missing(); len(missing) > 0 {
 		answer.Findings = []finding{c.withoutAccess(user, missing, rules)}
 	}
@@ -46,10 +46,10 @@ func (c *cluster) withoutAccess(user string, missing []preflight.Access, rules [
 	for _, access := range missing {
 		names = append(names, fmt.Sprintf("%s (%s)", access, preflight.PartsOf(access, rules)[0]))
 	}
-	return found("permissions-missing", "permissions that "+user+" lacks", fmt.Sprintf(fixPermissions, c.Kubeconfig), names...)
+	return found("permissions-missing", user+" lacks permissions", fmt.Sprintf(fixPermissions, c.Kubeconfig), names...)
 }
 
-// user is who the manager is.
+// user returns the user name of the manager.
 func (c *cluster) user(ctx context.Context) (string, error) {
 	if c.User != "" {
 		return c.User, nil
@@ -59,12 +59,12 @@ func (c *cluster) user(ctx context.Context) (string, error) {
 		return manifests.User, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read ClusterRoleBinding %s to learn who the manager is (or give --user): %w", commonBinding, err)
+		return "", fmt.Errorf("read ClusterRoleBinding %s for the user name of the manager (or give --user): %w", commonBinding, err)
 	}
 	return cmp.Or(userOf(binding.Subjects), manifests.User), nil
 }
 
-// userOf is the first user or account among subjects.
+// userOf returns the user name of the first user or ServiceAccount among subjects.
 func userOf(subjects []rbacv1.Subject) string {
 	for _, subject := range subjects {
 		switch subject.Kind {

@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
-// reads remembers what several checks need.
+// reads caches what several checks need.
 type reads struct {
 	secrets  once[[]tokenSecret]
 	accounts once[map[cache.ObjectName]types.UID]
@@ -26,7 +26,7 @@ type reads struct {
 	rootCAs  once[*rootCAs]
 }
 
-// once is what a check has read for those after it. What failed is tried again by the next one.
+// once caches a read. A read that failed is tried again by the next check.
 type once[T any] struct {
 	value T
 	known bool
@@ -41,7 +41,7 @@ func (o *once[T]) get(ctx context.Context, read func(context.Context) (T, error)
 	return o.value, err
 }
 
-// tokenSecrets are all Secrets of the token type, without what must not be kept.
+// tokenSecrets returns all token Secrets, without the tokens.
 func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 	return c.read.secrets.get(ctx, func(ctx context.Context) (secrets []tokenSecret, err error) {
 		list := c.Client.CoreV1().Secrets(metav1.NamespaceAll).List
@@ -56,7 +56,7 @@ func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 	})
 }
 
-// accountUIDs are the UIDs of all ServiceAccounts.
+// accountUIDs returns the UIDs of all ServiceAccounts.
 func (c *cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
 	return c.read.accounts.get(ctx, func(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
 		uids := map[cache.ObjectName]types.UID{}
@@ -70,7 +70,7 @@ func (c *cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.U
 	})
 }
 
-// knownKeyIDs are those of the keys that kube-apiserver verifies tokens with.
+// knownKeyIDs returns the IDs of the keys with which kube-apiserver verifies tokens.
 func (c *cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 	return c.read.keyIDs.get(ctx, func(ctx context.Context) (sets.Set[string], error) {
 		keys, err := jwks.OfCluster(ctx, c.Get)
@@ -82,14 +82,14 @@ func (c *cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 	})
 }
 
-// tokenSecret is what is kept of a token Secret. Neither the token nor anything that it
-// could be made from is.
+// tokenSecret is what is kept of a token Secret: never the token, nor anything that it could be
+// restored from.
 type tokenSecret struct {
 	*tokensecrets.TokenSecret
 
-	// bundle is the root CA in it, as a set of certificates.
+	// bundle is the root CA in the Secret, as a set of certificates.
 	bundle bundle
-	// filledBy wrote the token, at filledAt, as far as managedFields say.
+	// filledBy is the field manager that wrote the token, at filledAt.
 	filledBy string
 	filledAt time.Time
 }

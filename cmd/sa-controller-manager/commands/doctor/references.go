@@ -19,7 +19,7 @@ import (
 )
 
 // checkReferences finds the entries of accounts' secrets lists that name no Secret, and that no
-// token controller removes, because a user may have written them for a Secret to come.
+// token controller removes, because a user may have written them before the Secret.
 func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 	secrets, err := c.tokenSecrets(ctx)
 	if err != nil {
@@ -53,17 +53,17 @@ func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 	seen := answer{Note: fmt.Sprintf("%d accounts", accounts)}
 	if len(objects) > 0 {
 		seen.Findings = []finding{found("unattributed-reference",
-			"accounts list Secrets that do not exist, and nobody can say who wrote that", referencesRemedy(commands), objects...)}
+			"accounts list Secrets that do not exist; no token controller removes entries that it has not written", referencesRemedy(commands), objects...)}
 	}
 	return seen, err
 }
 
-// missingReferences asks kube-apiserver for what is no token Secret: a list names others, too.
+// missingReferences asks kube-apiserver for Secrets of other types, which a list may name, too.
 func (c *cluster) missingReferences(ctx context.Context, account *corev1.ServiceAccount, known sets.Set[cache.ObjectName]) ([]string, error) {
 	var failed error
 	missing := tokensecrets.UnattributedReferences(account, func(name string) bool {
 		secret := cache.NewObjectName(account.Namespace, name)
-		// Of what can be no name neither a request may be made nor a line for a shell.
+		// An invalid name must get neither into a request nor into a shell command.
 		if failed != nil || known.Has(secret) || len(validation.IsDNS1123Subdomain(name)) > 0 {
 			return true
 		}
@@ -82,11 +82,11 @@ func (c *cluster) removeReferences(account *corev1.ServiceAccount, names []strin
 	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'%s", account.Namespace, account.Name, strings.Join(entries, ","), c.Kubeconfig)
 }
 
-// referencesRemedy has the whole command for the first of them: names of Secrets differ.
+// referencesRemedy has the whole command for the first account: names of Secrets differ.
 func referencesRemedy(commands []string) string {
-	remedy := "create the Secret, or, if none is to come, " + commands[0]
+	remedy := "create the Secret, or remove the entry: " + commands[0]
 	if len(commands) > 1 {
-		remedy += ", and likewise for the others"
+		remedy += "; likewise for the others"
 	}
 	return remedy
 }

@@ -39,13 +39,13 @@ func TestReferences(t *testing.T) {
 	}
 	try(t, "references", map[string]checkCase{
 		"Healthy":         {reason: "nothing to say"},
-		"Missing":         {reason: "it may be to come", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")), want: []string{"unattributed-reference: accounts list Secrets that do not exist, and nobody can say who wrote that: shop/cart (cart-token-vault vault)"}},
-		"OfATokenManager": {reason: "that one removes it", change: adding(listing("cart", meta.FieldManager, time.Hour, "gone"))},
+		"Missing":         {reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")), want: []string{"unattributed-reference: accounts list Secrets that do not exist; no token controller removes entries that it has not written: shop/cart (cart-token-vault vault)"}},
+		"OfATokenManager": {reason: "it removes its own entry", change: adding(listing("cart", meta.FieldManager, time.Hour, "gone"))},
 		"There":           {reason: "of any type", change: adding(listing("cart", "kubectl", time.Hour, "mine", "docker"), secret("mine", "cart"), opaque)},
-		"Young":           {reason: "its Secret is about to come", change: adding(listing("cart", "kubectl", time.Second, "vault"))},
-		"NoName":          {reason: "nobody pastes it into a shell", change: adding(listing("cart", "kubectl", time.Hour, "a'; reboot #"))},
+		"Young":           {reason: "the token controller may still create it", change: adding(listing("cart", "kubectl", time.Second, "vault"))},
+		"NoName":          {reason: "it must not get into a shell command", change: adding(listing("cart", "kubectl", time.Hour, "a'; reboot #"))},
 		"Down":            {reason: "not asked", change: failing("list", "serviceaccounts"), wantErr: "list ServiceAccounts: the API is down"},
-		"SecretsDown": {reason: "not found and not asked differ", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
+		"SecretsDown": {reason: "an error is no finding", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
 			adding(listing("cart", "kubectl", time.Hour, "vault"))(t, c, client)
 			failing("get", "secrets")(t, c, client)
@@ -64,7 +64,7 @@ func TestRemedyOfReferences(t *testing.T) {
 	if remedy := referencesRemedy([]string{command}); strings.Contains(remedy, "others") || !strings.Contains(remedy, want) {
 		t.Errorf("of one: %s", remedy)
 	}
-	if remedy := referencesRemedy([]string{command, "another"}); !strings.Contains(remedy, want+", and likewise for the others") {
+	if remedy := referencesRemedy([]string{command, "another"}); !strings.Contains(remedy, want+"; likewise for the others") {
 		t.Errorf("of two: %s", remedy)
 	}
 }

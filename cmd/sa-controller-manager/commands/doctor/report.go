@@ -12,7 +12,7 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// shownObjects is how many objects of a finding people are shown.
+// shownObjects is how many objects of a finding the table shows.
 const shownObjects = 5
 
 // report is what the command prints.
@@ -30,7 +30,7 @@ func newReport(results []result) *report {
 	return r
 }
 
-// unknown are the names of the checks that could not tell.
+// unknown returns the names of the checks that could not be completed.
 func (r *report) unknown() []string {
 	var names []string
 	for _, result := range r.Checks {

@@ -19,8 +19,8 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
-// wantedRootCA is what is compared with. Whatever has all of least and nothing beyond
-// most fits: while a root CA changes, both the previous and the new one are published.
+// wantedRootCA is what a published bundle is compared with. It fits if it has all of least and
+// nothing beyond most: while a root CA changes, both the previous and the new one are published.
 type wantedRootCA struct {
 	least, most bundle
 	source      string
@@ -28,7 +28,7 @@ type wantedRootCA struct {
 
 func (w wantedRootCA) fits(b bundle) bool { return w.least.within(b) && b.within(w.most) }
 
-// rootCAs are the published ones by namespace, and what they have to be.
+// rootCAs are the published bundles by namespace, and what they must be.
 type rootCAs struct {
 	published map[string]bundle
 	wanted    wantedRootCA
@@ -73,7 +73,7 @@ func (c *cluster) wantedRootCA(ctx context.Context, published map[string]bundle)
 	return wantedRootCA{file, file.and(overlap), "--root-ca-file"}, nil
 }
 
-// overlap are the certificates that the root CA publisher has noted.
+// overlap returns the certificates of the overlap that the root CA publisher has recorded.
 func (c *cluster) overlap(ctx context.Context) (bundle, error) {
 	state, err := c.Client.CoreV1().ConfigMaps(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -91,7 +91,7 @@ func (c *cluster) overlap(ctx context.Context) (bundle, error) {
 	return all, nil
 }
 
-// mostCommon is the bundle of the most namespaces; of several such, that of kube-system.
+// mostCommon returns the bundle of the most namespaces; in a tie, the one of kube-system.
 func mostCommon(published map[string]bundle) bundle {
 	count := map[bundle]int{}
 	for _, b := range published {

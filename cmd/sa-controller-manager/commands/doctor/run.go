@@ -12,11 +12,11 @@ import (
 // result is how one check ended. Its JSON form is that of the command's output.
 type result struct {
 	Name string `json:"name"`
-	// Word is "ok", "findings" or "unknown". Findings win: they are certain, whatever else could
-	// not be found out.
+	// Word is "ok", "findings" or "unknown". Findings win: they are certain, even if the rest of
+	// the check failed.
 	Word string `json:"result"`
 	Note string `json:"note,omitempty"`
-	// Error is why the check could not tell, "" if it could.
+	// Error is why the check could not be completed, or "".
 	Error string `json:"error,omitempty"`
 
 	findings []finding
@@ -36,9 +36,8 @@ func newResult(name string, answer answer, err error) result {
 	return result
 }
 
-// run makes the checks, each of which may take as long as limit. It calls begin before
-// each one. It ends early only when ctx does, and then has a result for each all the
-// same.
+// run runs the checks, each with the timeout limit, and calls begin before each one. If ctx ends
+// early, the remaining checks get the result "unknown".
 func run(ctx context.Context, cluster *cluster, checks []check, limit time.Duration, begin func(check)) []result {
 	results := make([]result, 0, len(checks))
 	for _, check := range checks {
@@ -49,7 +48,7 @@ func run(ctx context.Context, cluster *cluster, checks []check, limit time.Durat
 	return results
 }
 
-// within makes one check.
+// within runs one check.
 func (c check) within(ctx context.Context, cluster *cluster, limit time.Duration) (answer, error) {
 	late := fmt.Errorf("no answer within %s", limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)

@@ -20,23 +20,23 @@ const (
 		"--controllers=-serviceaccount-token-controller does not turn its token controller off"
 )
 
-// checkSecondController finds Secrets that kube-controller-manager has filled since our
-// leader took the Lease. That is a heuristic: it sees work and not processes, so one
-// that has had nothing to do is not found.
+// checkSecondController finds Secrets that kube-controller-manager has filled since our leader
+// took the Lease. That is a heuristic: it does not find a token controller that has had nothing
+// to do.
 func checkSecondController(ctx context.Context, c *cluster) (answer, error) {
 	lease, err := c.lease(ctx)
 	if err != nil {
 		return answer{}, err
 	}
 	if !isHeld(lease, c.Clock.Now()) || lease.Spec.AcquireTime == nil {
-		return answer{Note: "nothing to compare: nobody of us holds the Lease"}, nil
+		return answer{Note: "nothing to compare: no replica holds the Lease"}, nil
 	}
 	secrets, err := c.tokenSecrets(ctx)
 	if err != nil {
 		return answer{}, err
 	}
 	since := lease.Spec.AcquireTime.Time
-	note := fmt.Sprintf("looked for Secrets that were filled since %s has led", ptr.Deref(lease.Spec.HolderIdentity, ""))
+	note := fmt.Sprintf("checked the Secrets that were filled since %s took the Lease", ptr.Deref(lease.Spec.HolderIdentity, ""))
 	return answer{Findings: filledBySecond(secrets, since), Note: note}, nil
 }
 
@@ -51,5 +51,5 @@ func filledBySecond(secrets []tokenSecret, since time.Time) []finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return []finding{found("second-token-controller", "a second token controller works beside this one: "+kcm+" has filled token Secrets since our leader leads", secondControllerFix, names...)}
+	return []finding{found("second-token-controller", kcm+" has filled token Secrets since our leader took the Lease", secondControllerFix, names...)}
 }

@@ -25,27 +25,27 @@ const (
 	drifted
 )
 
-// flawed is what is said of all Secrets with the same flaw.
+// flawed is the finding about all Secrets with the same flaw.
 func (c *cluster) flawed(f flaw, names []string) finding {
-	running := "the token controller sees to it within seconds: see whether it runs (--only=leader), and its Events: " +
+	running := "the token controller repairs it within seconds: check that it runs (--only=leader), and see its Events: " +
 		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager" + c.Kubeconfig
 	switch f {
 	case nameless:
-		return found("secret-without-account", "token Secrets that name no account that could exist",
+		return found("secret-without-account", "token Secrets that name no valid account",
 			"correct the annotation kubernetes.io/service-account.name, or delete the Secret", names...)
 	case orphan:
-		return found("secret-orphan", "token Secrets whose account does not exist, or is another one now",
-			"no token of a Secret without its account is accepted; "+running+"; or delete it", names...)
+		return found("secret-orphan", "token Secrets whose account does not exist, or was deleted and created again",
+			"kube-apiserver refuses these tokens. Delete the Secrets, or leave that to the token controller: "+running, names...)
 	case stuck:
-		return found("secret-empty", "token Secrets that have been without a token for too long", running, names...)
+		return found("secret-empty", "token Secrets without a token", running, names...)
 	case immutable:
-		return found("secret-immutable", "immutable token Secrets that lack a token or the root CA", "delete it and create it without immutable", names...)
+		return found("secret-immutable", "immutable token Secrets that lack a token or the root CA", "delete them, and create them again without immutable", names...)
 	default:
-		return found("secret-root-ca-differs", "token Secrets that hold another root CA than is published", running, names...)
+		return found("secret-root-ca-differs", "token Secrets with another root CA than the published one", running, names...)
 	}
 }
 
-// checkSecrets finds token Secrets that the token controller has not seen to.
+// checkSecrets finds token Secrets that are not as the token controller keeps them.
 func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	secrets, err := c.tokenSecrets(ctx)
 	if err != nil {
@@ -73,14 +73,14 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 		}
 	}
 	if auto := c.autoCreated(secrets); len(auto) > 0 {
-		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has made: Pods of "+c.Version+" need none, and their tokens never expire",
-			"start the program with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete those that nobody uses: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
+		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has created: Pods of "+c.Version+" do not need them, and their tokens never expire",
+			"start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete the unused ones, which this lists: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
 }
 
-// autoCreated are those that --token-secrets=auto has made where nothing needs them, as since
-// Kubernetes 1.24. Successors of re-issued tokens are made in any mode.
+// autoCreated returns the Secrets that --token-secrets=auto has created on Kubernetes 1.24 or newer,
+// where Pods do not need them. Successors of re-issued tokens are created in every mode.
 func (c *cluster) autoCreated(secrets []tokenSecret) []string {
 	running, err := version.ParseGeneric(c.Version)
 	if err != nil || running.LessThan(version.MajorMinor(1, 24)) {
@@ -95,7 +95,7 @@ func (c *cluster) autoCreated(secrets []tokenSecret) []string {
 	return names
 }
 
-// judge finds the worst flaw. Young Secrets and those on their way out have none.
+// judge returns the worst flaw. Secrets that are young or being deleted have none.
 func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA, now time.Time, grace time.Duration) flaw {
 	if secret.Terminating() || now.Sub(secret.CreationTimestamp.Time) <= grace {
 		return none

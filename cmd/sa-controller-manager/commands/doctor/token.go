@@ -17,16 +17,16 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 )
 
-// probeSeconds is how long the token is valid: the least that kube-apiserver issues.
+// probeSeconds is the lifetime of the token: the shortest that kube-apiserver issues.
 const probeSeconds = 600
 
-const fixRefused = "every kube-apiserver needs the public halves of the --service-account-signing-key-file of all of them in " +
-	"--service-account-key-file, and the same --service-account-issuer; then restart it"
+const fixRefused = "give every kube-apiserver the same --service-account-issuer and, with --service-account-key-file, the public keys of the " +
+	"--service-account-signing-key-file of all of them; then restart it"
 
-const fixUnknownKey = "give every kube-apiserver the public key once more with --service-account-key-file and restart it, " +
-	"or make new Secrets in place of these if the key was given up on purpose"
+const fixUnknownKey = "give every kube-apiserver the public key again with --service-account-key-file, and restart it. " +
+	"If the key was removed on purpose, create new Secrets in place of these"
 
-// checkToken tries tokens of both kinds.
+// checkToken checks a bound token and the keys of legacy tokens.
 func checkToken(ctx context.Context, c *cluster) (answer, error) {
 	var answer answer
 	findings, err := tryBoundToken(ctx, c)
@@ -43,7 +43,7 @@ func checkToken(ctx context.Context, c *cluster) (answer, error) {
 		return answer, err
 	}
 	answer.Findings = append(answer.Findings, unknownKeys(secrets, ids)...)
-	answer.Note = fmt.Sprintf("a fresh token of %s/%s was tried; keys that kube-apiserver verifies with: %d", c.Namespace, c.Account, len(ids))
+	answer.Note = fmt.Sprintf("tried a fresh token of %s/%s; keys that kube-apiserver verifies with: %d", c.Namespace, c.Account, len(ids))
 	return answer, nil
 }
 
@@ -65,12 +65,12 @@ func tryBoundToken(ctx context.Context, c *cluster) ([]finding, error) {
 	if review.Status.Authenticated {
 		return nil, nil
 	}
-	why := cmp.Or(review.Status.Error, "it gives no reason")
-	return []finding{found("fresh-token-refused", fmt.Sprintf("kube-apiserver refuses a token of %s that was issued just now: %s", name, why), fixRefused)}, nil
+	why := cmp.Or(review.Status.Error, "no reason given")
+	return []finding{found("fresh-token-refused", fmt.Sprintf("kube-apiserver refuses a token of %s that it has just issued: %s", name, why), fixRefused)}, nil
 }
 
-// unknownKeys finds tokens that kube-apiserver refuses for their key, one finding for
-// each key. Tokens without a key ID are tried with every key, so nothing is said of them.
+// unknownKeys finds tokens that kube-apiserver refuses because of their key, with one finding for
+// each key. It skips tokens without a key ID, because kube-apiserver tries every key for them.
 func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []finding {
 	byKey := map[string][]string{}
 	for _, secret := range secrets {
@@ -87,8 +87,8 @@ func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []finding {
 	return findings
 }
 
-// checkKeys compares key files with what kube-apiserver verifies with. It may have
-// further keys, such as its own for bound tokens.
+// checkKeys compares key files with the keys of kube-apiserver, which may have more, such as its
+// own for bound tokens.
 func checkKeys(ctx context.Context, c *cluster) (answer, error) {
 	if len(c.Keys) == 0 {
 		return answer{Note: "nothing to compare: give --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"}, nil
@@ -108,7 +108,7 @@ func strangeKeys(keys []jwks.Key, known sets.Set[string]) []finding {
 		}
 		findings = append(findings, found("key-unknown",
 			fmt.Sprintf("kube-apiserver does not know key %s of %s: it refuses the tokens that are signed with it", key.ID, key.Origin),
-			"give every kube-apiserver its public half once more with --service-account-key-file, keep the other keys, and restart it"))
+			"give every kube-apiserver its public key with --service-account-key-file, beside the other keys, and restart it"))
 	}
 	return findings
 }

@@ -20,21 +20,21 @@ import (
 	"sa-controller-manager/admission/registration"
 )
 
-// webhookCommand is a line of a remedy.
+// webhookCommand returns a command for a remedy.
 func (c *cluster) webhookCommand(name string) string {
 	return "sa-controller-manager webhook " + name + c.Kubeconfig
 }
 
 func (c *cluster) fixWebhook() string {
-	return "look into the log and /readyz/webhook-registration of the leader; " + c.lastResort()
+	return "see the log and /readyz/webhook-registration of the leader; " + c.lastResort()
 }
 
 func (c *cluster) lastResort() string {
 	return "if Pods cannot wait: " + c.webhookCommand("unregister")
 }
 
-// checkWebhook looks at the registration and has a Pod created with dryRun. Without any
-// registration kube-apiserver's own plugin may do the work, and then nothing is wrong.
+// checkWebhook checks the registration and has a Pod created with dryRun. Without a registration
+// the plugin of kube-apiserver may do the work, which is no problem.
 func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	registered, err := registration.Inspect(ctx, c.Client)
 	if err != nil {
@@ -48,7 +48,7 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	}
 	answer.Findings = append(answer.Findings, early...)
 	answer.Findings = append(answer.Findings, badHosts(c, without, bothBound(registered))...)
-	// That the hosts are not known says nothing about this Pod.
+	// The Pod is tried even if the hosts are not known.
 	tried, err := tryPod(ctx, c, bothBound(registered))
 	if bothBound(registered) {
 		answer.Note = "kube-apiserver calls it"
@@ -61,8 +61,8 @@ func bothBound(registered []registration.Inspected) bool {
 	return !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return !one.Active })
 }
 
-// badRegistration finds what is neither bound nor absent. If there is no configuration
-// at all, that is how somebody wants it.
+// badRegistration finds configurations that are neither bound nor absent. If neither exists, the
+// webhook is not wanted.
 func badRegistration(c *cluster, registered []registration.Inspected) []finding {
 	var findings []finding
 	anyExists := slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists })
@@ -73,7 +73,7 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s", one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
 				c.webhookCommand("register")+", once the reason for switching it off is gone"))
 		case one.Exists && !one.Active:
-			findings = append(findings, found("registration-unbound", fmt.Sprintf("the %s %s binds no webhook yet: kube-apiserver has not proved that it reaches it", one.Kind, registration.Name), c.fixWebhook()))
+			findings = append(findings, found("registration-unbound", fmt.Sprintf("the %s %s is not bound yet: kube-apiserver has not shown that it reaches the webhook", one.Kind, registration.Name), c.fixWebhook()))
 		case !one.Exists && anyExists:
 			findings = append(findings, found("registration-incomplete", fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name), c.fixWebhook()))
 		}
@@ -81,9 +81,9 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 	return findings
 }
 
-// earlier finds other webhooks that change Pods before ours: kube-apiserver calls configurations in
-// the order of their names. They see Pods without account and token, which they would have had
-// from the plugin of kube-apiserver.
+// earlier finds other webhooks that kube-apiserver calls for Pods before ours, in the order of the
+// names of their configurations. They see Pods without account and token; with the plugin of
+// kube-apiserver these would be there.
 func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
 	if !bound {
 		return nil, nil
@@ -101,13 +101,13 @@ func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	return []finding{found("webhook-before-ours", "MutatingWebhookConfigurations that are called for new Pods before "+registration.Name+": they see Pods without account and token",
-		"give them names that sort behind "+registration.Name+", or reinvocationPolicy: IfNeeded", names...)}, nil
+	return []finding{found("webhook-before-ours", "MutatingWebhookConfigurations that kube-apiserver calls for new Pods before "+registration.Name+": they see Pods without account and token",
+		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded", names...)}, nil
 }
 
 func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
 	if webhook.ReinvocationPolicy != nil && *webhook.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
-		return false // it is called again after ours
+		return false // kube-apiserver calls it again after ours
 	}
 	has := func(list []string, value string) bool {
 		return slices.Contains(list, value) || slices.Contains(list, "*")
@@ -118,12 +118,12 @@ func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
 	})
 }
 
-// badHosts finds kube-apiservers that call a replica on their own host where there is none.
+// badHosts finds kube-apiservers that call the webhook on their own host, where no replica runs.
 func badHosts(c *cluster, hosts []string, bound bool) []finding {
 	if len(hosts) == 0 {
 		return nil
 	}
-	outcome := "has nobody to call: the webhook does not bind before it has"
+	outcome := "has no webhook to call: it is not bound until a replica runs there"
 	if bound {
 		outcome = "refuses Pods"
 	}
@@ -131,11 +131,11 @@ func badHosts(c *cluster, hosts []string, bound bool) []finding {
 	return []finding{found("host-without-replica", problem, "start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
 }
 
-// tryPod has a Pod created with dryRun, and looks at what comes back.
+// tryPod creates a Pod with dryRun and checks what kube-apiserver returns.
 func tryPod(ctx context.Context, c *cluster, bound bool) ([]finding, error) {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read service account %s/default, which a trial Pod gets: %w", c.Namespace, err)
+		return nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
 	}
 	covered, err := c.covered(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func tryPod(ctx context.Context, c *cluster, bound bool) ([]finding, error) {
 	return badPod(c, pod, account, bound && covered && !registration.Answered(pod, id)), nil
 }
 
-// covered reports whether the registration excludes the namespace of the trial.
+// covered reports whether the webhook is registered for the namespace of the Pod.
 func (c *cluster) covered(ctx context.Context) (bool, error) {
 	selector, err := registration.NamespaceSelector(ctx, c.Client)
 	if err != nil || selector.Empty() {
@@ -165,10 +165,10 @@ func (c *cluster) covered(ctx context.Context) (bool, error) {
 	return selector.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// badPod judges what came back by the plugin's own rules.
+// badPod checks the returned Pod by the rules of the plugin.
 func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswered bool) []finding {
 	if unanswered {
-		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the webhook, or reaches another server there, though it is registered", c.fixWebhook())}
+		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the registered webhook, or reaches another server at its address", c.fixWebhook())}
 	}
 	missing := c.Plugin.MissingFrom(pod, account)
 	var lacking string
@@ -180,8 +180,8 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswe
 	default:
 		return nil
 	}
-	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one",
-		"start the program with --webhook-registration=url (or service), or kube-apiserver without --disable-admission-plugins=ServiceAccount; then: "+c.webhookCommand("missed"))}
+	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+		"start sa-controller-manager with --webhook-registration=url or service, or kube-apiserver without --disable-admission-plugins=ServiceAccount. Then list the Pods to create again: "+c.webhookCommand("missed"))}
 }
 
 // checkMissed finds Pods without account or token.
@@ -198,7 +198,7 @@ func checkMissed(ctx context.Context, c *cluster) (answer, error) {
 	for i := range all.Missed {
 		names = append(names, all.Missed[i].String())
 	}
-	answer.Findings = []finding{found("pods-missed", "Pods that were admitted without the webhook and without an account or token",
-		c.webhookCommand("missed")+" lists them, and what to type to have them created again", names...)}
+	answer.Findings = []finding{found("pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
+		"have them created again; this prints the commands: "+c.webhookCommand("missed"), names...)}
 	return answer, nil
 }

@@ -29,7 +29,7 @@ func registered(entry string, bundle []byte) []runtime.Object {
 	}
 }
 
-// early is another program's webhook.
+// early returns the webhook of another program.
 func early(name, resource string, again admissionregistrationv1.ReinvocationPolicyType) runtime.Object {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -40,7 +40,7 @@ func early(name, resource string, again admissionregistrationv1.ReinvocationPoli
 	}
 }
 
-// perHost is what is registered with --webhook-registration=url.
+// perHost returns what --webhook-registration=url registers.
 func perHost(entry string) []runtime.Object {
 	objects := registered(entry, nil)
 	objects[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[0].ClientConfig.URL = new("https://127.0.0.1:10262/mutate")
@@ -83,7 +83,7 @@ func elsewhere(object *corev1.ConfigMap, host string) *corev1.ConfigMap {
 	return object
 }
 
-// admits answers the creation of Pods: with an error, or with what is said to be there.
+// admits answers the creation of Pods: with an error, or with a Pod that has these parts.
 func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster, *fake.Clientset) {
 	return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 		client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -113,29 +113,29 @@ func TestWebhook(t *testing.T) {
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
-		"Early": {reason: "it sees Pods without token", objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""), early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")), change: admits(nil, true, true, true), want: []string{
-			"webhook-before-ours: MutatingWebhookConfigurations that are called for new Pods before 00-sa-controller-manager: they see Pods without account and token: 00-first",
+		"Early": {reason: "it sees Pods without a token", objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""), early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")), change: admits(nil, true, true, true), want: []string{
+			"webhook-before-ours: MutatingWebhookConfigurations that kube-apiserver calls for new Pods before 00-sa-controller-manager: they see Pods without account and token: 00-first",
 		}},
 		"EarlyUnbound":         {reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")}, change: admits(nil, true, true, false)},
 		"HostWithoutReplica":   {objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", "registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it", host + "has nobody to call: the webhook does not bind before it has"}},
+		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook", "registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook", host + "has no webhook to call: it is not bound until a replica runs there"}},
 		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostsUnknown":         {reason: "a Pod is tried all the same", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
+		"HostsUnknown":         {reason: "the Pod is tried nevertheless", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"}},
 		"HostsWithReplicas":    {objects: append(twoHosts, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
 		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: twoHosts, change: admits(nil, true, true, true)},
 		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")), change: admits(nil, true, true, true)},
 		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
-		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"pod-without-token: a new Pod gets no token: neither the webhook nor kube-apiserver's plugin ServiceAccount gives it one"}},
-		"Uncalled":             {reason: "registered, admitted, and not asked", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"webhook-not-called: kube-apiserver admits Pods without calling the webhook, or reaches another server there, though it is registered"}},
+		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"}},
+		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"pod-without-token: a new Pod gets no token: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"}},
+		"Uncalled":             {reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"webhook-not-called: kube-apiserver admits Pods without calling the registered webhook, or reaches another server at its address"}},
 		"Refused":              {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()}},
-		"Off":                  {reason: "somebody has switched it off", objects: off, change: admits(nil, true, true, true), want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+		"Off":                  {reason: "switched off", objects: off, change: admits(nil, true, true, true), want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
 		"Half":                 {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"registration-incomplete: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
 		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{
-			"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
-			"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet: kube-apiserver has not proved that it reaches it",
+			"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook",
+			"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook",
 		}},
-		"NotAllowed": {reason: "a quota or RBAC says no: that is not about us", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota"},
+		"NotAllowed": {reason: "a quota or RBAC refuses it", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota"},
 		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off, change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
 			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
 	})
@@ -163,7 +163,7 @@ func TestCertificates(t *testing.T) {
 	try(t, "certificates", map[string]checkCase{
 		"None":        {reason: "no webhook"},
 		"Good":        {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
-		"Expired":     {reason: "it has ended", objects: with(old, holding(old)), want: []string{"serving-ca-ends: " + secret + "has expired at 1999-12-31T23:00:00Z"}},
+		"Expired":     {reason: "it has expired", objects: with(old, holding(old)), want: []string{"serving-ca-ends: " + secret + "expired at 1999-12-31T23:00:00Z"}},
 		"Ending":      {reason: "less than a twelfth is left", objects: with(late, holding(late)), want: []string{"serving-ca-ends: " + secret + "expires at 2000-01-01T01:00:00Z"}},
 		"Broken":      {reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))), want: []string{"serving-ca-unreadable: " + secret + "cannot be read"}},
 		"Lacks":       {reason: "another CA is registered", objects: with(late, holding(good)), want: bundles("lacks the active serving CA: kube-apiserver cannot call the webhook")},

@@ -34,7 +34,7 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-// checkCase is one world, and what a check says about it.
+// checkCase is a cluster, and what a check finds in it.
 type checkCase struct {
 	reason  string
 	objects []runtime.Object
@@ -44,8 +44,8 @@ type checkCase struct {
 	wantErr string
 }
 
-// try runs cases of one check in a bubble, so that waiting takes no time. In it the time
-// begins at midnight, 2000-01-01.
+// try runs cases of one check in a synctest bubble, so that waiting takes no time. Its clock
+// starts at midnight, 2000-01-01.
 func try(t *testing.T, name string, cases map[string]checkCase) {
 	t.Helper()
 	for title, tc := range cases {
@@ -154,7 +154,7 @@ func reviewing(client *fake.Clientset, status authenticationv1.TokenReviewStatus
 // The root CAs of all tests.
 const rootPEM, strangePEM = "root", "strange"
 
-// healthyWorld has two namespaces with all that they need.
+// healthyWorld has two namespaces without a problem.
 func healthyWorld() []runtime.Object {
 	return []runtime.Object{
 		namespace("kube-system"), namespace("shop"),
@@ -179,7 +179,7 @@ func rootCA(namespace, content string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": content}}
 }
 
-// tokenOf is a Secret that is in order if the account is.
+// tokenOf returns a token Secret without a flaw, if the account exists.
 func tokenOf(namespace, name, account string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{

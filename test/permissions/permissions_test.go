@@ -85,8 +85,8 @@ func TestProcessSaysWhatIsMissing(t *testing.T) {
 			}
 			user.grant(t, rules, access)
 			manager := w.start(t, binary, user, "--controllers=serviceaccount,serviceaccount-token")
-			awaitLog(t, manager, `"Permissions are missing, trying on until they are granted" err="may not `+access.String()+`"`)
-			awaitLog(t, manager, `"This grants what is missing" yaml=`)
+			awaitLog(t, manager, `"Permissions are missing, retrying until they are granted" err="may not `+access.String()+`"`)
+			awaitLog(t, manager, `"Apply this to grant the missing permissions" yaml=`)
 			if _, err := manager.Get(t.Context(), "/readyz"); err == nil || !strings.Contains(err.Error(), "may not: "+access.String()) {
 				t.Errorf("/readyz says %v, want it to name what is missing", err)
 			}
@@ -116,7 +116,7 @@ func TestGrantedLater(t *testing.T) {
 	if err := manager.Ready(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, manager.LogTail(20))
 	}
-	awaitLog(t, manager, "What was missing has been granted")
+	awaitLog(t, manager, "All permissions are granted now")
 	if _, err := await.Secrets(ctx, w.admin, "default", filled(secret)); err != nil {
 		t.Error(err)
 	}

@@ -15,15 +15,15 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-// clients are separate because leader election must not wait behind other requests.
+// clients has a client for leader election alone, which must not wait for other requests.
 type clients struct {
 	main     kubernetes.Interface
 	election kubernetes.Interface
 }
 
-// newClients gives the election client no more time for a request than a renewal
-// has, so that a hanging connection costs a try and not the lease. Neither logs warnings: a
-// policy may quote in one the Secret that was written.
+// newClients gives the election client a request timeout shorter than the renew deadline, so that
+// a connection that hangs costs one try and not the Lease. No client logs warnings of the API
+// server: an admission policy may quote a written Secret in one.
 func newClients(config *rest.Config, renewDeadline time.Duration) (clients, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
@@ -41,16 +41,15 @@ func newClients(config *rest.Config, renewDeadline time.Duration) (clients, erro
 }
 
 const (
-	// A kube-apiserver that has come back waits for our admission webhook.
+	// Short, because a kube-apiserver that has restarted needs our admission webhook.
 	firstContactBackoff = 500 * time.Millisecond
 	maxContactBackoff   = 2 * time.Second
 )
 
-// awaitAPIServer asks until the API server answers and reports whether that came
-// before ctx ended. It logs one line a try, where the informers would log several
-// for each thing that they watch.
+// awaitAPIServer retries until the API server answers, and reports whether it did before ctx
+// ended. It logs one line a try, where the informers would log several for each resource.
 func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
-	return until(ctx, "The API server does not answer yet", func() error {
+	return until(ctx, "Failed to connect to the API server", func() error {
 		version, err := cli.ServerVersion(ctx, client)
 		if err == nil {
 			klog.FromContext(ctx).Info("Connected to the API server", "version", version)
@@ -59,9 +58,9 @@ func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
 	})
 }
 
-// until tries until that succeeds, and reports whether it did before ctx ended. It logs one line
-// a failed try.
-func until(ctx context.Context, complaint string, try func() error) bool {
+// until calls try until it succeeds, and reports whether it did before ctx ended. It logs message
+// after each failed try.
+func until(ctx context.Context, message string, try func() error) bool {
 	for backoff := firstContactBackoff; ; backoff = min(2*backoff, maxContactBackoff) {
 		err := try()
 		if err == nil {
@@ -70,7 +69,7 @@ func until(ctx context.Context, complaint string, try func() error) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		klog.FromContext(ctx).Error(err, complaint, "retryIn", backoff)
+		klog.FromContext(ctx).Error(err, message, "retryIn", backoff)
 		select {
 		case <-ctx.Done():
 			return false

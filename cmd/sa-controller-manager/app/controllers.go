@@ -26,30 +26,30 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// phase says when something runs, from then until the process stops.
+// phase says when a runnable starts; it then runs until the process stops.
 type phase int
 
 const (
-	atOnce    phase = iota // kube-apiserver may be waiting for it to start itself
+	atOnce    phase = iota // kube-apiserver may need it in order to start
 	connected              // once the API server answers
 	synced                 // once the caches are filled too
-	leading                // likewise, and as long as this process leads
+	leading                // as synced, but only while this process leads
 )
 
-// runnable is something that the process runs, or whose health it shows.
+// runnable is a part that the process runs, or whose health it reports.
 type runnable struct {
-	// name is also that of the check.
+	// name is also the name of the health check.
 	name  string
 	phase phase
-	// build sets run and check, or neither if the flags turn it off.
+	// build sets run and check, or neither if the flags disable the part.
 	build func(m *manager, r *runnable) error
 	run   func(ctx context.Context) error
-	// check is a question of /readyz, which it answers from memory, at once.
+	// check is a check of /readyz. It returns at once, without a request.
 	check func() (detail string, err error)
 }
 
-// runnables is all that runs. Rows are built in this order, which decides what is watched:
-// what a row uses is above it.
+// runnables returns all parts of the process. They are built in this order: each one after those
+// that it uses.
 func runnables() []runnable {
 	return []runnable{
 		{name: "event-recorder", phase: atOnce, build: (*manager).buildRecorder},
@@ -188,7 +188,7 @@ func (m *manager) buildRingConsistency(r *runnable) error {
 	r.check = func() (string, error) { return m.consistency.Status(), nil }
 	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "sacm_signing_key_blocked",
-		Help: "1 while token Secrets are not filled, because the active key was refused by kube-apiserver or is not that of the newest published key ring.",
+		Help: "1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, else 0.",
 	}, func() float64 {
 		if m.mayFill() != nil {
 			return 1
@@ -198,8 +198,8 @@ func (m *manager) buildRingConsistency(r *runnable) error {
 	return nil
 }
 
-// maySign is nil, or says why nothing may be signed with the active key. mayFill is about tokens
-// that stay.
+// maySign returns why the active key must not sign, or nil. mayFill is the stricter rule for the
+// tokens of Secrets, which do not expire.
 func (m *manager) maySign() error { return cmp.Or(m.activator.MaySign(), m.consistency.MaySign()) }
 
 func (m *manager) mayFill() error { return cmp.Or(m.activator.MaySign(), m.consistency.MayFill()) }
@@ -218,15 +218,15 @@ func (m *manager) buildServiceAccounts(r *runnable) error {
 	return nil
 }
 
-// buildTokenCleaner goes by the flag --token-secrets alone, and not by whether the
-// token controller runs here: it may run in another process.
+// buildTokenCleaner uses --token-secrets even if the token controller does not run here: it may run
+// in another process.
 func (m *manager) buildTokenCleaner(r *runnable) error {
 	o := m.options
 	if !m.enabled.Enabled(r.name) {
 		return nil
 	}
 	if o.Cleaner.DryRun {
-		m.logger.Info("The legacy token cleaner only logs what it would do, because of --legacy-token-clean-up-dry-run")
+		m.logger.Info("Running the legacy token cleaner without changes because of --legacy-token-clean-up-dry-run")
 	}
 	r.run = legacytokencleaner.New(legacytokencleaner.Config{
 		Client:    m.clients.main,
@@ -245,8 +245,8 @@ func (m *manager) buildTokenCleaner(r *runnable) error {
 	return nil
 }
 
-// buildRootCAOverlap builds what decides which bundle the publisher and the token
-// controller publish, wherever one of them does.
+// buildRootCAOverlap builds the controller that decides which bundle the publisher and the token
+// controller publish. It runs if one of the two does.
 func (m *manager) buildRootCAOverlap(r *runnable) error {
 	bundle := m.rootCA.Current()
 	if bundle == nil || !m.enabled.Enabled(options.RootCACertificatePublisher) && !m.signsLegacyTokens() {
@@ -273,7 +273,7 @@ func (m *manager) buildRootCAPublisher(r *runnable) error {
 		return nil
 	}
 	if m.rootCA.Current() == nil {
-		m.logger.Info("The root CA is not published: neither --root-ca-file nor the kubeconfig gives one")
+		m.logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one")
 		return nil
 	}
 	r.run = rootca.NewPublisher(rootca.PublisherConfig{
@@ -293,12 +293,12 @@ func (m *manager) buildTokenController(r *runnable) error {
 		return nil
 	}
 	if m.files.store == nil {
-		m.logger.Info("The token controller does not run, because neither --service-account-private-key-file nor --service-account-key-ring is given")
+		m.logger.Info("Not starting the token controller because neither --service-account-private-key-file nor --service-account-key-ring is set")
 		return nil
 	}
 	auto := o.Tokens.TokenSecrets == options.TokenSecretsAuto
 	if m.rootCA.Current() == nil {
-		m.logger.Info("Token Secrets get no ca.crt: neither --root-ca-file nor the kubeconfig gives a root CA")
+		m.logger.Info("Filling token Secrets without ca.crt because neither --root-ca-file nor the kubeconfig has a root CA")
 	}
 	controller := tokensecret.New(tokensecret.Config{
 		Client:        m.clients.main,
@@ -318,7 +318,7 @@ func (m *manager) buildTokenController(r *runnable) error {
 	r.run = func(ctx context.Context) error {
 		if auto {
 			warning := autoWarning(o.AutoExcluded())
-			m.logger.Info("WARNING: " + warning)
+			m.logger.Info("Warning: " + warning)
 			m.recorder.Warn(m.process, "TokenSecretsForEveryAccount", "Start", warning)
 		}
 		return controller.Run(ctx)
@@ -326,17 +326,17 @@ func (m *manager) buildTokenController(r *runnable) error {
 	return nil
 }
 
-// autoWarning names the way out of what somebody may have turned on without knowing.
+// autoWarning warns of a default that the user may not know of, and says how to turn it off.
 func autoWarning(excluded []string) string {
 	which := "every ServiceAccount"
 	if len(excluded) > 0 {
 		which += " outside of " + strings.Join(excluded, ", ")
 	}
-	return which + " gets a token Secret, and those tokens do not expire: whoever may read the Secrets of a namespace has its accounts. " +
-		"--token-secrets=manual turns this off, and leaves the Secrets that are there"
+	return which + " gets a token Secret, and these tokens do not expire: a client that can read the Secrets of a namespace can act as its accounts. " +
+		"--token-secrets=manual turns this off and keeps the existing Secrets"
 }
 
-// buildTokenReissue builds what follows from a rotation.
+// buildTokenReissue builds the controller that re-issues token Secrets after a rotation.
 func (m *manager) buildTokenReissue(r *runnable) error {
 	o := m.options
 	if !m.rotates() {
@@ -344,7 +344,7 @@ func (m *manager) buildTokenReissue(r *runnable) error {
 	}
 	off := o.Reissue.TokenSecrets == options.ReissueOff
 	if off {
-		m.logger.Info("No token Secret is re-issued after a rotation, because of --reissue-token-secrets=off")
+		m.logger.Info("Not re-issuing token Secrets after a rotation because of --reissue-token-secrets=off")
 	}
 	m.reissuer = tokenreissue.New(tokenreissue.Config{
 		Client:    m.clients.main,

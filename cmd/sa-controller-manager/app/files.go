@@ -22,22 +22,22 @@ import (
 	"sa-controller-manager/signing/reload"
 )
 
-// files are the key and certificate files that are followed while we run. A field
-// is nil if its flag is not given.
+// files are the key and certificate files that the process watches. A field is nil if its flag is
+// not set.
 type files struct {
 	keys       options.KeyStore
 	store      signing.Store // of keys
 	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
 
-	// What a changed file is reported to.
+	// Changes of a file are reported to these.
 	recorder *events.Recorder
 	process  *corev1.ObjectReference
 	metrics  *fileMetrics
 }
 
-// openFiles reads the files with keys once; whatever is wrong with one is a start-up error
-// that names its flag.
+// openFiles reads the files with keys once. An invalid file is a start-up error that names its
+// flag.
 func openFiles(o *options.Keys) (*files, error) {
 	f := &files{keys: o.Store()}
 	var err error
@@ -54,9 +54,9 @@ func openFiles(o *options.Keys) (*files, error) {
 	return f, nil
 }
 
-// openRootCA returns the root CA to begin with, nil if there is none. As in KCM, the CA that we
-// trust ourselves is what others are to trust, unless a flag says otherwise. Upstream forgets the
-// CA that is given by path.
+// openRootCA returns the initial root CA, nil if there is none. As in KCM, it is the CA of the
+// kubeconfig unless a flag names another one. Unlike KCM, it reads a CA that the kubeconfig names by
+// path, too.
 func (f *files) openRootCA(o *options.Keys, config *rest.Config) (*rootca.Bundle, error) {
 	var err error
 	switch {
@@ -89,8 +89,8 @@ func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File
 	return file, nil
 }
 
-// warnLooseKeys names files with private keys that every user of the machine may read. A group may
-// read them on purpose, as that of a Pod.
+// warnLooseKeys logs files with private keys that every user of the machine can access. Access of a
+// group may be on purpose, as with fsGroup of a Pod.
 func warnLooseKeys(logger klog.Logger, o *options.Options) {
 	store := o.Keys.Store()
 	for _, key := range []struct{ flag, path string }{
@@ -98,9 +98,9 @@ func warnLooseKeys(logger klog.Logger, o *options.Options) {
 	} {
 		info, err := os.Stat(key.path)
 		if err != nil || info.Mode().Perm()&0o007 == 0 {
-			continue // who opens it says what is wrong
+			continue // opening it reports the error
 		}
-		logger.Info("Others may read or write a file with a private key, take that from them: chmod o= FILE, or a defaultMode of 0440 for the Secret",
+		logger.Info("Private key file is accessible to other users, restrict it with chmod o= or a defaultMode of 0440",
 			"flag", "--"+key.flag, "file", key.path, "mode", info.Mode().Perm().String())
 	}
 }
@@ -113,15 +113,15 @@ func (f *files) publicKeys() []signing.PublicKey {
 	return keys
 }
 
-// watch follows every file until ctx ends. ring is nil when nothing signs; then
-// nothing is verified either.
+// watch follows every file until ctx ends. Without a ring nothing signs, and nothing is verified
+// either.
 func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	if f.store != nil {
 		watching.Go(func() { follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, newRing) })
 	}
-	var collecting sync.Mutex // or of two files that change at once one would be lost
+	var collecting sync.Mutex // so that no change is lost if two files change at once
 	for _, file := range f.verifyKeys {
 		if ring == nil {
 			break
@@ -141,7 +141,7 @@ func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *si
 	}
 }
 
-// watched is what changes: a file, or a key store.
+// watched is a file or a key store that is followed.
 type watched[T any] interface {
 	Watch(ctx context.Context, accepted func(T), refused func(error))
 }
@@ -150,13 +150,13 @@ func follow[T any](ctx context.Context, f *files, flag, path string, content wat
 	logger := klog.FromContext(ctx).WithValues("flag", "--"+flag, "file", path)
 	content.Watch(ctx, func(value T) {
 		f.metrics.reloads.WithLabelValues(flag, "accepted").Inc()
-		logger.Info("Read the changed file")
+		logger.Info("Reloaded file")
 		accepted(value)
 	}, func(err error) {
 		f.metrics.reloads.WithLabelValues(flag, "refused").Inc()
-		logger.Error(err, "Refused the changed file, its former content stays in use")
+		logger.Error(err, "Failed to reload file, keeping its previous content")
 		f.recorder.Warn(f.process, "FileReloadRefused", "Reload",
-			fmt.Sprintf("--%s: %v; the former content stays in use", flag, err))
+			fmt.Sprintf("--%s: %v; the previous content stays in use", flag, err))
 	})
 }
 
@@ -167,20 +167,20 @@ type fileMetrics struct {
 func newFileMetrics(mustRegister func(...metrics.Registerable)) *fileMetrics {
 	m := &fileMetrics{reloads: metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "sacm_file_reloads_total",
-		Help: "Changed contents of a watched file, by flag and result: accepted, or refused if the former content stays in use.",
+		Help: "Number of reloads of a changed file, by flag and result: accepted, or refused if its previous content stays in use.",
 	}, []string{"flag", "result"})}
 	mustRegister(m.reloads)
 	return m
 }
 
-// verifyKeys are what a verification key file holds.
+// verifyKeys is the content of a verification key file.
 type verifyKeys struct {
 	keys []signing.PublicKey
-	// unusable is what is wrong with a key that is passed over, nil if none is.
+	// unusable is the error of a key that was skipped, nil if none was.
 	unusable error
 }
 
-// parseVerifyKeys takes both from one reading: a file may change at any time.
+// parseVerifyKeys takes both from one read, because the file may change at any time.
 func parseVerifyKeys(data []byte) (verifyKeys, error) {
 	keys, err := signing.ParsePublicKeys(data)
 	if err != nil {
@@ -189,23 +189,22 @@ func parseVerifyKeys(data []byte) (verifyKeys, error) {
 	return verifyKeys{keys: keys, unusable: signing.UnusableKey(data)}, nil
 }
 
-// logSkippedKeys says which key of a file is passed over. kube-apiserver may verify with it,
-// and does not learn of it from us.
+// logSkippedKeys logs a key that is not supported here. kube-apiserver may verify with it, but
+// does not get it from us.
 func logSkippedKeys(ctx context.Context, path string, found verifyKeys) {
 	if found.unusable != nil {
-		klog.FromContext(ctx).Info("Passed over a verification key that is not accepted here", "file", path, "cause", found.unusable.Error())
+		klog.FromContext(ctx).Info("Skipped an unsupported verification key", "file", path, "cause", found.unusable.Error())
 	}
 }
 
-// refusedGauges say of each flag how many of its files hold at this moment what was
-// refused. The counters of fileMetrics cannot say that it is over: that the content in use
-// came back is no reload.
+// refusedGauges count the files of each flag whose current content was refused. The counters of
+// fileMetrics cannot show the end of that: restoring the content in use is no reload.
 func (f *files) refusedGauges() []metrics.GaugeFunc {
 	var gauges []metrics.GaugeFunc
 	add := func(flag string, refusals ...func() error) {
 		gauges = append(gauges, metrics.NewGaugeFunc(&metrics.GaugeOpts{
 			Name:        "sacm_file_refused",
-			Help:        "Files of a flag whose content was refused, so that a former one is in use.",
+			Help:        "Number of files whose current content was refused, so that a previous one stays in use, by flag.",
 			ConstLabels: map[string]string{"flag": flag},
 		}, func() float64 { return float64(countErrors(refusals)) }))
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
@@ -89,7 +88,7 @@ func TestOpenFiles(t *testing.T) {
 	}
 }
 
-// openAll reads in the order of a start-up.
+// openAll opens all files in the order of a start.
 func openAll(o *options.Keys, config *rest.Config) (*files, *rootca.Bundle, error) {
 	f, err := openFiles(o)
 	if err != nil {
@@ -102,51 +101,46 @@ func openAll(o *options.Keys, config *rest.Config) (*files, *rootca.Bundle, erro
 func TestOpenFilesRefuses(t *testing.T) {
 	t.Parallel()
 	cert, garbage := certificatePEM(t), []byte("hello")
-	const privateKey, verifyKey, rootCA = "--service-account-private-key-file: ", "--service-account-key-file: ", "--root-ca-file: "
+	const privateKey, verifyKey, rootCA = "--service-account-private-key-file", "--service-account-key-file", "--root-ca-file"
 	missing := filepath.Join(t.TempDir(), "missing")
 	cases := map[string]struct {
-		flag    string
-		path    string
-		options func(o *options.Keys, c *rest.Config, path string)
-		want    string // besides flag and file
-		skip    string
+		flag   string // that the error names
+		path   string
+		args   []string // before the flag
+		config rest.TLSClientConfig
+		want   string // besides flag and file
 	}{
-		"NoPrivateKey":     {flag: privateKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "no such file"},
-		"CertificateAsKey": {flag: privateKey, path: clitest.WriteFile(t, "sa.key", cert), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "found a certificate"},
-		"WeakKey":          {flag: privateKey, path: clitest.WriteFile(t, "sa.key", testkeys.RSA1024()), options: func(o *options.Keys, _ *rest.Config, path string) { o.PrivateKeyFile = path }, want: "1024"},
-		"NoVerifyKey":      {flag: verifyKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "no such file"},
-		"GarbageVerifyKey": {flag: verifyKey, path: clitest.WriteFile(t, "sa.pub", garbage), options: func(o *options.Keys, _ *rest.Config, path string) { o.VerifyKeyFiles = []string{path} }, want: "accepted is"},
-		"SecondVerifyKey": {flag: verifyKey, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) {
-			o.VerifyKeyFiles = []string{clitest.WriteFile(t, "sa.pub", testkeys.P256()), path}
-		}, want: "no such file"},
-		"NoRootCA":        {flag: rootCA, path: missing, options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "no such file"},
-		"KeyAsRootCA":     {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", testkeys.P256()), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "at least one certificate"},
-		"EmptyRootCA":     {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", nil), options: func(o *options.Keys, _ *rest.Config, path string) { o.RootCAFile = path }, want: "is empty"},
-		"FlagBeatsInline": {flag: rootCA, path: missing, options: func(o *options.Keys, c *rest.Config, path string) { o.RootCAFile, c.CAData = path, cert }, want: "no such file"},
-		"CAOfTheKubeconfig": {
-			flag: "certificate-authority of the kubeconfig: ", path: missing, options: func(_ *options.Keys, c *rest.Config, path string) { c.CAFile = path }, want: "no such file",
-		},
+		"NoPrivateKey":     {flag: privateKey, path: missing, want: "no such file"},
+		"CertificateAsKey": {flag: privateKey, path: clitest.WriteFile(t, "sa.key", cert), want: "found a certificate"},
+		"WeakKey":          {flag: privateKey, path: clitest.WriteFile(t, "sa.key", testkeys.RSA1024()), want: "1024"},
+		"NoVerifyKey":      {flag: verifyKey, path: missing, want: "no such file"},
+		"GarbageVerifyKey": {flag: verifyKey, path: clitest.WriteFile(t, "sa.pub", garbage), want: "accepted is"},
+		"SecondVerifyKey":  {flag: verifyKey, path: missing, args: []string{verifyKey + "=" + clitest.WriteFile(t, "sa.pub", testkeys.P256())}, want: "no such file"},
+		"NoRootCA":         {flag: rootCA, path: missing, want: "no such file"},
+		"KeyAsRootCA":      {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", testkeys.P256()), want: "at least one certificate"},
+		"EmptyRootCA":      {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", nil), want: "is empty"},
+		"FlagBeatsInline":  {flag: rootCA, path: missing, config: rest.TLSClientConfig{CAData: cert}, want: "no such file"},
+		"PathInKubeconfig": {flag: "certificate-authority of the kubeconfig", path: missing, config: rest.TLSClientConfig{CAFile: missing}, want: "no such file"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.skip != "" {
-				t.Skip(tc.skip)
+			args := tc.args
+			if strings.HasPrefix(tc.flag, "--") {
+				args = append(args, tc.flag+"="+tc.path)
 			}
-			o, config := &options.Keys{}, &rest.Config{}
-			tc.options(o, config, tc.path)
-			_, _, err := openAll(o, config)
+			_, _, err := openAll(&clitest.Parse(t, args...).Keys, &rest.Config{TLSClientConfig: tc.config})
 			if err == nil {
 				t.Fatal("the file is accepted")
 			}
-			if !strings.HasPrefix(err.Error(), tc.flag) || strings.Count(err.Error(), tc.path) != 1 || !strings.Contains(err.Error(), tc.want) {
+			if !strings.HasPrefix(err.Error(), tc.flag+": ") || strings.Count(err.Error(), tc.path) != 1 || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %q, want it to begin with %q, to name %s once and to contain %q", err, tc.flag, tc.path, tc.want)
 			}
 		})
 	}
 }
 
-func TestWhereTheRootCAComesFrom(t *testing.T) {
+func TestRootCASource(t *testing.T) {
 	t.Parallel()
 	ofFlag, inline, ofPath := certificatePEM(t), certificatePEM(t), certificatePEM(t)
 	flagFile, pathFile := clitest.WriteFile(t, "flag.crt", ofFlag), clitest.WriteFile(t, "path.crt", ofPath)
@@ -155,12 +149,12 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 		flag   string
 		config rest.TLSClientConfig
 		want   []byte
-		file   string // that is followed
+		file   string // that is watched
 	}{
-		"Nowhere": {reason: "then none is published"},
-		"Inline":  {reason: "the kubeconfig is not followed", config: rest.TLSClientConfig{CAData: inline}, want: inline},
-		"Path":    {reason: "of the kubeconfig; upstream forgets this one", config: rest.TLSClientConfig{CAFile: pathFile}, want: ofPath, file: pathFile},
-		"Both":    {reason: "client-go prefers what is inline", config: rest.TLSClientConfig{CAData: inline, CAFile: pathFile}, want: inline},
+		"Nowhere": {reason: "none is published"},
+		"Inline":  {reason: "the kubeconfig is not watched", config: rest.TLSClientConfig{CAData: inline}, want: inline},
+		"Path":    {reason: "of the kubeconfig; KCM does not read this one", config: rest.TLSClientConfig{CAFile: pathFile}, want: ofPath, file: pathFile},
+		"Both":    {reason: "client-go prefers the inline CA", config: rest.TLSClientConfig{CAData: inline, CAFile: pathFile}, want: inline},
 		"Flag":    {reason: "beats both", flag: flagFile, config: rest.TLSClientConfig{CAData: inline, CAFile: pathFile}, want: ofFlag, file: flagFile},
 	}
 	for name, tc := range cases {
@@ -179,7 +173,7 @@ func TestWhereTheRootCAComesFrom(t *testing.T) {
 				file = f.rootCA.Path()
 			}
 			if diff := cmp.Diff([]string{string(tc.want), tc.file}, []string{got, file}); diff != "" {
-				t.Errorf("%s: bundle and the file that is followed (-want +got):\n%s", tc.reason, diff)
+				t.Errorf("%s: bundle and watched file (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -211,18 +205,18 @@ func bufferingLogger() klog.Logger {
 	return ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 }
 
-// passedOver are the lines about unusable keys.
-func passedOver(logger klog.Logger) (told []string) {
+// skippedKeys returns the logged lines about unusable keys.
+func skippedKeys(logger klog.Logger) (lines []string) {
 	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
-		if line := fmt.Sprintln(append([]any{entry.Message}, entry.ParameterKVList...)...); strings.HasPrefix(line, "Passed over") {
-			told = append(told, line)
+		if line := fmt.Sprintln(append([]any{entry.Message}, entry.ParameterKVList...)...); strings.HasPrefix(line, "Skipped") {
+			lines = append(lines, line)
 		}
 	}
-	return told
+	return lines
 }
 
-// TestWatchTellsOfWhatIsInUse, and not of what has come into the file since it was read.
-func TestWatchTellsOfWhatIsInUse(t *testing.T) {
+// TestWatchLogsSkippedKeysInUse and not those that were written to the file after it was read.
+func TestWatchLogsSkippedKeysInUse(t *testing.T) {
 	t.Parallel()
 	path := clitest.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
 	f := &files{verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)}}
@@ -231,14 +225,14 @@ func TestWatchTellsOfWhatIsInUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	cancel()
 	f.watch(ctx, nil, signing.NewKeyring(signing.NewRing(0), f.publicKeys()...), nil)
-	if told := passedOver(logger); len(told) != 1 || !strings.Contains(told[0], "found an EC key on P-224") {
-		t.Errorf("told %q, want the key of the first reading", told)
+	if logged := skippedKeys(logger); len(logged) != 1 || !strings.Contains(logged[0], "found an EC key on P-224") {
+		t.Errorf("logged %q, want the key of the first read", logged)
 	}
 }
 
-// TestWatchTellsOfAnUnusableKey of what a file has at the start, and of what it gets:
-// kube-apiserver may verify with it.
-func TestWatchTellsOfAnUnusableKey(t *testing.T) {
+// TestWatchLogsSkippedKeys of the file at the start and after a change: kube-apiserver may verify
+// with them.
+func TestWatchLogsSkippedKeys(t *testing.T) {
 	t.Parallel()
 	path := clitest.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
 	f := &files{
@@ -253,37 +247,27 @@ func TestWatchTellsOfAnUnusableKey(t *testing.T) {
 		f.watch(ctx, nil, ring, nil)
 		close(ended)
 	}()
-	awaits := func(what string, come func() bool) {
-		t.Helper()
-		deadline := time.Now().Add(10 * time.Second)
-		for !come() && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond) // neither the log nor the ring tells anybody
-		}
-		if !come() {
-			t.Fatalf("%s: told %q", what, passedOver(logger))
-		}
-	}
-	awaits("at the start", func() bool { return len(passedOver(logger)) == 1 })
+	await(t, "the key at the start", func() bool { return len(skippedKeys(logger)) == 1 })
 	replace(t, path, slices.Concat(testkeys.RSA1024(), testkeys.P384()))
-	awaits("after a change", func() bool { return len(passedOver(logger)) == 2 })
+	await(t, "the key after a change", func() bool { return len(skippedKeys(logger)) == 2 })
 	replace(t, path, testkeys.P521())
-	awaits("after the mend", func() bool { return slices.Equal(keyIDs(ring.Keys().All()), []string{keyID(t, testkeys.P521())}) })
+	await(t, "the fixed file", func() bool { return slices.Equal(keyIDs(ring.Keys().All()), []string{keyID(t, testkeys.P521())}) })
 	cancel()
 	receive(t, "end of watch", ended)
 
-	told := passedOver(logger)
-	if len(told) != 2 {
-		t.Fatalf("told %q, want two lines", told)
+	logged := skippedKeys(logger)
+	if len(logged) != 2 {
+		t.Fatalf("logged %q, want two lines", logged)
 	}
 	for i, cause := range []string{"an EC key on P-224", "an RSA key of 1024 bits"} {
-		if want := "Passed over a verification key that is not accepted here file " + path + " cause found " + cause + "; accepted is "; !strings.HasPrefix(told[i], want) {
-			t.Errorf("told %q, want %q", told[i], want)
+		if want := "Skipped an unsupported verification key file " + path + " cause found " + cause + "; accepted is "; !strings.HasPrefix(logged[i], want) {
+			t.Errorf("logged %q, want %q", logged[i], want)
 		}
 	}
 }
 
-// TestKeyFilesThatOthersMayRead: each is named once, with its flag and its mode, and nothing of it.
-func TestKeyFilesThatOthersMayRead(t *testing.T) {
+// TestWarnLooseKeys wants one line for each file, with its flag and mode.
+func TestWarnLooseKeys(t *testing.T) {
 	t.Parallel()
 	loose, tight := clitest.WriteFile(t, "loose.key", testkeys.P256()), clitest.WriteFile(t, "tight.key", testkeys.P256())
 	if err := os.Chmod(loose, 0o644); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
@@ -30,15 +31,14 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// sink sends the Events that it is told to.
+// sink sends the Events of its channel.
 type sink chan string
 
 func (s sink) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
 	s <- fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...))
 }
 
-// following are files under watch, looked at often enough for a test, and everything that a change
-// reaches.
+// following are watched files with a short poll interval, and the receivers of their changes.
 type following struct {
 	*files
 	ring     *signing.Keyring
@@ -102,7 +102,7 @@ func startFollowing(t *testing.T) *following {
 	return f
 }
 
-// series are the metrics as Prometheus sees them.
+// series returns the metrics as Prometheus scrapes them.
 func (f *following) series() []string {
 	response := httptest.NewRecorder()
 	metrics.HandlerFor(f.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -110,7 +110,7 @@ func (f *following) series() []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
-// replace puts content in the place of a file at one stroke.
+// replace replaces the content of a file by a rename.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.Rename(clitest.WriteFile(t, "new", content), path); err != nil {
@@ -129,7 +129,15 @@ func receive(t *testing.T, what string, from <-chan string) string {
 	}
 }
 
-func TestWatchFeedsEverybody(t *testing.T) {
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		t.Fatalf("await %s: %v", what, err)
+	}
+}
+
+func TestWatchPassesChangesOn(t *testing.T) {
 	t.Parallel()
 	f := startFollowing(t)
 	replace(t, f.keys.Path, testkeys.P256Other())
@@ -151,10 +159,7 @@ func TestWatchFeedsEverybody(t *testing.T) {
 	want := []string{
 		keyID(t, testkeys.P256()), keyID(t, testkeys.RSA2048()), keyID(t, testkeys.RSA2048Other()), keyID(t, testkeys.P521()),
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for len(f.ring.Keys().All()) != len(want) && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond) // the ring tells nobody
-	}
+	await(t, "all keys in the ring", func() bool { return len(f.ring.Keys().All()) == len(want) })
 	if diff := cmp.Diff(want, keyIDs(f.ring.Keys().All())); diff != "" {
 		t.Errorf("keys in the ring (-want +got):\n%s", diff)
 	}
@@ -175,11 +180,11 @@ func TestWatchFeedsEverybody(t *testing.T) {
 	}
 }
 
-func TestWatchKeepsTheFormerContent(t *testing.T) {
+func TestWatchKeepsThePreviousContent(t *testing.T) {
 	t.Parallel()
 	f := startFollowing(t)
 	const event = "sa-controller-manager: Warning FileReloadRefused Reload: "
-	const kept = "; the former content stays in use"
+	const kept = "; the previous content stays in use"
 	for _, bad := range []struct {
 		flag, path string
 		content    []byte
@@ -197,7 +202,7 @@ func TestWatchKeepsTheFormerContent(t *testing.T) {
 	}
 	f.stop()
 	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want || len(f.signing) > 0 {
-		t.Errorf("the private key is %s and %d new ones were told, want %s and none", got, len(f.signing), want)
+		t.Errorf("the private key is %s and %d changes were reported, want %s and none", got, len(f.signing), want)
 	}
 	if diff := cmp.Diff([]string{keyID(t, testkeys.P256()), keyID(t, testkeys.P384()), keyID(t, testkeys.P521())}, keyIDs(f.ring.Keys().All())); diff != "" {
 		t.Errorf("keys in the ring (-want +got):\n%s", diff)
@@ -217,8 +222,8 @@ func TestWatchKeepsTheFormerContent(t *testing.T) {
 	}
 }
 
-// TestRefusedUntilTheFormerContentIsBack awaits what is not told at all: see reload.File.
-func TestRefusedUntilTheFormerContentIsBack(t *testing.T) {
+// TestRefusedUntilThePreviousContentIsBack awaits a change that is not reported: see reload.File.
+func TestRefusedUntilThePreviousContentIsBack(t *testing.T) {
 	t.Parallel()
 	f := startFollowing(t)
 	replace(t, f.verifyKeys[1].Path(), []byte("hello"))
@@ -228,22 +233,15 @@ func TestRefusedUntilTheFormerContentIsBack(t *testing.T) {
 		t.Errorf("metrics %q, want %s", f.series(), one)
 	}
 	replace(t, f.verifyKeys[1].Path(), testkeys.P521())
-	deadline := time.Now().Add(10 * time.Second)
-	for !slices.Contains(f.series(), none) && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond) // it tells nobody
-	}
-	if got := f.series(); !slices.Contains(got, none) {
-		t.Errorf("metrics %q, want %s", got, none)
-	}
+	await(t, none, func() bool { return slices.Contains(f.series(), none) })
 }
 
 func TestWatchOfNothingEnds(t *testing.T) {
 	t.Parallel()
-	(&files{}).watch(t.Context(), nil, nil, nil) // no file, no reason to stay
+	(&files{}).watch(t.Context(), nil, nil, nil) // returns, because there is no file to follow
 }
 
-// Without a private key there is no ring, and the flag for verification keys may be given all the
-// same.
+// TestWatchWithoutARing: --service-account-key-file may be given without a private key.
 func TestWatchWithoutARing(t *testing.T) {
 	t.Parallel()
 	path := clitest.WriteFile(t, "sa.pub", testkeys.P256())
@@ -256,7 +254,7 @@ func TestWatchWithoutARing(t *testing.T) {
 	f.watch(t.Context(), nil, nil, nil)
 }
 
-func TestWatchWaitsForWhatItHasBegun(t *testing.T) {
+func TestWatchWaitsForItsCallbacks(t *testing.T) {
 	t.Parallel()
 	path := clitest.WriteFile(t, "sa.key", testkeys.P256())
 	registry := metrics.NewKubeRegistry()
@@ -274,7 +272,7 @@ func TestWatchWaitsForWhatItHasBegun(t *testing.T) {
 	cancel()
 	select {
 	case <-ended:
-		t.Error("watch returned although a new key is being dealt with")
+		t.Error("watch returned while the callback of a new key ran")
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(release)

@@ -23,18 +23,18 @@ import (
 	"sa-controller-manager/signing/reload"
 )
 
-// awaitKubeconfig makes the clients, and returns nil if ctx ended before that. The first error is
-// the last, unless the external signer is served: kube-apiserver has to start without what is wrong
-// with a kubeconfig, and the kubelet must not restart the process for it.
+// awaitKubeconfig creates the clients, and returns nil if ctx ended before. It returns the first
+// error, unless the external signer is served: kube-apiserver needs the signer in order to start, so
+// that a bad kubeconfig must not end the process, and is tried again.
 func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 	config, err := m.connect()
 	if err == nil || m.signer == nil {
 		return config, err
 	}
-	var trouble atomic.Pointer[error]
-	trouble.Store(&err)
-	check := serving.Check{Name: "kubeconfig", Probe: func() (string, error) { return "", *trouble.Load() }}
-	// Nobody can be asked yet who may read more than health.
+	var last atomic.Pointer[error]
+	last.Store(&err)
+	check := serving.Check{Name: "kubeconfig", Probe: func() (string, error) { return "", *last.Load() }}
+	// Without an API server to authorize clients, only health is served.
 	authn, authz := m.options.Authentication.Authentication, m.options.Authorization.Authorization
 	authn.Kubeconfig, authn.SkipLookup, authz.Kubeconfig = "", true, ""
 	port, err := m.openSecurePort(authn, authz, nil, []serving.Check{check})
@@ -44,9 +44,9 @@ func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	var health sync.WaitGroup
 	health.Go(func() { stop(port.Run(waiting)) })
-	until(waiting, "The kubeconfig cannot be used, so nothing but the external signer works", func() error {
+	until(waiting, "Failed to use the kubeconfig, serving only the external signer", func() error {
 		config, err = m.connect()
-		trouble.Store(&err)
+		last.Store(&err)
 		return err
 	})
 	stop(nil)
@@ -57,7 +57,7 @@ func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 	return config, nil
 }
 
-// connect reads what the clients are made of. What it has made before is replaced.
+// connect reads the kubeconfigs and creates the clients, in place of earlier ones.
 func (m *manager) connect() (*rest.Config, error) {
 	o := m.options
 	config, err := cli.ClientConfig(&o.Connection)
@@ -87,8 +87,8 @@ func (m *manager) connect() (*rest.Config, error) {
 	return config, nil
 }
 
-// clientCertificate says when the certificate ends that kube-apiserver knows this process by. It is
-// nil for a process without one, and file is nil if it is embedded in the kubeconfig.
+// clientCertificate is the expiry of the client certificate. notAfter is nil for a process without
+// one, and file is nil if the certificate is embedded in the kubeconfig.
 type clientCertificate struct {
 	notAfter func() time.Time
 	file     *reload.File[time.Time]
@@ -120,16 +120,16 @@ func parseNotAfter(data []byte) (time.Time, error) {
 	return chain[0].NotAfter, nil
 }
 
-// status never fails: what an ended certificate prevents, other checks say.
+// status returns no error: other checks report what an expired certificate prevents.
 func (c clientCertificate) status(now time.Time) string {
-	end, verb := c.notAfter(), "ends"
+	end, verb := c.notAfter(), "expires"
 	if !now.Before(end) {
-		verb = "has ended"
+		verb = "expired"
 	}
-	return fmt.Sprintf("%s on %s", verb, end.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s at %s", verb, end.UTC().Format(time.RFC3339))
 }
 
-// buildClientCertificate shows when the certificate ends. client-go follows the same file by itself.
+// buildClientCertificate reports when the certificate expires. client-go follows the file itself.
 func (m *manager) buildClientCertificate(r *runnable) error {
 	c := m.identity
 	if c.notAfter == nil {
@@ -137,7 +137,7 @@ func (m *manager) buildClientCertificate(r *runnable) error {
 	}
 	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "sacm_client_certificate_expiration_timestamp_seconds",
-		Help: "When the client certificate of the kubeconfig ends, by which kube-apiserver knows this process, in seconds since 1970.",
+		Help: "Unix time at which the client certificate of the kubeconfig expires.",
 	}, func() float64 { return float64(c.notAfter().Unix()) }))
 	r.check = func() (string, error) { return c.status(time.Now()), nil }
 	if c.file != nil {

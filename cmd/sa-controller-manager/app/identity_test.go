@@ -64,8 +64,8 @@ func TestClientCertificateStatus(t *testing.T) {
 	end := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := clientCertificate{notAfter: func() time.Time { return end }}
 	for now, want := range map[time.Time]string{
-		end.Add(-time.Second): "ends on 2027-01-02T03:04:05Z",
-		end:                   "has ended on 2027-01-02T03:04:05Z",
+		end.Add(-time.Second): "expires at 2027-01-02T03:04:05Z",
+		end:                   "expired at 2027-01-02T03:04:05Z",
 	} {
 		if got := c.status(now); got != want {
 			t.Errorf("at %s: %q, want %q", now, got, want)

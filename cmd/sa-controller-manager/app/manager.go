@@ -37,7 +37,7 @@ import (
 	"sa-controller-manager/signing/external"
 )
 
-// manager is the wired process.
+// manager has all parts of the process.
 type manager struct {
 	options   *options.Options
 	enabled   options.ControllerSet
@@ -53,7 +53,7 @@ type manager struct {
 	files     *files
 	rootCA    *rootca.Source
 
-	// What rows of the table leave for those below them; nil if flags turn it off.
+	// Parts that others use, in the order of runnables; nil if the flags disable them.
 	ring           *signing.Keyring
 	activator      *keyprobe.Activator
 	consistency    *tokenreissue.RingConsistency
@@ -64,17 +64,17 @@ type manager struct {
 	podConfig      *podadmission.Config
 	webhook        *webhook
 	signer         *external.Server
-	// guard is maySign once that can be asked; the socket is served before.
+	// guard is maySign once it works; the socket is served before.
 	guard atomic.Pointer[func() error]
 
 	runnables []runnable
-	// onRing and onRootCA are called with what was read from changed files.
+	// onRing and onRootCA are called after a file has changed.
 	onRing   []func(context.Context)
 	onRootCA []func(*rootca.Bundle)
 }
 
-// newManager takes the socket of the external signer, which needs nothing but the files with keys:
-// kube-apiserver may be waiting for it, and everything else for kube-apiserver.
+// newManager opens the socket of the external signer, which needs only the files with keys:
+// kube-apiserver may wait for the socket, and everything else waits for kube-apiserver.
 func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	m := &manager{
 		options:  o,
@@ -95,7 +95,7 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	return m, err
 }
 
-// wire builds everything else.
+// wire builds all other parts.
 func (m *manager) wire(config *rest.Config) error {
 	m.informers = informers.New(m.clients.main, resync(&m.options.Generic))
 	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
@@ -122,12 +122,12 @@ func (m *manager) selectControllers() error {
 		return fmt.Errorf("--controllers %w", err)
 	}
 	if elsewhere := m.enabled.NotRun(); len(elsewhere) > 0 {
-		m.logger.Info("Some controllers named by --controllers are not run by this program", "controllers", elsewhere)
+		m.logger.Info("Ignoring controllers in --controllers that this program does not have", "controllers", elsewhere)
 	}
 	return nil
 }
 
-// buildSecurePort comes after the table, whose checks /readyz makes.
+// buildSecurePort comes last: /readyz runs the checks of all other parts.
 func (m *manager) buildSecurePort() error {
 	live := []serving.Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
 	var ready []serving.Check
@@ -169,22 +169,21 @@ func (m *manager) cachesReady() error {
 	return nil
 }
 
-// newRootCA is called with the content of a changed root CA file.
+// newRootCA passes the content of a changed root CA file on.
 func (m *manager) newRootCA(bundle *rootca.Bundle) {
 	for _, changed := range m.onRootCA {
 		changed(bundle)
 	}
 }
 
-// resync draws the period between once and twice the minimum, as KCM does
-// (cmd/kube-controller-manager/app, ResyncPeriod), so that many processes do not
-// resync in step.
+// resync returns a random period between the minimum and twice the minimum, as KCM does
+// (cmd/kube-controller-manager/app, ResyncPeriod), so that processes do not resync all at once.
 func resync(o *options.Generic) time.Duration {
 	return time.Duration(float64(o.MinResyncPeriod) * (1 + rand.Float64()))
 }
 
-// process is the object that Events about this process regard: the Lease that its
-// replicas share or, without one, the namespace that everything of ours is in.
+// process returns the object of Events about this process: the Lease that its replicas share or,
+// without one, the namespace kube-system.
 func process(o *options.LeaderElection) *corev1.ObjectReference {
 	if !o.LeaderElect {
 		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package app is the manager: Run builds every part from the options, runs them until its
-// context ends, and stops them in order. Package commands reads the flags and calls it once:
-// what Run registers and opens is that of the whole process.
+// context ends, and stops them in order. Package commands reads the flags and calls it once,
+// because Run registers metrics and opens ports for the whole process.
 package app
 
 import (
@@ -22,10 +22,9 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// Run is the manager: it builds every part from o, runs them until ctx ends and
-// returns when all have stopped. What is wrong with a flag's file or with an
-// address is an error at once; an API server that does not answer is not, nor, where
-// kube-apiserver has its tokens signed, is a kubeconfig that cannot be used.
+// Run builds every part from o, runs them until ctx ends, and returns when all have stopped. An
+// invalid file of a flag or an address in use is an error at once. An API server that does not
+// answer is retried and, if the external signer is served, so is an invalid kubeconfig.
 func Run(ctx context.Context, o *options.Options) error {
 	setGCPercent()
 	m, err := newManager(ctx, o)
@@ -44,13 +43,12 @@ func Run(ctx context.Context, o *options.Options) error {
 	})
 }
 
-// heapGrowth is how much the heap may grow between two collections, in percent of what
-// lives. It is half of Go's default: what a flood of connections keeps in use is paid for
-// once and a half, not twice. A store of tokens allocates little, so that the collections
-// which that costs are few.
+// heapGrowth is how much the heap may grow between two collections, in percent of the live heap.
+// It is half of Go's default, so that a flood of connections takes one and a half times the memory
+// that it keeps in use, not twice. It costs few collections, because the process allocates little.
 const heapGrowth = 50
 
-// setGCPercent is called at the start of the process. GOGC and GOMEMLIMIT win.
+// setGCPercent is called at the start of the process. It is a no-op if GOGC or GOMEMLIMIT is set.
 func setGCPercent() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(heapGrowth)
@@ -73,7 +71,7 @@ func (m *manager) run(ctx context.Context) error {
 	}
 	start(atOnce)
 
-	// A part that fails ends the controllers too.
+	// A part that fails stops the controllers, too.
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(support, cancel)()
@@ -98,7 +96,7 @@ func (m *manager) run(ctx context.Context) error {
 	return err
 }
 
-// of is what runs in a phase.
+// of returns the parts that start in a phase.
 func (m *manager) of(p phase) []runnable {
 	var all []runnable
 	for _, r := range m.runnables {
@@ -129,8 +127,8 @@ func (m *manager) work(ctx context.Context, start func(phase)) error {
 	}, m.lead)
 }
 
-// lead runs what only a leader runs until ctx ends and all of it has stopped. It may be
-// called again after that.
+// lead runs the parts of a leader until ctx ends and all of them have stopped. It may be called
+// again after that.
 func (m *manager) lead(ctx context.Context) error {
 	controllersmetrics.Register()
 	started := controllersmetrics.NewControllerManagerMetrics(options.ProgramName)
@@ -140,7 +138,7 @@ func (m *manager) lead(ctx context.Context) error {
 	for _, c := range m.of(leading) {
 		running.Go(func() {
 			logger := klog.FromContext(ctx).WithValues("controller", c.name)
-			logger.Info("Controller starts")
+			logger.Info("Starting controller")
 			started.ControllerStarted(c.name)
 			defer started.ControllerStopped(c.name)
 			if err := c.run(klog.NewContext(ctx, logger)); err != nil {

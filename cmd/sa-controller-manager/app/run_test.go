@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBoundMemory changes what the whole process has, so it runs alone.
-func TestBoundMemory(t *testing.T) {
+// TestSetGCPercent changes a setting of the whole process, so it runs alone.
+func TestSetGCPercent(t *testing.T) {
 	const before = 123
 	cases := map[string]struct {
 		gogc, limit string
@@ -23,9 +23,9 @@ func TestBoundMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOGC", tc.gogc)
 			t.Setenv("GOMEMLIMIT", tc.limit)
-			former := debug.SetGCPercent(before)
+			previous := debug.SetGCPercent(before)
 			setGCPercent()
-			if got := debug.SetGCPercent(former); got != tc.want {
+			if got := debug.SetGCPercent(previous); got != tc.want {
 				t.Errorf("got %d%%, want %d%%", got, tc.want)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestSecurityPageNamesTests: what the page says is shown by a test, that test is there.
+// TestSecurityPageNamesTests: each test that the page names exists.
 func TestSecurityPageNamesTests(t *testing.T) {
 	t.Parallel()
 	const docs = "../../../docs"
@@ -32,7 +32,7 @@ func TestSecurityPageNamesTests(t *testing.T) {
 	}
 }
 
-// TestReliabilityPageNamesTests: so with what attacks a promise.
+// TestReliabilityPageNamesTests: each test that the page names exists.
 func TestReliabilityPageNamesTests(t *testing.T) {
 	t.Parallel()
 	const root = "../../.."
@@ -52,8 +52,8 @@ func TestReliabilityPageNamesTests(t *testing.T) {
 	}
 }
 
-// testsBelow are the names of all tests and fuzz targets of the repository, those of other modules
-// too.
+// testsBelow returns the names of all tests and fuzz targets of the repository, including its other
+// modules.
 func testsBelow(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

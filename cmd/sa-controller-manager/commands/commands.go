@@ -134,7 +134,7 @@ func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting", "version", componentversion.Get().GitVersion)
 	if lowered {
-		logger.Info("Took a log level of --v or --vmodule for the highest that this program has, above which client-go logs tokens", "level", maxLogLevel)
+		logger.Info("Lowered a log level of --v or --vmodule, because client-go logs tokens above it", "level", maxLogLevel)
 	}
 	o.Ignored.Warn(logger)
 	applyMetrics(&o.Metrics)

@@ -76,7 +76,7 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", bad.name, err)
 		}
 	}
-	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the former content stays in use")
+	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the previous content stays in use")
 
 	// The same once more is no news. Two changes of another file, one after the other,
 	// take longer than to look at this one.
@@ -85,7 +85,7 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 		ca.Replace(t, fmt.Appendf(nil, "no certificate %d", i))
 		m.AwaitRefusals(t, "root-ca-file", i+1)
 	}
-	const line = `"Refused the changed file, its former content stays in use"`
+	const line = `"Failed to reload file, keeping its previous content"`
 	if n := strings.Count(m.Logs(), line); n != len(contents)+2 {
 		t.Errorf("the log has %d lines %s, want %d", n, line, len(contents)+2)
 	}

@@ -324,7 +324,7 @@ func TestRingFileIsReloaded(t *testing.T) {
 		awaitReadyDetail(t, m, "key-store ok: generation", "refused: ", bad.why, ecdsa+" signs")
 		c.ExpectAccepted(t, c.IssueSignedBy(t, account, ecdsa), account)
 	}
-	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the former content stays in use")
+	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the previous content stays in use")
 	state.Replace(t, good)
 	testcluster.Poll(t, "await that nothing is refused", func() error {
 		text, err := m.Get(t.Context(), "/readyz?verbose")

@@ -193,7 +193,7 @@ func TestInterruptWhileStarting(t *testing.T) {
 	var said strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), "The API server does not answer yet") {
+		if strings.Contains(lines.Text(), "Failed to connect to the API server") {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
 			}

@@ -138,7 +138,7 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 	if got := ask(t, m.URL(), "/metrics", nobody); got.status != http.StatusForbidden {
 		t.Errorf("/metrics answers %d to a user without permission, want 403", got.status)
 	}
-	if got := ask(t, m.URL(), "/readyz?verbose", nobody); got.status != http.StatusOK || !strings.Contains(got.body, "[+]client-certificate ok: ends on 20") {
+	if got := ask(t, m.URL(), "/readyz?verbose", nobody); got.status != http.StatusOK || !strings.Contains(got.body, "[+]client-certificate ok: expires at 20") {
 		t.Errorf("/readyz answers %d: %s", got.status, got.body)
 	}
 }

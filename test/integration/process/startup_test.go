@@ -202,7 +202,7 @@ func TestClusterIsNotThereYet(t *testing.T) {
 	c := testcluster.Shared(t)
 	m := c.StartManager(t, "--kubeconfig="+testcluster.UnreachableKubeconfig(t))
 	m.ExpectErrors = true
-	const line = "The API server does not answer yet"
+	const line = "Failed to connect to the API server"
 	testcluster.Poll(t, "await the second try", func() error {
 		if strings.Count(m.Logs(), line) < 2 {
 			return errors.New("it has not been logged")

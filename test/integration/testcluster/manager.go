@@ -35,7 +35,7 @@ func ShortLease(name string) []string {
 }
 
 // LeadsMessage is what a manager logs once it works.
-const LeadsMessage = "Controller starts"
+const LeadsMessage = "Starting controller"
 
 // drainLimit is how long the product may take from SIGTERM to its end.
 const drainLimit = 10 * time.Second

@@ -15,36 +15,36 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What is missing is asked for again after a second, then after twice as long each time.
+// Missing permissions are checked again after a second, then after twice as long each time.
 const (
 	firstRetry = time.Second
 	maxRetry   = time.Minute
 )
 
-// Watcher asks until everything is granted. Its methods may be called concurrently.
+// Watcher checks permissions until all are granted. Its methods may be called concurrently.
 type Watcher struct {
 	client kubernetes.Interface
 	rules  []Rule
 
 	mu      sync.Mutex
 	checked bool
-	last    Report // of the latest round, which asks only for what was not granted
+	last    Report // of the latest check, which covers only what was not granted before
 }
 
-// NewWatcher prepares a Watcher for the rules of a process. Run asks.
+// NewWatcher returns a Watcher for the rules of a process. Run makes the requests.
 func NewWatcher(client kubernetes.Interface, rules []Rule) *Watcher {
 	return &Watcher{client: client, rules: rules}
 }
 
-// Run asks until everything is granted or ctx ends, and logs what is missing whenever
-// that has changed.
+// Run checks until all permissions are granted or ctx ends, and logs the missing ones whenever they
+// have changed.
 func (w *Watcher) Run(ctx context.Context) error {
 	wanted := Accesses(w.rules)
 	said := ""
 	for retry := firstRetry; ; retry = min(2*retry, maxRetry) {
 		report := Check(ctx, w.client, wanted)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was to end
+			return nil //nolint:nilerr // the process stops
 		}
 		w.note(report)
 		if says := fmt.Sprint(report.Missing(), report.Err()); says != said {
@@ -68,8 +68,8 @@ func (w *Watcher) note(report Report) {
 	w.checked, w.last = true, report
 }
 
-// Status is what /readyz says: an error while something is missing or nothing has been
-// asked yet. What could not be checked is a detail, because it may well be granted.
+// Status is the check of /readyz: it returns an error while a permission is missing and before the
+// first check. Permissions that could not be checked are only a detail, because they may be granted.
 func (w *Watcher) Status() (detail string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *Watcher) Status() (detail string, err error) {
 	return detail, nil
 }
 
-// notGranted is what is worth another question.
+// notGranted returns the accesses to check again.
 func (r Report) notGranted() []Access {
 	var wanted []Access
 	for _, answer := range r.Answers {
@@ -115,20 +115,20 @@ func Join(accesses []Access) string {
 func (r Report) log(logger klog.Logger, rules []Rule, first bool) {
 	missing := r.Missing()
 	if err := r.Err(); err != nil {
-		logger.Info("Permissions are not known, asking again", "cause", err.Error())
+		logger.Info("Failed to check permissions, retrying", "cause", err.Error())
 	}
 	if len(missing) == 0 {
 		if !first && r.Err() == nil {
-			logger.Info("What was missing has been granted")
+			logger.Info("All permissions are granted now")
 		}
 		return
 	}
-	logger.Error(errors.New("may not "+Join(missing)), "Permissions are missing, trying on until they are granted",
+	logger.Error(errors.New("may not "+Join(missing)), "Permissions are missing, retrying until they are granted",
 		"user", r.User, "remedy", r.Remedy())
 	grants, err := YAML(r.Grant(rules))
 	if err != nil {
-		logger.Error(err, "What grants the permissions cannot be shown")
+		logger.Error(err, "Failed to print the roles that grant the missing permissions")
 		return
 	}
-	logger.Info("This grants what is missing", "yaml", grants)
+	logger.Info("Apply this to grant the missing permissions", "yaml", grants)
 }

@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// apiServer answers as it is told.
+// apiServer grants what the test allows.
 type apiServer struct {
 	*fake.Clientset
 	user string
@@ -140,7 +140,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		if detail, err := watcher.Status(); detail != "" || err != nil {
 			t.Errorf("status %q, %v after everything is granted", detail, err)
 		}
-		if !strings.Contains(logs(), "What was missing has been granted") {
+		if !strings.Contains(logs(), "All permissions are granted now") {
 			t.Errorf("the log does not say that it is over:\n%s", logs())
 		}
 	})

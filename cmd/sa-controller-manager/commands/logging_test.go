@@ -61,9 +61,9 @@ func TestLevelsOfRequests(t *testing.T) {
 		said        string // of the level
 		want, never []string
 	}{
-		"Sync":     {level: 5, said: "4 each sync", never: []string{wholeURL}},
-		"Requests": {level: 6, said: "6 each request to the API server with its answer's status and time", want: []string{wholeURL, `"status"=`, `"milliseconds"=`}, never: []string{"headers"}},
-		"Headers":  {level: 7, said: "7 the headers of those requests", want: []string{wholeURL, `"status"=`, `"milliseconds"=`, `"headers"=`, "Accept"}, never: []string{"Content-Type", "secret"}},
+		"Sync":     {level: 5, said: "4 every retried sync", never: []string{wholeURL}},
+		"Requests": {level: 6, said: "6 every request to the API server with its status and duration", want: []string{wholeURL, `"status"=`, `"milliseconds"=`}, never: []string{"headers"}},
+		"Headers":  {level: 7, said: "7 the headers of these requests", want: []string{wholeURL, `"status"=`, `"milliseconds"=`, `"headers"=`, "Accept"}, never: []string{"Content-Type", "secret"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func kubeadmArguments(c *testcluster.ControlPlane) []string {
 func TestArgumentsOfKubeadmStart(t *testing.T) {
 	c := testcluster.New(t, devcluster.Options{})
 	m := c.Manage(t, kubeadmArguments(c)...)
-	const ignored = `"Ignoring flags of kube-controller-manager that do not concern this program; --strict-flags refuses them" ` +
+	const ignored = `"Ignoring flags of kube-controller-manager that have no meaning here, --strict-flags refuses them" ` +
 		`flags=["allocate-node-cidrs","cluster-cidr","cluster-name","cluster-signing-cert-file","cluster-signing-key-file",` +
 		`"enable-hostpath-provisioner","service-cluster-ip-range","use-service-account-credentials"]`
 	if n := strings.Count(m.Logs(), ignored); n != 1 {

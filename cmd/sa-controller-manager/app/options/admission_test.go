@@ -116,7 +116,7 @@ func TestPluginsThatStayInAPIServer(t *testing.T) {
 	if diff := cmp.Diff([]string{"ServiceAccount", "AlwaysDeny"}, o.Admission.Enabled()); diff != "" {
 		t.Errorf("enabled (-want +got):\n%s", diff)
 	}
-	want := []string{"the admission plugins LimitRanger, NamespaceExists stay in kube-apiserver, and --strict-flags refuses their names"}
+	want := []string{"the admission plugins LimitRanger, NamespaceExists run in kube-apiserver, and --strict-flags refuses their names"}
 	if diff := cmp.Diff(want, texts(parse(t, append(args, "--strict-flags")...).Validate())); diff != "" {
 		t.Errorf("with --strict-flags (-want +got):\n%s", diff)
 	}

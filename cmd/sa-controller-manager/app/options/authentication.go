@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/internal/serving"
 )
 
-// Authentication says how the secure port finds out who a client is. Defaults and meaning
+// Authentication has the flags for authentication at the secure port. Defaults and meaning
 // are those of KCM (k8s.io/apiserver/pkg/server/options/authentication.go).
 type Authentication struct{ serving.Authentication }
 
@@ -31,15 +31,15 @@ func newAuthentication() Authentication {
 // AddFlags binds the group to fs.
 func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authentication-kubeconfig", o.Kubeconfig,
-		"Path of a kubeconfig `file` for an API server where tokens of clients may be reviewed (tokenreviews create). Without it the in-cluster "+
-			"configuration is used; where there is none, tokens count for nothing and no CA is looked up.")
+		"Kubeconfig `file` for the API server that reviews the tokens of clients (create tokenreviews). Without it the in-cluster "+
+			"configuration is used; without that, tokens are not accepted and no CA is looked up.")
 	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
 		"Do not read a CA file that is not given from the ConfigMap kube-system/extension-apiserver-authentication.")
 	fs.BoolVar(&o.TolerateLookupFailure, "authentication-tolerate-lookup-failure", o.TolerateLookupFailure,
-		"Without effect: that lookup is tried until it succeeds, never ends the process, and until then no client certificate counts that needs it.")
-	fs.DurationVar(&o.CacheTTL, "authentication-token-webhook-cache-ttl", o.CacheTTL, "How long the answer about a token is believed.")
+		"Without effect: the lookup is retried until it succeeds and never ends the process. Until then, client certificates that need it are not accepted.")
+	fs.DurationVar(&o.CacheTTL, "authentication-token-webhook-cache-ttl", o.CacheTTL, "How long the review of a token is cached.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
-		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. It is read again when it changes.")
+		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. The file is reloaded when it changes.")
 	addRequestHeaderFlags(&o.RequestHeader, fs)
 
 	SetOrigin(fs, asKCM, "authentication-kubeconfig", "authentication-skip-lookup", "authentication-token-webhook-cache-ttl", "client-ca-file")
@@ -48,13 +48,13 @@ func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 
 func addRequestHeaderFlags(o *serving.RequestHeader, fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClientCAFile, "requestheader-client-ca-file", o.ClientCAFile,
-		"PEM `file` with the CA of proxies that say in headers who the client is. It is read again when it changes.")
+		"PEM `file` with the CA of proxies that name the client in headers. The file is reloaded when it changes.")
 	fs.StringSliceVar(&o.AllowedNames, "requestheader-allowed-names", o.AllowedNames,
-		"Common `names` of certificates of such proxies. Empty means every one that the CA has signed.")
-	fs.StringSliceVar(&o.UsernameHeaders, "requestheader-username-headers", o.UsernameHeaders, "`Headers` that hold the user's name.")
-	fs.StringSliceVar(&o.UIDHeaders, "requestheader-uid-headers", o.UIDHeaders, "`Headers` that hold the user's UID. X-Remote-Uid must be one of them.")
-	fs.StringSliceVar(&o.GroupHeaders, "requestheader-group-headers", o.GroupHeaders, "`Headers` that hold the user's groups.")
-	fs.StringSliceVar(&o.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", o.ExtraHeaderPrefixes, "`Prefixes` of headers that hold more about the user.")
+		"Common `names` of the certificates of these proxies. Empty means any certificate of the CA.")
+	fs.StringSliceVar(&o.UsernameHeaders, "requestheader-username-headers", o.UsernameHeaders, "`Headers` with the user name.")
+	fs.StringSliceVar(&o.UIDHeaders, "requestheader-uid-headers", o.UIDHeaders, "`Headers` with the UID of the user. X-Remote-Uid must be one of them.")
+	fs.StringSliceVar(&o.GroupHeaders, "requestheader-group-headers", o.GroupHeaders, "`Headers` with the groups of the user.")
+	fs.StringSliceVar(&o.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", o.ExtraHeaderPrefixes, "`Prefixes` of the headers with extra attributes of the user.")
 
 	SetOrigin(fs, asKCM, "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix")

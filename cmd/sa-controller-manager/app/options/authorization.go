@@ -11,7 +11,7 @@ import (
 	"sa-controller-manager/internal/serving"
 )
 
-// Authorization says how the secure port finds out what a client may get. Defaults and
+// Authorization has the flags for authorization at the secure port. Defaults and
 // meaning are those of KCM (k8s.io/apiserver/pkg/server/options/authorization.go).
 type Authorization struct{ serving.Authorization }
 
@@ -26,12 +26,12 @@ func newAuthorization() Authorization {
 // AddFlags binds the group to fs.
 func (o *Authorization) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
-		"Path of a kubeconfig `file` for an API server that says what a client may get (subjectaccessreviews create). Without it the in-cluster "+
-			"configuration is used; where there is none, only the group system:masters gets more than --authorization-always-allow-paths.")
+		"Kubeconfig `file` for the API server that authorizes clients (create subjectaccessreviews). Without it the in-cluster "+
+			"configuration is used; without that, only the group system:masters may read more than --authorization-always-allow-paths.")
 	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
-		"`Paths` that are served to everybody, without asking the API server. One that ends in '*' is a prefix.")
-	fs.DurationVar(&o.AllowCacheTTL, "authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "How long a yes of the API server is believed.")
-	fs.DurationVar(&o.DenyCacheTTL, "authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "How long a no of the API server is believed.")
+		"`Paths` that are served to any client without authorization. A path that ends in '*' is a prefix.")
+	fs.DurationVar(&o.AllowCacheTTL, "authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "How long an allowed request is cached.")
+	fs.DurationVar(&o.DenyCacheTTL, "authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "How long a denied request is cached.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
 }
 

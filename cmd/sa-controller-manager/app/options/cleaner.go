@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Cleaner say when an unused legacy token goes.
+// Cleaner has the flags of the legacy token cleaner.
 type Cleaner struct {
 	// Period is how long a token must be unused before it is marked invalid, and
 	// how long it must have been invalid before its Secret is deleted.
 	Period time.Duration
-	// Unlimited lets a round mark more than a tenth of all token Secrets.
+	// Unlimited lets one run mark more than a tenth of all token Secrets.
 	Unlimited bool
-	// DryRun tells what would be done instead of doing it.
+	// DryRun reports changes instead of making them.
 	DryRun bool
 }
 
@@ -27,22 +27,21 @@ func newCleaner() Cleaner {
 // AddFlags binds the group to fs.
 func (o *Cleaner) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
-		"How long the token of a Secret that an account references, and that no Pod uses, must be unused before it is marked invalid, "+
-			"and how long it must have been invalid before the Secret is deleted. Dates count in days. With --token-secrets=auto one "+
-			"Secret of each account is left alone.")
+		"How long the token of a Secret must be unused before it is marked invalid, and how long it must have been invalid before the "+
+			"Secret is deleted, in whole days. Applies to Secrets that an account references and no Pod uses. With --token-secrets=auto one "+
+			"Secret of each account is kept.")
 	fs.BoolVar(&o.Unlimited, "legacy-token-clean-up-unlimited", o.Unlimited,
-		"Mark more than a tenth of all token Secrets (and more than ten) invalid in a round, if so many are unused. Without it no "+
-			"further round marks any once one has come so far, because a wrong clock looks the same.")
+		"Allow one run to mark more than a tenth of all token Secrets, and more than ten, invalid. Without it the cleaner stops marking "+
+			"at that limit, because so many unused tokens may mean a wrong clock.")
 	fs.BoolVar(&o.DryRun, "legacy-token-clean-up-dry-run", o.DryRun,
-		"Tell by log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
+		"Report in log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
 
 	SetOrigin(fs, asKCM, "legacy-service-account-token-clean-up-period")
 	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run", "legacy-token-clean-up-unlimited")
 }
 
-// Validate returns every problem of the group. KCM takes a period that is not
-// positive for a reason not to start, too (NewLegacySATokenCleaner in
-// pkg/controller/serviceaccount).
+// Validate returns every problem of the group. KCM does not start with a period that is not
+// positive, either (NewLegacySATokenCleaner in pkg/controller/serviceaccount).
 func (o *Cleaner) Validate() []error {
 	var p Problems
 	p.Positive("legacy-service-account-token-clean-up-period", o.Period)

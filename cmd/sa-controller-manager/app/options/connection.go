@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Connection says which API server to talk to, and how.
+// Connection has the flags of the connection to the API server.
 type Connection struct {
 	// Kubeconfig and Master may both be empty: then the in-cluster
 	// configuration is used.
@@ -18,7 +18,7 @@ type Connection struct {
 	Master     string
 	// QPS is the client-side limit in requests a second; negative means none.
 	QPS float32
-	// Burst is how many requests may exceed QPS for a moment.
+	// Burst is the burst above QPS.
 	Burst int32
 	// ContentType of request and response bodies; empty is client-go's default.
 	ContentType string
@@ -36,18 +36,17 @@ func NewConnection() Connection {
 // AddFlags binds the group to fs.
 func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Path of the kubeconfig `file` that says which API server to use and as whom. "+
-			"With neither --kubeconfig nor --master, the in-cluster configuration is used.")
+		"Kubeconfig `file` with the API server and the credentials. "+
+			"Without --kubeconfig and --master, the in-cluster configuration is used.")
 	fs.StringVar(&o.Master, "master", o.Master,
 		"`URL` of the API server. Overrides the one in the kubeconfig.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
-		"Limit of requests a second to the API server, kept on this side. -1 means no limit: "+
-			"API priority and fairness in the API server already shares it out between clients, "+
-			"and a second limit here would only delay tokens when many are asked for at once. "+
-			"0 means client-go's own default of 5.")
+		"Client-side limit of requests a second to the API server. -1 means no limit: API priority and fairness "+
+			"in the API server already protects it, and a second limit would only delay tokens when many are needed at once. "+
+			"0 means the client-go default of 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
-		"How many requests may exceed --kube-api-qps for a moment. Without effect when there is no limit. "+
-			"0 means client-go's own default of 10.")
+		"Burst of requests above --kube-api-qps. Without effect if there is no limit. "+
+			"0 means the client-go default of 10.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
 		"Content type of requests to the API server: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
 
@@ -64,8 +63,8 @@ func (o *Connection) Validate() []error {
 	if o.Burst < 0 {
 		p.Add("kube-api-burst", o.Burst, "must not be negative")
 	}
-	// An empty value is what an unset variable in a template expands to; KCM
-	// takes it, and client-go then speaks JSON.
+	// An unset variable in a template expands to an empty value; KCM accepts it, and client-go then
+	// uses JSON.
 	if o.ContentType != "" {
 		p.OneOf("kube-api-content-type", o.ContentType, runtime.ContentTypeProtobuf, runtime.ContentTypeJSON)
 	}

@@ -3,7 +3,7 @@
 
 package options
 
-// The controllers that this binary runs, under KCM's names.
+// The controllers of this binary, under their names in KCM.
 const (
 	ServiceAccountController         = "serviceaccount-controller"
 	ServiceAccountTokenController    = "serviceaccount-token-controller"
@@ -11,7 +11,7 @@ const (
 	LegacyServiceAccountTokenCleaner = "legacy-serviceaccount-token-cleaner-controller"
 )
 
-// home says which binary runs a controller.
+// home is the binary that runs a controller.
 type home int
 
 const (
@@ -19,15 +19,15 @@ const (
 	servedHere
 )
 
-// knownController is one name that KCM accepts in --controllers. alias is the
-// older name that it goes by too; no controller has more than one.
+// knownController is a controller that KCM accepts in --controllers, with its alias, an older name.
+// No controller has more than one alias.
 type knownController struct {
 	name, alias string
 	home        home
 }
 
-// knownControllers is every controller of KCM v1.36.3, so that a --controllers
-// value made for KCM is understood here. Source of the names:
+// knownControllers returns every controller of KCM v1.36.3, so that a --controllers value for KCM
+// works here. Source of the names:
 // cmd/kube-controller-manager/names and, for the three of the cloud,
 // k8s.io/cloud-provider/names; of the aliases: the descriptors in
 // cmd/kube-controller-manager/app.
@@ -78,8 +78,8 @@ func knownControllers() []knownController {
 		{name: "selinux-warning-controller"},
 		{name: "volumeattributesclass-protection-controller"},
 
-		// Certificates and bootstrap. kubeadm turns the last two on by alias;
-		// they handle bootstrap tokens, not those of service accounts.
+		// Certificates and bootstrap. kubeadm enables the last two by alias; they handle bootstrap
+		// tokens, not ServiceAccount tokens.
 		{name: "certificatesigningrequest-approving-controller", alias: "csrapproving"},
 		{name: "certificatesigningrequest-cleaner-controller", alias: "csrcleaner"},
 		{name: "certificatesigningrequest-signing-controller", alias: "csrsigning"},
@@ -97,7 +97,7 @@ func knownControllers() []knownController {
 		{name: "storageversion-garbage-collector-controller", alias: "storage-version-gc"},
 		{name: "validatingadmissionpolicy-status-controller"},
 
-		// Cloud providers. KCM knows the names and runs none of them.
+		// Cloud providers. KCM accepts the names and runs none of these controllers.
 		{name: "cloud-node-lifecycle-controller", alias: "cloud-node-lifecycle"},
 		{name: "node-route-controller", alias: "route"},
 		{name: "service-lb-controller", alias: "service"},

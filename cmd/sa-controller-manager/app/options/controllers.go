@@ -9,22 +9,20 @@ import (
 	"strings"
 )
 
-// ControllerSet is the answer to --controllers. It is immutable and safe for
-// concurrent use.
+// ControllerSet is the resolved value of --controllers. It is immutable and safe for concurrent use.
 type ControllerSet struct {
 	enabled []string
 	notRun  []string
 }
 
-// Enabled reports whether this binary is to run the controller of that name
-// (not alias).
+// Enabled reports whether this binary runs the controller of that name (not alias).
 func (s ControllerSet) Enabled(name string) bool {
 	return slices.Contains(s.enabled, name)
 }
 
-// NotRun returns the controllers that the user turned on by name and that this
-// binary does not run, in the order they were given. They are worth one line in the
-// log, not an error, because kubeadm passes "*,bootstrapsigner,tokencleaner".
+// NotRun returns the controllers that the user enabled by name and that this binary does not have,
+// in their order on the command line. They are logged and no error, because kubeadm passes
+// "*,bootstrapsigner,tokencleaner".
 func (s ControllerSet) NotRun() []string {
 	return slices.Clone(s.notRun)
 }
@@ -32,16 +30,16 @@ func (s ControllerSet) NotRun() []string {
 // ParseControllers resolves selectors as KCM does (IsControllerEnabled in
 // k8s.io/controller-manager/app):
 //
-//   - "name" turns a controller on and "-name" turns it off. The first mention
-//     of a controller decides, under its name or its alias.
-//   - "*" turns on every controller that is not mentioned. Without it those
-//     stay off; so an empty list runs none.
+//   - "name" enables a controller and "-name" disables it. The first mention of a controller
+//     decides, under its name or its alias.
+//   - "*" enables every controller that is not mentioned. Without it those stay disabled, so an
+//     empty list runs none.
 //
-// One selector is ours: "-*" takes "*" back, wherever it stands. It leaves
-// mentions by name alone: "-*" runs none, "-*,serviceaccount" runs that one.
+// One selector is ours: "-*" cancels "*" at any position. It does not affect mentions by name:
+// "-*" runs none, "-*,serviceaccount" runs that one.
 //
-// The error names every unknown selector and lists the known ones. It reads as
-// the continuation of the flag's name.
+// The error names every unknown selector and lists the known ones. It is to follow the name of the
+// flag.
 func ParseControllers(selectors []string) (ControllerSet, error) {
 	mentions, unknown := readSelectors(selectors)
 	if len(unknown) > 0 {
@@ -74,7 +72,7 @@ type mention struct {
 
 type mentions []mention
 
-// decision reports what the user said about the controller, if anything.
+// decision reports whether the controller is mentioned and, if so, enabled.
 func (ms mentions) decision(name string) (on, mentioned bool) {
 	for _, m := range ms {
 		if m.name == name {
@@ -84,8 +82,8 @@ func (ms mentions) decision(name string) (on, mentioned bool) {
 	return false, false
 }
 
-// readSelectors resolves aliases. It returns the first mention of each
-// controller, and the selectors that name none.
+// readSelectors resolves aliases. It returns the first mention of each controller and the unknown
+// selectors.
 func readSelectors(selectors []string) (found mentions, unknown []string) {
 	canonical := canonicalNames()
 	for _, selector := range selectors {
@@ -117,7 +115,7 @@ func canonicalNames() map[string]string {
 	return names
 }
 
-// describeControllers lists the controllers of one home, each with its alias.
+// describeControllers returns the controllers of one home, each with its alias.
 func describeControllers(h home) []string {
 	var out []string
 	for _, c := range knownControllers() {
@@ -138,7 +136,7 @@ func unknownControllersError(unknown []string) error {
 	if len(unknown) > 1 {
 		verb = "are"
 	}
-	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Known and left to kube-controller-manager: %s",
+	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Run in kube-controller-manager: %s",
 		strings.Join(Quoted(unknown), ", "), verb,
 		strings.Join(describeControllers(servedHere), ", "),
 		strings.Join(describeControllers(keptByKCM), ", "))

@@ -9,7 +9,7 @@ import (
 	"sa-controller-manager/internal/serving"
 )
 
-// Debugging says what the secure port serves to find out what a process does.
+// Debugging has the flags of the profiling handlers of the secure port.
 type Debugging struct{ serving.Debugging }
 
 func newDebugging() Debugging {
@@ -18,9 +18,9 @@ func newDebugging() Debugging {
 
 // AddFlags binds the group to fs.
 func (o *Debugging) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles of the process at /debug/pprof/, behind authorization.")
+	fs.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles at /debug/pprof/, behind authorization.")
 	fs.BoolVar(&o.ContentionProfiling, "contention-profiling", o.ContentionProfiling,
-		"Record where goroutines wait for each other. Without effect when --profiling is off.")
+		"Enable block profiling. Without effect without --profiling.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Generic says which controllers run and how often they look again.
+// Generic has the flags of all controllers.
 type Generic struct {
 	// Controllers are the selectors as given; see ParseControllers.
 	Controllers []string
 	// MinResyncPeriod is the least time between two resyncs of an informer.
-	// KCM draws each informer's period from once to twice this value, so that
-	// they do not resync in step. 0 means no resync.
+	// As in KCM, the period is random between this value and twice this value, so that informers do
+	// not resync all at once. 0 means no resync.
 	MinResyncPeriod time.Duration
 }
 
@@ -31,13 +31,12 @@ func newGeneric() Generic {
 // AddFlags binds the group to fs.
 func (o *Generic) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
-		"Which controllers to run: '*' is all of this binary's, 'foo' turns on the one named 'foo', '-foo' turns it off, "+
-			"'-*' is none but those that are named. Takes every name and alias of kube-controller-manager; "+
-			"a name that this binary does not run is logged once. This binary runs: %s.",
+		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, "+
+			"'-*' disables all that are not named. Every name and alias of kube-controller-manager is accepted; "+
+			"a controller that this binary does not have is logged once. This binary has: %s.",
 		strings.Join(describeControllers(servedHere), ", ")))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
-		"How often informers hand over everything they hold again. The period is drawn at random between "+
-			"this value and twice this value. 0 means never.")
+		"Resync period of informers: a random value between this one and twice this one. 0 means no resync.")
 
 	SetOrigin(fs, asKCM+"; '-*' is ours", "controllers")
 	SetOrigin(fs, asKCM, "min-resync-period")

@@ -14,15 +14,14 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// Ignored takes the flags of KCM that do not concern this program, so that
-// the arguments of a KCM manifest can be copied as they are.
+// Ignored accepts and ignores the flags of KCM that have no meaning here, so that the arguments of a
+// KCM manifest can be copied.
 type Ignored struct {
-	// Strict makes every such flag an error.
+	// Strict makes each of these flags an error.
 	Strict bool
-	// FeatureGates are those given, by component; there are none that this program
-	// has.
+	// FeatureGates are the given feature gates by component; this program has none.
 	FeatureGates map[string][]string
-	// Given are the names of the foreign flags on the command line, as they came.
+	// Given are the names of the ignored flags on the command line, in their order.
 	Given []string
 }
 
@@ -30,7 +29,7 @@ func newIgnored() Ignored {
 	return Ignored{FeatureGates: map[string][]string{}}
 }
 
-// ignoredValue takes anything: whether KCM would, is for KCM to say.
+// ignoredValue accepts any value.
 type ignoredValue struct {
 	IgnoredFlag
 	text  string
@@ -57,13 +56,13 @@ func (v *ignoredValue) Set(text string) error {
 // AddFlags binds the group to fs.
 func (o *Ignored) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Strict, "strict-flags", o.Strict,
-		"Refuse the flags of kube-controller-manager that do not concern this program, and names of admission plugins that stay in kube-apiserver. Without it they are taken, for the sake of copied manifests, and logged once.")
+		"Refuse the flags of kube-controller-manager that this program ignores, and the names of admission plugins that run in kube-apiserver. By default they are accepted, so that manifests can be copied, and logged once.")
 	fs.Var(cliflag.NewColonSeparatedMultimapStringStringAllowDefaultEmptyKey(&o.FeatureGates), "feature-gates",
-		"Feature `gates` as name=true,name=false. This program has none: those given are logged once, and refused with --strict-flags.")
+		"Feature `gates` as name=true,name=false. This program has none: they are logged once, and refused with --strict-flags.")
 	SetOrigin(fs, ours, "strict-flags")
 	SetOrigin(fs, asKCM+", which has many", "feature-gates")
 	for _, ignored := range IgnoredFlags() {
-		f := fs.VarPF(&ignoredValue{IgnoredFlag: ignored, given: &o.Given}, ignored.Name, "", "Without effect: it is about "+ignored.Of+".")
+		f := fs.VarPF(&ignoredValue{IgnoredFlag: ignored, given: &o.Given}, ignored.Name, "", "Ignored: it configures "+ignored.Of+".")
 		if ignored.IsSwitch {
 			f.NoOptDefVal = "true"
 		}
@@ -85,7 +84,7 @@ func (o *Ignored) Validate() []error {
 		return p
 	}
 	for _, name := range o.Given {
-		p = append(p, fmt.Errorf("--%s does not concern this program, and --strict-flags refuses such flags", name))
+		p = append(p, fmt.Errorf("--%s is ignored by this program, and --strict-flags refuses such flags", name))
 	}
 	if len(o.gates()) > 0 {
 		p.Add("feature-gates", strings.Join(o.gates(), ","), "must be empty with --strict-flags: this program has no feature gates")
@@ -93,7 +92,7 @@ func (o *Ignored) Validate() []error {
 	return p
 }
 
-// gates are the feature gates of all components, in the order of their names.
+// gates returns the feature gates of all components, sorted by name.
 func (o *Ignored) gates() []string {
 	var gates []string
 	for _, pairs := range o.FeatureGates {
@@ -103,12 +102,12 @@ func (o *Ignored) gates() []string {
 	return gates
 }
 
-// Warn logs once, on one line each, what was given in vain.
+// Warn logs ignored flags and feature gates, in one line each.
 func (o *Ignored) Warn(logger logr.Logger) {
 	if len(o.Given) > 0 {
-		logger.Info("Ignoring flags of kube-controller-manager that do not concern this program; --strict-flags refuses them", "flags", o.Given)
+		logger.Info("Ignoring flags of kube-controller-manager that have no meaning here, --strict-flags refuses them", "flags", o.Given)
 	}
 	if gates := o.gates(); len(gates) > 0 {
-		logger.Info("Ignoring feature gates: this program has none", "featureGates", gates)
+		logger.Info("Ignoring feature gates because this program has none", "featureGates", gates)
 	}
 }

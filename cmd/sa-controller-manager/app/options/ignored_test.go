@@ -34,7 +34,7 @@ func TestIgnoredFlags(t *testing.T) {
 		"Strict": {
 			args:     []string{"--strict-flags", "--cluster-name=a"},
 			given:    []string{"cluster-name"},
-			problems: []string{"--cluster-name does not concern this program, and --strict-flags refuses such flags"},
+			problems: []string{"--cluster-name is ignored by this program, and --strict-flags refuses such flags"},
 		},
 		"FeatureGates": {args: []string{"--feature-gates=A=true,kube:B=false"}},
 		"FeatureGatesStrict": {

@@ -18,14 +18,14 @@ const (
 	KeyRingFlag        = "service-account-key-ring"
 )
 
-// KeyStore is where the keys are that sign, by the flag that says so.
+// KeyStore is the store of the signing keys, with the flag that names it.
 type KeyStore struct {
 	Flag, Path string
-	// Rotates says that the store knows which keys are retired.
+	// Rotates reports whether the store records retired keys.
 	Rotates bool
 }
 
-// KeyActivation says when a changed private key begins to sign.
+// KeyActivation defines when a changed private key begins to sign.
 type KeyActivation string
 
 const (
@@ -36,8 +36,8 @@ const (
 	KeyActivationImmediate KeyActivation = "immediate"
 )
 
-// Keys names the key material and what is trusted. The files are read,
-// checked and watched elsewhere.
+// Keys has the paths of keys and of the root CA, and the issuer. Other packages read and watch the
+// files.
 type Keys struct {
 	// PrivateKeyFile is the PEM file of the signing key. Without it and without
 	// KeyRing no tokens are signed.
@@ -48,8 +48,7 @@ type Keys struct {
 	VerifyKeyFiles []string
 	// Activation of a changed PrivateKeyFile.
 	Activation KeyActivation
-	// Issuers as kube-apiserver has them: the first one issues, all are
-	// accepted. Use Issuer for the first.
+	// Issuers as for kube-apiserver: the first one issues, all are accepted.
 	Issuers []string
 	// RootCAFile is the PEM bundle written as ca.crt; empty means that of the
 	// kubeconfig.
@@ -61,7 +60,7 @@ func NewKeys() Keys {
 	return Keys{Activation: KeyActivationVerified}
 }
 
-// Store is the key store that was given, the zero KeyStore if none was.
+// Store returns the key store of the flags, or the zero KeyStore.
 func (o *Keys) Store() KeyStore {
 	switch {
 	case o.KeyRing != "":
@@ -72,7 +71,7 @@ func (o *Keys) Store() KeyStore {
 	return KeyStore{}
 }
 
-// Issuer is the one that issues tokens, or "" when the API server is to be asked.
+// Issuer returns the first issuer, or "" if the API server has to be asked for it.
 func (o *Keys) Issuer() string {
 	if len(o.Issuers) == 0 {
 		return ""
@@ -84,22 +83,22 @@ func (o *Keys) Issuer() string {
 func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
-			"Without it, and without --service-account-key-ring, no tokens are signed: the token controller does not run. The file is read again when it changes.")
+			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. The file is reloaded when it changes.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
-			"Its active key signs and all its keys verify. The file is replaced when it changes: a container must mount its directory.")
+			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
-		"PEM `file` with further RSA or ECDSA keys, public or private, that verify existing tokens and never sign. "+
+		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
 			"May hold several keys and may be given several times.")
 	fs.StringVar((*string)(&o.Activation), "service-account-key-activation", string(o.Activation),
-		"When a changed private key begins to sign: \"verified\" waits until the API server has accepted a token signed by it, "+
-			"\"immediate\" does not wait. At start the key of the file signs at once.")
+		"When a changed private key begins to sign: \"verified\" waits until the API server accepts a token that it has signed, "+
+			"\"immediate\" does not wait. At the start the key signs at once.")
 	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
-		"Issuer of the cluster's bound tokens, as kube-apiserver has it; used to ask the API server whether it accepts a key. "+
-			"Given several times, the first one counts. Without it the API server's OIDC discovery document is asked.")
+		"Issuer of bound tokens, as for kube-apiserver; needed to check that the API server accepts a key. "+
+			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of the API server.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
-		"PEM `file` with the root CA bundle that is published in every kube-root-ca.crt and token Secret. Without it, the CA of the kubeconfig. "+
-			"The file is read again when it changes.")
+		"PEM `file` with the root CA bundle for every kube-root-ca.crt and token Secret. Without it, the CA of the kubeconfig is published. "+
+			"The file is reloaded when it changes.")
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
@@ -114,7 +113,7 @@ func (o *Keys) Validate() []error {
 			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a ring")
 	}
 	if o.KeyRing != "" && o.Activation == KeyActivationImmediate {
-		p.Add("service-account-key-activation", string(o.Activation), "is for --service-account-private-key-file; the keys of a ring are activated by \"sa-controller-manager keys rotate\"")
+		p.Add("service-account-key-activation", string(o.Activation), "applies to --service-account-private-key-file; \"sa-controller-manager keys rotate\" activates the keys of a ring")
 	}
 	for _, file := range o.VerifyKeyFiles {
 		if file == "" {
@@ -126,9 +125,9 @@ func (o *Keys) Validate() []error {
 	return append(p, o.validateIssuers()...)
 }
 
-// validateIssuers follows kube-apiserver (pkg/kubeapiserver/options): a ':'
-// demands a URL, and neither an empty one nor the same twice makes sense in a
-// list. A single empty value means "not set", as for KCM's string flags.
+// validateIssuers follows kube-apiserver (pkg/kubeapiserver/options): an issuer with a ':' must be a
+// URL, and a list may hold neither an empty issuer nor one twice. A single empty value means
+// "not set", as for string flags of KCM.
 func (o *Keys) validateIssuers() []error {
 	if len(o.Issuers) == 1 && o.Issuers[0] == "" {
 		return nil
@@ -147,7 +146,7 @@ func (o *Keys) validateIssuers() []error {
 	return p
 }
 
-// issuerProblem says what one issuer must be, or "" if it is that.
+// issuerProblem says what an issuer must be; it returns "" for a valid one.
 func issuerProblem(issuer string) string {
 	switch {
 	case issuer == "":

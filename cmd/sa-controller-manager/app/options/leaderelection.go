@@ -16,13 +16,13 @@ import (
 	componentbaseoptions "k8s.io/component-base/config/options"
 )
 
-// LeaderElection says whether replicas elect a leader, and by which Lease.
+// LeaderElection has the flags of leader election.
 type LeaderElection struct {
 	componentbaseconfig.LeaderElectionConfiguration
 }
 
-// NewLeaderElection has the timings of every Kubernetes component, and a
-// Lease name of our own: under KCM's name the two would exclude each other.
+// NewLeaderElection returns the timings of every Kubernetes component and a Lease name of our own:
+// with KCM's name only one of the two could lead.
 func NewLeaderElection() LeaderElection {
 	return LeaderElection{componentbaseconfig.LeaderElectionConfiguration{
 		LeaderElect:       true,
@@ -42,8 +42,7 @@ func (o *LeaderElection) AddFlags(fs *pflag.FlagSet) {
 	SetOrigin(fs, asKCM+", where the default is kube-controller-manager", "leader-elect-resource-name")
 }
 
-// Validate returns every problem of the group. Nothing is checked when there is
-// no election, as in KCM.
+// Validate returns every problem of the group. Without leader election nothing is checked, as in KCM.
 func (o *LeaderElection) Validate() []error {
 	if !o.LeaderElect {
 		return nil
@@ -57,8 +56,8 @@ func (o *LeaderElection) Validate() []error {
 	return append(p, o.validateTimings()...)
 }
 
-// validateTimings holds the rules that client-go's leaderelection.NewLeaderElector
-// enforces, so that they are reported together with everything else.
+// validateTimings has the rules of client-go's leaderelection.NewLeaderElector, so that their errors
+// are reported together with all others.
 func (o *LeaderElection) validateTimings() []error {
 	var p Problems
 	p.Positive("leader-elect-lease-duration", o.LeaseDuration.Duration)

@@ -28,26 +28,26 @@ func (o *Logs) AddFlags(fs *pflag.FlagSet) {
 		fs.Lookup(name).Usage = usage
 	}
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
-	// These need the feature gate LoggingAlphaOptions, and this binary has no
-	// feature gates. They stay known, so that the answer says that.
+	// These need the feature gate LoggingAlphaOptions, and this binary has no feature gates. They are
+	// accepted so that the error says so.
 	for name := range logAlphaFields() {
 		_ = fs.MarkHidden(name)
 	}
 }
 
-// logUsages replaces the library's texts: it knows neither what our log levels
-// mean nor that the "json" format needs no feature gate here.
+// logUsages replaces the texts of component-base, which do not describe our log levels and say that
+// the "json" format needs a feature gate.
 func logUsages() map[string]string {
 	return map[string]string{
 		"logging-format":      fmt.Sprintf("Format of the log: %q or %q.", logsapi.DefaultLogFormat, logsapi.JSONLogFormat),
-		"log-flush-frequency": "Longest time that a line may wait in a buffer.",
-		"v":                   "Log `level`: 0 is what an operator must know, 2 adds every object that was changed, 4 each sync that is tried again and each admission request, 6 each request to the API server with its answer's status and time, 7 the headers of those requests. Higher ones are taken for 7, because client-go would log tokens.",
-		"vmodule":             "Log levels by source file, as `pattern=N,...`; in text format only.",
+		"log-flush-frequency": "Longest time between two flushes of the log.",
+		"v":                   "Log `level`: 0 logs what an operator must know, 2 every changed object, 4 every retried sync and every admission request, 6 every request to the API server with its status and duration, 7 the headers of these requests. Higher levels are lowered to 7, because client-go would log tokens.",
+		"vmodule":             "Log levels by source file, as `pattern=N,...`; only in text format.",
 	}
 }
 
-// logAlphaFields maps flags to the configuration fields that they set, for
-// those that no value but the default is allowed for.
+// logAlphaFields maps the flags that only allow their default to the configuration fields that they
+// set.
 func logAlphaFields() map[string]string {
 	return map[string]string{
 		"log-text-split-stream":     "options.text.splitStream",
@@ -57,7 +57,7 @@ func logAlphaFields() map[string]string {
 	}
 }
 
-// MarshalJSON shows the configuration, which is of a type that has a JSON form, on /configz.
+// MarshalJSON returns the configuration for /configz.
 func (o *Logs) MarshalJSON() ([]byte, error) { return json.Marshal(o.Config) }
 
 // Validate returns every problem of the group.

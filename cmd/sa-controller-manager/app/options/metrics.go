@@ -11,8 +11,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are the emergency brakes that every Kubernetes component has for
-// metrics that cost too much.
+// Metrics has the flags with which every Kubernetes component limits metrics that cost too much.
 type Metrics struct {
 	Config *metrics.Options
 }
@@ -26,14 +25,14 @@ func (o *Metrics) AddFlags(fs *pflag.FlagSet) {
 	o.Config.AddFlags(fs)
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
 	for name, usage := range map[string]string{
-		"show-hidden-metrics-for-version": "Show metrics that are deprecated and hidden by now. Any `version` does; it is not compared with anything.",
-		"disabled-metrics":                "Full `names` of metrics to leave out.",
-		"allow-metric-labels":             "Values that a label of a metric may have, as `metric,label=value,value`; others are counted as \"unexpected\".",
-		"allow-metric-labels-manifest":    "YAML `file` with the same as --allow-metric-labels, which goes before it.",
+		"show-hidden-metrics-for-version": "Show hidden deprecated metrics. Any `version` does so.",
+		"disabled-metrics":                "Full `names` of metrics to disable.",
+		"allow-metric-labels":             "Allowed values of a label of a metric, as `metric,label=value,value`; others become \"unexpected\".",
+		"allow-metric-labels-manifest":    "YAML `file` with the content of --allow-metric-labels, which takes precedence.",
 	} {
 		fs.Lookup(name).Usage = usage
 	}
-	SetOrigin(fs, asKCM+", which takes its last version only", "show-hidden-metrics-for-version")
+	SetOrigin(fs, asKCM+", which accepts only its previous version", "show-hidden-metrics-for-version")
 }
 
 // Validate returns every problem of the group.
@@ -47,7 +46,7 @@ func (o *Metrics) Validate() []error {
 	return p
 }
 
-// MarshalJSON is for /configz, as that of Logs.
+// MarshalJSON returns the configuration for /configz.
 func (o *Metrics) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o.Config.MetricsConfiguration)
 }

@@ -1,10 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package options is the command line of the manager: one group of flags per concern, each
-// with its defaults, its flags and what may be wrong with them. It turns flags into plain
-// values and knows no client, file or socket: a key file that cannot be read is found by
-// the package that acts on it, at start-up.
+// Package options has the command line of the manager: one group of flags per concern, each
+// with its defaults and its validation. It turns flags into plain values and uses no client, file
+// or socket: at start-up the package that reads a key file reports a missing one.
 //
 // No flag may ever carry a secret: values are logged, and shown on /flagz and /configz.
 package options
@@ -22,7 +21,7 @@ import (
 // ProgramName is the name of the binary, of its Lease and of its user agent.
 const ProgramName = "sa-controller-manager"
 
-// Options is what the command line decides, one group per concern.
+// Options are the values of all flags, one group per concern.
 type Options struct {
 	Connection     Connection
 	Generic        Generic
@@ -43,12 +42,12 @@ type Options struct {
 	Logs           Logs
 	Ignored        Ignored
 
-	// sets are what Flags has made, with what was given on the command line.
+	// sets are the flag sets of Flags, which know the flags that were set.
 	sets cliflag.NamedFlagSets
 }
 
-// New returns the defaults. A flag's default is the value of its field
-// here, so the help text cannot disagree with what happens.
+// New returns the defaults. A flag's default is the value of its field here, so the help text
+// cannot differ from it.
 func New() *Options {
 	return &Options{
 		Connection:     NewConnection(),
@@ -75,8 +74,8 @@ func New() *Options {
 // Group is one section of the help.
 type Group interface {
 	AddFlags(fs *pflag.FlagSet)
-	// Validate returns every problem of the group. Each one names its flag,
-	// the value found and what was expected.
+	// Validate returns every problem of the group. Each one names its flag, the value and what was
+	// expected.
 	Validate() []error
 }
 
@@ -86,8 +85,8 @@ type namedGroup struct {
 	Group
 }
 
-// groups lists the groups in the order of the help: first what a person must
-// decide, last what every component has.
+// groups returns the groups in the order of the help: first what the user must decide, last what
+// every component has.
 func (o *Options) groups() []namedGroup {
 	return []namedGroup{
 		{"connection", &o.Connection},
@@ -111,9 +110,9 @@ func (o *Options) groups() []namedGroup {
 	}
 }
 
-// Flags returns one flag set per group, bound to the fields of o. They are the same at
-// every call, because binding a field anew forgets whether its flag was given; a set that
-// the caller adds is the caller's alone. Not for use by several goroutines.
+// Flags returns one flag set per group, bound to the fields of o. Each call returns the same sets,
+// because binding a field again forgets whether its flag was set; a set that the caller adds is not
+// kept. It must not be called concurrently.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	if o.sets.FlagSets == nil {
 		o.sets.NormalizeNameFunc = cliflag.WordSepNormalizeFunc
@@ -126,28 +125,28 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	return sets
 }
 
-// Validate returns every problem of every group at once, in the order of the
-// help, so that a command line is mended in one go.
+// Validate returns every problem of every group at once, in the order of the help, so that a command
+// line can be fixed in one go.
 func (o *Options) Validate() []error {
 	var p Problems
 	for _, g := range o.groups() {
 		p = append(p, g.Validate()...)
 	}
 	if elsewhere := o.Admission.Selection.Elsewhere(); o.Ignored.Strict && len(elsewhere) > 0 {
-		p = append(p, fmt.Errorf("the admission plugins %s stay in kube-apiserver, and --strict-flags refuses their names", strings.Join(elsewhere, ", ")))
+		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", strings.Join(elsewhere, ", ")))
 	}
 	return append(p, o.validateSigner()...)
 }
 
-// AddGlobalFlags adds the flags that are about the command, not the manager.
+// AddGlobalFlags adds the flags of the command itself.
 func AddGlobalFlags(fs *pflag.FlagSet) {
 	fs.BoolP("help", "h", false, "Print this help and exit.")
 	fs.Bool("version", false, "Print the version and exit. The version command prints more.")
 	SetOrigin(fs, asKCM, "help", "version")
 }
 
-// Parse reads a command line of the manager, which is one without a sub-command. The flag
-// set says what was given.
+// Parse parses a command line of the manager, which has no sub-command. The flag set knows which
+// flags were set.
 func Parse(args []string) (*Options, *pflag.FlagSet, error) {
 	o := New()
 	all := pflag.NewFlagSet(ProgramName, pflag.ContinueOnError)
@@ -161,11 +160,11 @@ func Parse(args []string) (*Options, *pflag.FlagSet, error) {
 	return o, all, all.Parse(args)
 }
 
-// AsManager is the usage for AddSome of a flag that must have the value it has elsewhere.
-const AsManager = "Give what the manager is given."
+// AsManager is the usage in AddSome of a flag that must have the same value as for the manager.
+const AsManager = "Use the value of the manager."
 
-// AddSome adds those flags of groups to fs that usages names, each with that usage, or
-// with its own if that is empty.
+// AddSome adds to fs the flags of groups that usages names, each with that usage, or with its own if
+// that is empty.
 func AddSome(fs *pflag.FlagSet, usages map[string]string, groups ...Group) {
 	all := pflag.NewFlagSet(ProgramName, pflag.ContinueOnError)
 	for _, g := range groups {
@@ -184,9 +183,8 @@ func AddSome(fs *pflag.FlagSet, usages map[string]string, groups ...Group) {
 	}
 }
 
-// originAnnotation is the key of the pflag annotation that says where a flag's
-// name and meaning come from. It travels with the flag, so that the generated
-// documentation needs no second list.
+// originAnnotation is the key of the pflag annotation with the origin of a flag's name and meaning.
+// The generated documentation reads it, so that it needs no second list.
 const originAnnotation = "sa-controller-manager/origin"
 
 const (
@@ -195,15 +193,15 @@ const (
 	ours        = "ours"
 )
 
-// SetOrigin notes the origin of flags that fs has already. A misspelt name is
-// caught by the test that wants an origin for every flag.
+// SetOrigin sets the origin of flags of fs. A test that wants an origin for every flag finds a
+// misspelt name.
 func SetOrigin(fs *pflag.FlagSet, origin string, names ...string) {
 	for _, name := range names {
 		_ = fs.SetAnnotation(name, originAnnotation, []string{origin})
 	}
 }
 
-// OriginOf returns what SetOrigin noted, or "".
+// OriginOf returns the origin that SetOrigin has set, or "".
 func OriginOf(f *pflag.Flag) string {
 	if values := f.Annotations[originAnnotation]; len(values) == 1 {
 		return values[0]

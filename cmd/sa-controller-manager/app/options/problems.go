@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Problems collects what is wrong with flags. Every text has the form of
-// kube-apiserver's: --flag value must be such and such.
+// Problems collects the errors of flags. Each has the form of those of kube-apiserver:
+// --flag value must be something.
 type Problems []error
 
 // Add says what the value of a flag must be.
@@ -25,7 +25,7 @@ func (p *Problems) Add(flag string, value any, must string) {
 	*p = append(*p, fmt.Errorf("--%s %v %s", flag, value, must))
 }
 
-// OneOf wants value to be one of choices.
+// OneOf adds an error if value is not one of choices.
 func (p *Problems) OneOf(flag, value string, choices ...string) {
 	if slices.Contains(choices, value) {
 		return
@@ -37,7 +37,7 @@ func (p *Problems) OneOf(flag, value string, choices ...string) {
 	p.Add(flag, value, must+strings.Join(Quoted(choices), ", "))
 }
 
-// Quoted puts each word in quotation marks.
+// Quoted returns the words in quotation marks.
 func Quoted(words []string) []string {
 	all := make([]string, 0, len(words))
 	for _, word := range words {
@@ -46,28 +46,28 @@ func Quoted(words []string) []string {
 	return all
 }
 
-// Positive wants d to be greater than zero.
+// Positive adds an error if d is not greater than zero.
 func (p *Problems) Positive(flag string, d time.Duration) {
 	if d <= 0 {
 		p.Add(flag, d, "must be greater than 0")
 	}
 }
 
-// NotNegative wants d to be zero or more.
+// NotNegative adds an error if d is negative.
 func (p *Problems) NotNegative(flag string, d time.Duration) {
 	if d < 0 {
 		p.Add(flag, d, "must not be negative")
 	}
 }
 
-// Namespace wants name to be one that a namespace can have.
+// Namespace adds an error if name is not a valid name of a namespace.
 func (p *Problems) Namespace(flag, name string) {
 	if msgs := validation.IsDNS1123Label(name); len(msgs) > 0 {
 		p.Add(flag, name, "must be the name of a namespace: "+msgs[0])
 	}
 }
 
-// Account wants --account to name a ServiceAccount.
+// Account adds an error if the value of --account does not name a ServiceAccount.
 func (p *Problems) Account(value string) {
 	if namespace, name, ok := strings.Cut(value, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		p.Add("account", value, "must be a namespace and a name, such as kube-system/default")

@@ -9,17 +9,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ReissueMode says what becomes of token Secrets whose key is retired.
+// ReissueMode defines what happens to token Secrets whose key is retired.
 type ReissueMode string
 
 const (
-	// ReissueSideBySide makes a new Secret for each that a token controller made.
+	// ReissueSideBySide creates a successor of each Secret that a token controller created.
 	ReissueSideBySide ReissueMode = "side-by-side"
-	// ReissueOff leaves all of them as they are.
+	// ReissueOff keeps all of them.
 	ReissueOff ReissueMode = "off"
 )
 
-// Reissue say what a rotation means for token Secrets.
+// Reissue has the flags of the re-issue of token Secrets after a rotation.
 type Reissue struct {
 	// TokenSecrets is the mode.
 	TokenSecrets ReissueMode
@@ -35,12 +35,12 @@ func newReissue() Reissue {
 // AddFlags binds the group to fs.
 func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
-		"What becomes of token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": each one that a token controller "+
-			"made is replaced by a new one, and stays valid for those who use it; the annotation sa-controller-manager/reissue on a "+
-			"Secret asks for side-by-side, in-place or never. \"off\": nothing, whatever the annotation says.")
+		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": each Secret that a token controller "+
+			"has created gets a successor and stays valid for its users; the annotation sa-controller-manager/reissue of a "+
+			"Secret asks for side-by-side, in-place or never. \"off\": re-issue none, whatever the annotation says.")
 	fs.DurationVar(&o.IdlePeriod, "reissue-idle-period", o.IdlePeriod,
-		"How long the token of a Secret that was replaced, and that no Pod uses, must be unused before it is marked invalid, and how long "+
-			"it must have been invalid before the Secret is deleted. Dates count in days. The legacy token cleaner does both.")
+		"How long the token of a replaced Secret that no Pod uses must be unused before the legacy token cleaner marks it invalid, and how "+
+			"long it must have been invalid before the cleaner deletes the Secret, in whole days.")
 
 	SetOrigin(fs, ours, "reissue-token-secrets", "reissue-idle-period")
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// RootCA say how a changed root CA is published. The file itself is one of
-// Keys.
+// RootCA has the flags of the root CA publisher. The file itself is a flag of Keys.
 type RootCA struct {
-	// Overlap is how long a former root CA is published beside its successor.
+	// Overlap is how long a previous root CA is published beside its successor.
 	Overlap time.Duration
 }
 
@@ -23,8 +22,8 @@ func newRootCA() RootCA {
 // AddFlags binds the group to fs.
 func (o *RootCA) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Overlap, "root-ca-overlap", o.Overlap,
-		"How long a root CA that the file does not hold any more is published beside the new one, in every kube-root-ca.crt and token Secret. "+
-			"0 drops it at once, which is for one that is compromised.")
+		"How long a root CA that was removed from the file is published beside the new one, in every kube-root-ca.crt and token Secret. "+
+			"0 removes it at once, as a compromised CA needs.")
 	SetOrigin(fs, ours, "root-ca-overlap")
 }
 

@@ -13,28 +13,28 @@ import (
 	"sa-controller-manager/internal/serving"
 )
 
-// SecureServing says where and how health, metrics and what helps to debug are served. Who
-// may read it is for two other groups: Authentication and Authorization.
+// SecureServing has the flags of the secure port, which serves health, metrics and debugging
+// handlers. Authentication and Authorization decide who may read them.
 type SecureServing struct{ serving.Port }
 
 func newSecureServing() SecureServing {
-	// KCM owns 10257 on the host that the two share.
+	// KCM uses 10257, and both may run on one host.
 	return SecureServing{serving.Port{BindAddress: net.IPv4zero, SecurePort: 10261}}
 }
 
 // AddFlags binds the group to fs.
 func (o *SecureServing) AddFlags(fs *pflag.FlagSet) {
 	fs.IPVar(&o.BindAddress, "bind-address", o.BindAddress,
-		"`IP` address on which to serve. 0.0.0.0 or :: means all interfaces and both address families.")
+		"`IP` address to listen on. 0.0.0.0 or :: means all interfaces and both address families.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort,
-		"Port for HTTPS: health, and behind authentication and authorization metrics and what helps to debug. 0 means not to serve.")
+		"HTTPS port for health and, behind authentication and authorization, metrics and debugging. 0 disables it.")
 	fs.BoolVar(&o.PermitPortSharing, "permit-port-sharing", o.PermitPortSharing,
-		"Set SO_REUSEPORT on the port, so that several processes may listen on it.")
+		"Set SO_REUSEPORT on the port, so that several processes can listen on it.")
 	fs.BoolVar(&o.PermitAddressSharing, "permit-address-sharing", o.PermitAddressSharing,
-		"Set SO_REUSEADDR on the port, so that it can be opened while connections of the past wait for their end.")
+		"Set SO_REUSEADDR on the port, so that it can be opened while earlier connections are in TIME_WAIT.")
 	fs.BoolVar(&o.DisableHTTP2, "disable-http2-serving", o.DisableHTTP2, "Serve HTTP/1.1 only.")
 	fs.IntVar(&o.HTTP2MaxStreams, "http2-max-streams-per-connection", o.HTTP2MaxStreams,
-		"How many requests at a time a client may send over one HTTP/2 connection. 0 means 100.")
+		"Limit of concurrent requests of a client on one HTTP/2 connection. 0 means 100.")
 	addTLSFlags(&o.TLS, fs)
 
 	SetOrigin(fs, asKCM+", where the default is 10257", "secure-port")
@@ -56,22 +56,22 @@ func (o *SecureServing) Validate() []error {
 
 func addTLSFlags(o *serving.TLS, fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile,
-		"`File` with the serving certificate in PEM, and after it those of its issuers. It is read again when it changes. "+
-			"Without it the process makes a certificate for itself.")
-	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "`File` with the private key of --tls-cert-file in PEM.")
+		"PEM `file` with the serving certificate, followed by its intermediates. It is reloaded when it changes. "+
+			"Without it, the process creates a self-signed certificate.")
+	fs.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --tls-cert-file.")
 	fs.StringVar(&o.CertDir, "cert-dir", o.CertDir,
-		"`Directory` where a self-made certificate is kept, as "+ProgramName+".crt and .key, and found again. "+
-			"Empty means to make one at every start and to keep it in memory.")
+		"`Directory` that keeps a self-signed certificate, as "+ProgramName+".crt and .key. "+
+			"If empty, each start creates one in memory.")
 	fs.Var(cliflag.NewNamedCertKeyArray(&o.SNICertKeys), "tls-sni-cert-key",
-		"Certificate and key `files` as cert,key or cert,key:name,name: shown to clients that ask for one of the names, "+
-			"by default those in the certificate; a name may begin with '*.'. May be given several times.")
+		"Certificate and key `files` as cert,key or cert,key:name,name, served to clients that ask for one of the names, "+
+			"by default those in the certificate. A name may begin with '*.'. May be given several times.")
 	fs.StringSliceVar(&o.CipherSuites, "tls-cipher-suites", o.CipherSuites,
-		"Ciphers to agree on with TLS 1.2 and below, by the names that Go has for them. By default Go chooses. Good ones: "+
+		"Cipher suites for TLS 1.2 and below, by their names in Go. By default Go chooses. Preferred: "+
 			strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+". Insecure: "+strings.Join(cliflag.InsecureTLSCipherNames(), ", ")+".")
 	fs.StringVar(&o.MinVersion, "tls-min-version", o.MinVersion,
-		"Lowest TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". By default VersionTLS12.")
+		"Minimum TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". By default VersionTLS12.")
 	fs.Int32SliceVar(&o.CurvePreferences, "tls-curve-preferences", o.CurvePreferences,
-		"Key exchanges to agree on, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.")
+		"Key exchange mechanisms, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.")
 
 	SetOrigin(fs, asKCM, "tls-cert-file", "tls-private-key-file", "tls-sni-cert-key",
 		"tls-cipher-suites", "tls-min-version", "tls-curve-preferences")

@@ -15,34 +15,34 @@ import (
 	"sa-controller-manager/signing/external"
 )
 
-// maxTokenExpirationLimit is the most that kube-apiserver takes for a lifetime
+// maxTokenExpirationLimit is the longest lifetime that kube-apiserver accepts
 // (k8s.io/kubernetes pkg/apis/authentication/validation).
 const maxTokenExpirationLimit = 1 << 32 * time.Second
 
-// Signer are about the socket on which kube-apiserver has its tokens signed.
+// Signer has the flags of the external signer of kube-apiserver.
 type Signer struct {
-	// Socket is the path of the unix socket; empty means that there is none.
+	// Socket is the path of the unix socket; empty disables it.
 	Socket string
-	// AllowedUIDs are the users that may call; none means this process's and root.
+	// AllowedUIDs are the users that may connect; none means root and the user of this process.
 	AllowedUIDs []uint
-	// MaxTokenExpiration is the longest lifetime of a token that is signed there.
+	// MaxTokenExpiration is the longest lifetime of a signed token.
 	MaxTokenExpiration time.Duration
-	// RefreshHint is how often kube-apiserver is to fetch the keys.
+	// RefreshHint is how often kube-apiserver should fetch the keys.
 	RefreshHint time.Duration
-	// QPS is how many signatures are made there a second.
+	// QPS is the limit of signatures a second.
 	QPS float32
 }
 
 func newSigner() Signer {
 	return Signer{
-		// A year is what kube-apiserver extends tokens of Pods to.
+		// kube-apiserver extends tokens of Pods to a year.
 		MaxTokenExpiration: 365 * 24 * time.Hour,
 		RefreshHint:        time.Minute,
 		QPS:                1000,
 	}
 }
 
-// UIDs are those that may call.
+// UIDs returns the users that may connect.
 func (o *Signer) UIDs() []uint32 {
 	if len(o.AllowedUIDs) == 0 {
 		return slices.Compact([]uint32{0, uint32(os.Getuid())}) //nolint:gosec // G115: a user ID of Linux has 32 bits
@@ -57,17 +57,17 @@ func (o *Signer) UIDs() []uint32 {
 // AddFlags binds the group to fs.
 func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Socket, "external-signer-socket", o.Socket,
-		"Path of a unix `socket` to serve as kube-apiserver's external signer (KEP-740): it is what its flag --service-account-signing-endpoint names. "+
-			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer. It is served before the API server answers, and by every replica.")
+		"Path of a unix `socket` for the external signer of kube-apiserver (KEP-740), whose flag --service-account-signing-endpoint names it. "+
+			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer. Every replica serves it, also before the API server answers.")
 	fs.UintSliceVar(&o.AllowedUIDs, "external-signer-allowed-uids", o.AllowedUIDs,
-		"`User IDs` of processes that may use --external-signer-socket. The default is root and this process's own. Who may use it can have a token made for any account.")
+		"`User IDs` of processes that may use --external-signer-socket. The default is root and the user of this process. A process that may use it can get a token of any account.")
 	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,
-		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens what is requested to it, "+
+		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens longer requests to it, "+
 			"and does not start if its --service-account-max-token-expiration is longer.")
 	fs.DurationVar(&o.RefreshHint, "external-signer-refresh-hint", o.RefreshHint,
-		"How often kube-apiserver is to fetch the keys, in whole seconds. A new key is in its JWKS after that, a removed one is refused after that.")
+		"How often kube-apiserver should fetch the keys, in whole seconds. After that its JWKS has a new key, and it refuses a removed one.")
 	fs.Float32Var(&o.QPS, "external-signer-qps", o.QPS,
-		"How many tokens are signed on --external-signer-socket a second. Those beyond wait for their turn.")
+		"Limit of tokens signed on --external-signer-socket a second. Further requests wait.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 }
 
@@ -88,14 +88,14 @@ func (o *Signer) Validate() []error {
 	if o.RefreshHint < time.Second || o.RefreshHint%time.Second != 0 {
 		p.Add("external-signer-refresh-hint", o.RefreshHint, "must be a whole number of seconds, at least one")
 	}
-	// pflag takes NaN and Inf for a number.
+	// pflag accepts NaN and Inf.
 	if !(o.QPS > 0) || o.QPS > math.MaxInt32 {
 		p.Add("external-signer-qps", o.QPS, "must be a finite number greater than 0")
 	}
 	return p
 }
 
-// validateSigner is about what the external signer needs of other groups.
+// validateSigner checks the flags of other groups that the external signer needs.
 func (o *Options) validateSigner() []error {
 	if o.ExternalSigner.Socket == "" {
 		return nil

@@ -14,19 +14,19 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-// TokenSecretsMode says which token Secrets are made.
+// TokenSecretsMode defines which token Secrets are created.
 type TokenSecretsMode string
 
 const (
-	// TokenSecretsAuto makes one token Secret for every ServiceAccount
+	// TokenSecretsAuto creates one token Secret for every ServiceAccount
 	// (Kubernetes 1.23 and older).
 	TokenSecretsAuto TokenSecretsMode = "auto"
-	// TokenSecretsManual fills only the token Secrets that users make
+	// TokenSecretsManual fills only the token Secrets that users create
 	// (Kubernetes 1.24 and newer).
 	TokenSecretsManual TokenSecretsMode = "manual"
 )
 
-// LegacyTokenClaims says which claims a legacy token carries.
+// LegacyTokenClaims defines the claims of a legacy token.
 type LegacyTokenClaims string
 
 const (
@@ -36,16 +36,16 @@ const (
 	LegacyTokenClaimsUnique LegacyTokenClaims = "unique"
 )
 
-// Tokens shapes ServiceAccounts, their token Secrets and the tokens in them.
+// Tokens has the flags of ServiceAccounts, their token Secrets and the tokens in these.
 type Tokens struct {
 	// ConcurrentSyncs is the number of workers of each token queue.
 	ConcurrentSyncs int32
 	// TokenSecrets is the mode of the token controller.
 	TokenSecrets TokenSecretsMode
-	// ExcludedNamespaces are those whose accounts get nothing by TokenSecretsAuto. Options.AutoExcluded
-	// has the last word.
+	// ExcludedNamespaces are those whose accounts get no Secret by TokenSecretsAuto; use
+	// Options.AutoExcluded.
 	ExcludedNamespaces []string
-	// ServiceAccounts are the names ensured in every active namespace.
+	// ServiceAccounts are the accounts of every active namespace.
 	ServiceAccounts []string
 	// OrphanTokenGrace is how long a Secret that names no live account, and has
 	// neither UID nor token, may wait for that account.
@@ -53,7 +53,7 @@ type Tokens struct {
 	// LegacyTokenClaims is the claim set of the tokens.
 	LegacyTokenClaims LegacyTokenClaims
 
-	// given are the flags of the command line.
+	// given knows which flags were set.
 	given *pflag.FlagSet
 }
 
@@ -66,15 +66,14 @@ func newTokens() Tokens {
 		ServiceAccounts:   []string{"default"},
 		OrphanTokenGrace:  30 * time.Second,
 		LegacyTokenClaims: LegacyTokenClaimsCompat,
-		// The accounts there are those of the control plane and its add-ons. A token of
-		// clusterrole-aggregation-controller makes whoever may read Secrets cluster-admin.
+		// These have the accounts of the control plane and its add-ons. With a token of
+		// clusterrole-aggregation-controller, a client that can read Secrets becomes cluster-admin.
 		ExcludedNamespaces: []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease},
 	}
 }
 
-// AutoExcluded are the namespaces whose accounts get no token Secret by --token-secrets=auto. Pods
-// that mount token Secrets need them in every namespace, so with --pod-token=secret there are none
-// unless they are given.
+// AutoExcluded returns the namespaces whose accounts get no token Secret by --token-secrets=auto. With
+// --pod-token=secret Pods need token Secrets in every namespace, so that by default none is excluded.
 func (o *Options) AutoExcluded() []string {
 	if o.Admission.PodToken == serviceaccount.Secret && (o.Tokens.given == nil || !o.Tokens.given.Changed(excludedFlag)) {
 		return nil
@@ -86,21 +85,21 @@ func (o *Options) AutoExcluded() []string {
 func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 	o.given = fs
 	fs.Int32Var(&o.ConcurrentSyncs, "concurrent-serviceaccount-token-syncs", o.ConcurrentSyncs,
-		"How many token Secrets, and as many ServiceAccounts, are worked on at the same time.")
+		"Number of token Secrets, and of ServiceAccounts, that are synced concurrently.")
 	fs.StringVar((*string)(&o.TokenSecrets), "token-secrets", string(o.TokenSecrets),
-		"\"auto\": every ServiceAccount gets one token Secret, as in Kubernetes 1.23 and older; these tokens do not expire. "+
-			"\"manual\": only the token Secrets that users create are filled, as in Kubernetes 1.24 and newer.")
+		"\"auto\": create one token Secret for every ServiceAccount, as in Kubernetes 1.23 and older; these tokens do not expire. "+
+			"\"manual\": only fill the token Secrets that users create, as in Kubernetes 1.24 and newer.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, excludedFlag, o.ExcludedNamespaces,
-		"Namespaces in which --token-secrets=auto makes no token Secrets. Those that users create are filled there, too. "+
-			"With --pod-token=secret none, unless this is given.")
+		"Namespaces in which --token-secrets=auto creates no token Secrets. Those that users create are filled there, too. "+
+			"With --pod-token=secret no namespace is excluded by default.")
 	fs.StringSliceVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts,
-		"Names of the ServiceAccounts to ensure in every active namespace.")
+		"Names of the ServiceAccounts to create in every active namespace.")
 	fs.DurationVar(&o.OrphanTokenGrace, "orphan-token-grace", o.OrphanTokenGrace,
-		"How long a token Secret that has neither UID nor token may wait for the ServiceAccount it names before it is deleted, "+
-			"so that a Secret may be created before its account. 0 means no wait.")
+		"How long a token Secret without UID and token may exist before its ServiceAccount; after that it is deleted. "+
+			"0 deletes it at once.")
 	fs.StringVar((*string)(&o.LegacyTokenClaims), "legacy-token-claims", string(o.LegacyTokenClaims),
-		"\"compat\": tokens are, byte for byte, those of kube-controller-manager. "+
-			"\"unique\": with iat and jti, so that a Secret made anew never carries an earlier token again.")
+		"\"compat\": tokens equal those of kube-controller-manager byte for byte. "+
+			"\"unique\": they also have iat and jti, so that a Secret that is created again never gets an earlier token.")
 
 	SetOrigin(fs, asKCM, "concurrent-serviceaccount-token-syncs")
 	SetOrigin(fs, ours, "token-secrets", excludedFlag, "service-accounts", "orphan-token-grace", "legacy-token-claims")
@@ -125,13 +124,12 @@ func (o *Tokens) Validate() []error {
 	return p
 }
 
-// validateServiceAccounts refuses an empty list: it is more often a variable
-// that was not set than a wish, and Pods of a namespace with no "default"
-// account are refused by the API server.
+// validateServiceAccounts refuses an empty list, which most likely is an unset variable: the API
+// server refuses Pods in a namespace without a "default" account.
 func (o *Tokens) validateServiceAccounts() []error {
 	var p Problems
 	if len(o.ServiceAccounts) == 0 {
-		p.Add("service-accounts", "", "must name at least one ServiceAccount; to ensure none use --controllers=*,-"+ServiceAccountController)
+		p.Add("service-accounts", "", "must name at least one ServiceAccount; to create none use --controllers=*,-"+ServiceAccountController)
 	}
 	seen := map[string]bool{}
 	for _, name := range o.ServiceAccounts {

@@ -142,8 +142,8 @@ func TestValidate(t *testing.T) {
 		},
 		"ImmediateRing": {
 			change: func(o *Options) { o.Keys.KeyRing, o.Keys.Activation = "keys", KeyActivationImmediate },
-			want: []string{`--service-account-key-activation "immediate" is for --service-account-private-key-file; ` +
-				`the keys of a ring are activated by "sa-controller-manager keys rotate"`},
+			want: []string{`--service-account-key-activation "immediate" applies to --service-account-private-key-file; ` +
+				`"sa-controller-manager keys rotate" activates the keys of a ring`},
 		},
 		"EmptyKeyFile": {
 			change: func(o *Options) { o.Keys.VerifyKeyFiles = []string{"a.pem", ""} },
@@ -210,7 +210,7 @@ func TestValidate(t *testing.T) {
 		},
 		"NoServiceAccounts": {
 			change: func(o *Options) { o.Tokens.ServiceAccounts = nil },
-			want:   []string{`--service-accounts "" must name at least one ServiceAccount; to ensure none use --controllers=*,-serviceaccount-controller`},
+			want:   []string{`--service-accounts "" must name at least one ServiceAccount; to create none use --controllers=*,-serviceaccount-controller`},
 		},
 		"ServiceAccountNames": {
 			change: func(o *Options) { o.Tokens.ServiceAccounts = []string{"default", "with.dot", "Upper", "default"} },

@@ -17,11 +17,11 @@ import (
 	"sa-controller-manager/admission/registration"
 )
 
-// Registration says who writes the webhook configurations, and how they name us.
+// Registration defines how the webhook is registered with the API server.
 type Registration string
 
 const (
-	// RegistrationNone writes nothing: a person registers the webhook, or nobody.
+	// RegistrationNone writes no webhook configuration; the user may.
 	RegistrationNone Registration = "none"
 	// RegistrationURL has the API server call https://HOST:PORT.
 	RegistrationURL Registration = "url"
@@ -36,19 +36,18 @@ const (
 	maxWebhookTimeout = 30 * time.Second
 )
 
-// Webhook say where the admission webhook is served, with which certificate,
-// and whether this process registers it.
+// Webhook has the flags of the admission webhook: its port, certificate and registration.
 type Webhook struct {
 	// Port is the HTTPS port; 0 turns the webhook off.
 	Port int
 	// BindAddress is nil for the default, which depends on Registration.
 	BindAddress net.IP
-	// CertFile and KeyFile are a PEM pair; without them the process makes its own.
+	// CertFile and KeyFile are a PEM pair; without them the process creates one.
 	CertFile, KeyFile string
 	// CAOverlap is how long the caBundle keeps a CA that these files no longer need.
 	CAOverlap     time.Duration
 	TLSMinVersion string
-	// ClientCAFile lets in only callers with a certificate of one of its CAs.
+	// ClientCAFile restricts clients to those with a certificate of one of its CAs.
 	ClientCAFile string
 	// ClientNames are the common names that these certificates may have; none means any.
 	ClientNames []string
@@ -64,11 +63,11 @@ type Webhook struct {
 	// AwaitHosts keeps the webhook from binding before each kube-apiserver has a replica
 	// on its own host.
 	AwaitHosts bool
-	// ExcludedNamespaces are those that the API server does not call the webhook for.
+	// ExcludedNamespaces are the namespaces for which the webhook is not registered.
 	ExcludedNamespaces []string
 
 	MaxInFlight int
-	// DrainDelay is how long calls are answered after /readyz has begun to fail.
+	// DrainDelay is how long requests are served after /readyz has begun to fail.
 	DrainDelay time.Duration
 }
 
@@ -89,7 +88,7 @@ func newWebhook() Webhook {
 	}
 }
 
-// Address is loopback unless the API server comes by way of a Service.
+// Address returns the address to listen on: loopback unless the API server calls a Service.
 func (o *Webhook) Address() net.IP {
 	switch {
 	case o.BindAddress != nil:
@@ -100,7 +99,7 @@ func (o *Webhook) Address() net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// AwaitsHosts reports whether it matters which hosts have a replica.
+// AwaitsHosts reports whether the registration waits for a replica on each host.
 func (o *Webhook) AwaitsHosts() bool {
 	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
 	return o.AwaitHosts && spec.PerHost()
@@ -108,26 +107,26 @@ func (o *Webhook) AwaitsHosts() bool {
 
 // AddFlags binds the group to fs.
 func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&o.Port, "webhook-port", o.Port, "Port for HTTPS on which the admission webhook is served: /mutate, /validate and /readyz. 0 turns the webhook off.")
-	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress, "`IP` address on which the webhook is served. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
-	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, read again when it changes. Without it, certificates come from a serving CA that all replicas share in a Secret.")
+	fs.IntVar(&o.Port, "webhook-port", o.Port, "HTTPS port of the admission webhook: /mutate, /validate and /readyz. 0 disables the webhook.")
+	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress, "`IP` address of the webhook port. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
+	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, reloaded when it changes. Without it, all replicas get certificates of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
-	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url or service: how long the caBundle keeps a CA that the file no longer has. The files of all replicas have to be replaced meanwhile. A changed certificate is served once the caBundle has had its CA for a twentieth of that.")
-	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Least TLS version that the webhook speaks: VersionTLS12 or VersionTLS13.")
-	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, nobody else may ask for admission: everybody with a certificate of one of these CAs may, unless --webhook-client-allowed-names is given.")
-	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Common names that a client certificate may have with --webhook-client-ca-file, as --requestheader-allowed-names does it for the secure port. Any if empty.")
-	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it for loopback URLs only.")
-	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "Who registers the webhook with the API server. \"none\": not this process. \"url\", \"service\": the leader keeps the two webhook configurations right, which name it by URL or by Service.")
-	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host in the URL with --webhook-registration=url.")
-	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: nothing binds until a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system. Hosts that come later are reported. With one kube-apiserver or without such Leases it changes nothing.")
-	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Service with --webhook-registration=service.")
+	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url or service: how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time. A new certificate is served when the caBundle has had its CA for a twentieth of it.")
+	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Minimum TLS version of the webhook: VersionTLS12 or VersionTLS13.")
+	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call the webhook; --webhook-client-allowed-names restricts them further.")
+	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
+	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it only for loopback URLs.")
+	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service.")
+	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url.")
+	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: bind the webhook only when a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system. Hosts without a replica that appear later are reported. Without effect with one kube-apiserver or without such Leases.")
+	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Name of the Service with --webhook-registration=service.")
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
-	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "What the API server does with a request when the webhook does not answer: \"Fail\" or \"Ignore\".")
-	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "How long the API server waits for an answer, in whole seconds from 1s to 30s.")
-	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that want to see every kind of object.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook is not registered for. Pods there get no account, token or pull secret from it: meant for the namespace that this program itself runs in.")
-	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight, "How many requests are decided at the same time. More are told to try again.")
-	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay, "How long the webhook answers after it has been told to stop and /readyz has begun to fail.")
+	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "Failure policy of the webhook: \"Fail\" or \"Ignore\".")
+	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "Timeout of calls of the webhook, in whole seconds from 1s to 30s.")
+	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that handle every kind of object.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces, "Namespaces without the webhook. Pods there get no account, token or image pull secret from it. Use it for the namespace of this program.")
+	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight, "Limit of concurrent admission requests. Further ones get the status 429.")
+	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay, "How long the webhook serves requests on shutdown, after /readyz has begun to fail.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 }
 
@@ -135,13 +134,13 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 func (o *Webhook) Validate() []error {
 	var p Problems
 	if o.Port < 0 || o.Port > 65535 {
-		p.Add("webhook-port", o.Port, "must be between 0 and 65535, inclusive; 0 turns the webhook off")
+		p.Add("webhook-port", o.Port, "must be between 0 and 65535, inclusive; 0 disables the webhook")
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		p.Add("webhook-tls-cert-file", o.CertFile, "must be given together with --webhook-tls-private-key-file")
 	}
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
-		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","), "needs --webhook-client-ca-file, which has the certificates of these names verified")
+		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","), "needs --webhook-client-ca-file, by which client certificates are verified")
 	}
 	p.OneOf("webhook-tls-min-version", o.TLSMinVersion, "VersionTLS12", "VersionTLS13")
 	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService))
@@ -178,7 +177,7 @@ func (o *Webhook) validateRegistration() []error {
 	return p
 }
 
-// MinVersion is that of TLS. It is valid once Validate has passed.
+// MinVersion returns the minimum TLS version. Validate must have passed.
 func (o *Webhook) MinVersion() uint16 {
 	version, err := cliflag.TLSVersion(o.TLSMinVersion)
 	if err != nil {

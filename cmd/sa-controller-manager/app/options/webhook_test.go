@@ -15,7 +15,7 @@ import (
 func TestValidateWebhook(t *testing.T) {
 	t.Parallel()
 	const wholeSeconds = "must be a whole number of seconds from 1s to 30s"
-	const portRange = "must be between 0 and 65535, inclusive; 0 turns the webhook off"
+	const portRange = "must be between 0 and 65535, inclusive; 0 disables the webhook"
 	cases := map[string]struct {
 		reason string
 		change func(*Webhook)
@@ -48,7 +48,7 @@ func TestValidateWebhook(t *testing.T) {
 			reason: "nobody verifies who bears them",
 			change: func(o *Webhook) { o.ClientNames = []string{"kube-apiserver"} },
 			want: []string{
-				`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, which has the certificates of these names verified`,
+				`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, by which client certificates are verified`,
 			},
 		},
 		"OldTLS": {

@@ -104,7 +104,7 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		},
 		"TwoMistakes": {
 			args: []string{"--extra-arg=--secure-port=-1", "--extra-arg=--webhook-port=-1"},
-			want: "Error: 2 problems with the flags:\n  " + start + "--webhook-port -1 must be between 0 and 65535, inclusive; 0 turns the webhook off\n  " + start + "--secure-port -1",
+			want: "Error: 2 problems with the flags:\n  " + start + "--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook\n  " + start + "--secure-port -1",
 		},
 		"WithSigner": {
 			args: []string{"--external-signer", "--extra-arg=--service-account-private-key-file="},

@@ -106,7 +106,7 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 	const rightKey = "--extra-arg=--service-account-private-key-file=" + pki + "sa.key"
 	for want, args := range map[string][]string{
 		"kube-apiserver on " + nodeName + " does not accept the key of " + pki + "sa-2025.key (the apiserver refuses its tokens: ": nil,
-		"our process would change ConfigMap kube-root-ca.crt of every namespace to what " + pki + "corp.crt holds":                 {rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt"},
+		"our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " + pki + "corp.crt":        {rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt"},
 	} {
 		code, stdout, stderr := n.kubeadm(t, slices.Concat(takeover, args)...)
 		if code != 1 || !strings.Contains(stderr, "Error: step 1, manager: "+want) {
@@ -134,7 +134,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 
 	n.kubelet.pause(true)
 	code, stdout, stderr := n.kubeadm(t, short...)
-	for _, want := range []string{"Error: step 1, manager: it did not come within 15s", "Nothing of the control plane has been changed", "The same command again goes on from here"} {
+	for _, want := range []string{"Error: step 1, manager: it did not come within 15s", "Nothing of the control plane has been changed", "Running the same command again continues from here"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, want 1; stderr lacks %q:\n%s\n%s", code, want, stderr, stdout)
 		}

@@ -25,7 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-// await takes one look after the other, each for as long as a step may take.
+// await runs the looks in order. Each has the timeout of a step.
 func (c *Config) await(ctx context.Context, looks ...cli.Look) error {
 	for _, look := range looks {
 		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, look); err != nil {
@@ -35,13 +35,13 @@ func (c *Config) await(ctx context.Context, looks ...cli.Look) error {
 	return nil
 }
 
-// mirror is this node's mirror pod of a component.
+// mirror returns this node's mirror pod of a component.
 func (c *Config) mirror(ctx context.Context, component string) (*corev1.Pod, error) {
 	return c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, component+"-"+c.Node, metav1.GetOptions{})
 }
 
-// runs looks whether the kubelet runs a component with a command. The kubelet replaces a
-// mirror pod when its manifest changes, and the new one has no status of the old.
+// runs checks that the kubelet runs a component with a command. The kubelet replaces the mirror pod
+// when the manifest changes, and the new one does not inherit the status of the old one.
 func (c *Config) runs(component string, command []string) cli.Look {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, component)
@@ -49,13 +49,13 @@ func (c *Config) runs(component string, command []string) cli.Look {
 			return err
 		}
 		if len(pod.Spec.Containers) != 1 || !slices.Equal(pod.Spec.Containers[0].Command, command) {
-			return fmt.Errorf("the kubelet still runs Pod %s with its former command", pod.Name)
+			return fmt.Errorf("the kubelet still runs Pod %s with its previous command", pod.Name)
 		}
 		return awaitsReady(pod)
 	}
 }
 
-// awaitsReady is nil once the Pod is ready.
+// awaitsReady returns nil once the Pod is ready.
 func awaitsReady(pod *corev1.Pod) error {
 	if !ready(pod) {
 		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
@@ -69,8 +69,8 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// managerWorks looks whether our process is ready, and whether kube-apiserver calls its
-// webhook if it is to register it.
+// managerWorks checks that our process is ready and, if it registers the webhook, that the webhook is
+// bound.
 func (c *Config) managerWorks(o *observed) cli.Look {
 	manifest, isReady := c.ownManifest(o), c.managerReady(o)
 	return func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func (c *Config) managerWorks(o *observed) cli.Look {
 	}
 }
 
-// managerReady looks whether our process is ready, and is not the one before a rewrite.
+// managerReady checks that our process is ready, and that it is not the one from before a rewrite.
 func (c *Config) managerReady(o *observed) cli.Look {
 	manifest := c.ownManifest(o)
 	port := ownPort(manifest)
@@ -107,8 +107,8 @@ func (c *Config) managerReady(o *observed) cli.Look {
 	}
 }
 
-// isOf reports whether a mirror pod is that of a manifest, by what a takeover decides about. The
-// kubelet's own hash is of its version.
+// isOf reports whether a mirror pod belongs to a manifest. It compares the fields that a takeover sets,
+// because the kubelet's own hash depends on the kubelet's version.
 func isOf(pod *corev1.Pod, manifest []byte) bool {
 	var wanted corev1.Pod
 	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) {
@@ -125,8 +125,7 @@ func isOf(pod *corev1.Pod, manifest []byte) bool {
 	})
 }
 
-// bound looks whether kube-apiserver calls the webhook, which nobody writes down before
-// that has been proved.
+// bound checks that the webhook is bound. Our process binds it only after kube-apiserver has called it.
 func (c *Config) bound(ctx context.Context) error {
 	err := registration.IsActive(ctx, c.Client)
 	if errors.Is(err, registration.ErrOff) {
@@ -135,7 +134,7 @@ func (c *Config) bound(ctx context.Context) error {
 	return err
 }
 
-// ownManifest is the one that our process runs with after the first step.
+// ownManifest returns the manifest that our process runs with after the first step.
 func (c *Config) ownManifest(o *observed) []byte {
 	if c.writesOwn(o) {
 		return o.rendered
@@ -150,8 +149,7 @@ func registers(manifest []byte) bool {
 	return mode != "" && mode != "none"
 }
 
-// healthy asks our process itself. It serves with a certificate of its own making, and
-// what it says here is no secret.
+// healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.
 func healthy(ctx context.Context, port int) error {
 	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", port)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -174,7 +172,7 @@ func healthy(ctx context.Context, port int) error {
 	return fmt.Errorf("%s: %s: %s", url, answer.Status, failing(string(body)))
 }
 
-// failing is the part of a health answer that says what is wrong.
+// failing returns the checks of a health answer that fail.
 func failing(body string) string {
 	var bad []string
 	for line := range strings.Lines(body) {
@@ -185,13 +183,13 @@ func failing(body string) string {
 	return strings.Join(bad, "; ")
 }
 
-// managerGone looks whether nothing of our process is left on this node. The mirror pod
-// may go before the process does.
+// managerGone checks that our process has ended on this node. The mirror pod may go before the process
+// does.
 func (c *Config) managerGone(o *observed) cli.Look {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.own())))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {
-			return errors.New("the kubelet has not ended sa-controller-manager yet")
+			return errors.New("the kubelet has not stopped sa-controller-manager yet")
 		} else if !apierrors.IsNotFound(err) {
 			return err
 		}

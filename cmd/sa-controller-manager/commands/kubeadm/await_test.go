@@ -40,12 +40,12 @@ func TestRuns(t *testing.T) {
 	}{
 		"Runs":      {mirror(apiServer, "n", true, command...), ""},
 		"NoPod":     {mirror(apiServer, "other", true, command...), `pods "kube-apiserver-n" not found`},
-		"Former":    {mirror(apiServer, "n", true, apiServer), "still runs Pod kube-apiserver-n with its former command"},
+		"Former":    {mirror(apiServer, "n", true, apiServer), "still runs Pod kube-apiserver-n with its previous command"},
 		"NotReady":  {mirror(apiServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
 		"OnItsLast": {deleted, "the Pod kube-apiserver-n is not ready yet"},
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pod)}
-		says(t, name, c.runs(apiServer, command)(t.Context()), tc.want)
+		wantError(t, name, c.runs(apiServer, command)(t.Context()), tc.want)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestMayRegister(t *testing.T) {
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
 		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
-		says(t, name, err, tc.want)
+		wantError(t, name, err, tc.want)
 		if tc.want != "" && !cli.IsPermanent(err) {
 			t.Errorf("%s: it would be awaited", name)
 		}
@@ -107,12 +107,12 @@ func TestPluginsOn(t *testing.T) {
 		"On":            {[]runtime.Object{bound, here, there, lease("n"), lease("m")}, ""},
 		"Off":           {[]runtime.Object{bound, here, mirror(apiServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
 		"OffAndUnbound": {[]runtime.Object{mirror(apiServer, "n", true, off...)}, ""},
-		"NotShownHere":  {[]runtime.Object{bound, there}, `the Pod of kube-apiserver on ["m"] only`},
-		"NotShownThere": {[]runtime.Object{bound, here, lease("n"), lease("m")}, `the Pod of kube-apiserver on ["n"] only`},
+		"NotShownHere":  {[]runtime.Object{bound, there}, `a Pod of kube-apiserver only on ["m"]`},
+		"NotShownThere": {[]runtime.Object{bound, here, lease("n"), lease("m")}, `a Pod of kube-apiserver only on ["n"]`},
 		"WithoutLeases": {[]runtime.Object{bound, here, there}, ""},
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
-		says(t, name, c.pluginsOn(t.Context()), tc.want)
+		wantError(t, name, c.pluginsOn(t.Context()), tc.want)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestManagerWorks(t *testing.T) {
 			}
 			c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
 			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
-			says(t, name, err, tc.want)
+			wantError(t, name, err, tc.want)
 			if cli.IsPermanent(err) != tc.permanent {
 				t.Errorf("permanent: %t", !tc.permanent)
 			}
@@ -220,7 +220,7 @@ func TestManagerAwaitsOthers(t *testing.T) {
 			runsFrom(t, own, manifest)
 			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, identity(host), identity("cp-2"),
 				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
-			says(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
+			wantError(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
 			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
 				t.Errorf("printed: %q", &out)
 			}
@@ -232,13 +232,13 @@ func TestManagerAwaitsOthers(t *testing.T) {
 func TestHandbackKeepsTheManagerWithoutAnAPI(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.36")
-	p.does(t, takeover, 3)
+	p.writeSteps(t, takeover, 3)
 	client := fake.NewClientset()
 	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
 	p.config.DryRun, p.config.Client, p.config.Clock = false, client, clock.RealClock{}
 	p.config.StepTimeout, p.config.Steps = time.Millisecond, []string{StepManager}
 	err := Handback(t.Context(), p.config)
-	says(t, "Handback", err, "step 1, manager: it did not come within 1ms: read the MutatingWebhookConfiguration")
+	wantError(t, "Handback", err, "step 1, manager: it did not come within 1ms: read the MutatingWebhookConfiguration")
 	if _, there := p.all(t)["manifests/sa-controller-manager.yaml"]; !there {
 		t.Error("the manifest is gone, and kube-apiserver may call the webhook")
 	}
@@ -257,14 +257,14 @@ func TestDeleteConfigurationsLast(t *testing.T) {
 		}
 		return len(found.Items)
 	}
-	says(t, "with another node", c.deleteConfigurations(t.Context()), "")
+	wantError(t, "with another node", c.deleteConfigurations(t.Context()), "")
 	if list() != 1 || !strings.Contains(out.String(), "still runs on another node") {
 		t.Errorf("the configuration was deleted too soon; printed: %s", &out)
 	}
 	if err := client.CoreV1().Pods("kube-system").Delete(t.Context(), manager+"-m", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	says(t, "alone", c.deleteConfigurations(t.Context()), "")
+	wantError(t, "alone", c.deleteConfigurations(t.Context()), "")
 	if list() != 0 {
 		t.Error("the configuration is still there")
 	}
@@ -295,7 +295,7 @@ func runsFrom(t *testing.T, pod *corev1.Pod, manifest string) {
 	pod.Spec.Containers, pod.Spec.Volumes = of.Spec.Containers, of.Spec.Volumes
 }
 
-func says(t *testing.T, what string, err error, want string) {
+func wantError(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		t.Errorf("%s: error %v, want %q", what, err, want)

@@ -11,22 +11,22 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
-const description = `Put this program into a control plane of kubeadm or kind, on the node itself, and take it
-out again. docs/takeover.md walks both ways.`
+const description = `Add this program to a control plane of kubeadm or kind, on the node itself, and remove it
+again. docs/takeover.md describes both.`
 
 const kubeconfigDescription = `Issue a client certificate for system:sa-controller-manager from the cluster's CA, and write
-it and a kubeconfig that names it into a directory. What is still good is left alone, byte
-for byte: a certificate with more than a third of its time left, and a kubeconfig for the
-same API server and CA. One of another user is left alone too.
+it and a kubeconfig that names it into a directory. These stay as they are, byte for byte: a
+certificate with more than a third of its time left, a kubeconfig for the same API server
+and CA, and a kubeconfig of another user.
 
-Where the key of the CA is not on this machine (an external CA), a request is written into
-the directory, client.csr. Have it signed, put the certificate beside it as client.crt, and
-run the command again. A certificate that is still valid is used meanwhile.
+If the key of the CA is not on this machine (an external CA), the command writes a request,
+client.csr, into the directory. Have it signed, put the certificate beside it as client.crt,
+and run the command again. A certificate that is still valid is used meanwhile.
 
-With --apply-permissions, the roles, bindings and FlowSchemas of that user are applied too,
-as a member of system:masters whose certificate is good for ten minutes and is never written
-down. Rules are added to a role that is there, none are removed; a role with the annotation
-rbac.authorization.kubernetes.io/autoupdate: "false" is left alone.`
+With --apply-permissions, it also applies the roles, bindings and FlowSchemas of that user,
+as a member of system:masters with a certificate that is valid for ten minutes and stays in
+memory. It adds rules to existing roles and removes none. It leaves a role with the
+annotation rbac.authorization.kubernetes.io/autoupdate: "false" alone.`
 
 const kubeconfigExamples = `  # On a control-plane node
   sa-controller-manager kubeadm kubeconfig --apply-permissions
@@ -34,11 +34,11 @@ const kubeconfigExamples = `  # On a control-plane node
   # For another address than the one in controller-manager.conf
   sa-controller-manager kubeadm kubeconfig --server=https://127.0.0.1:6443`
 
-// NewCommand is the parent with the commands below it.
+// NewCommand returns the parent command with its subcommands.
 func NewCommand() *cobra.Command {
 	return cli.Parent(&cobra.Command{
 		Use:   "kubeadm",
-		Short: "Put this program into a control plane of kubeadm, or take it out",
+		Short: "Add this program to a kubeadm control plane, or remove it",
 		Long:  description,
 		Args:  cli.NoArguments,
 	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand())
@@ -71,9 +71,9 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.StringVar(&c.CertDir, "cert-dir", c.CertDir, "`directory` with ca.crt and, unless the CA is external, ca.key.")
 	fs.StringVar(&c.Dir, "out-dir", c.Dir, "`directory` for the kubeconfig and client.pem, the certificate with its key.")
 	fs.StringVar(&c.From, "from", c.From, "kubeconfig `file` to take the API server's address and CA from.")
-	fs.StringVar(&c.Server, "server", c.Server, "`URL` of the API server, instead of the one in --from. ca.crt vouches for it.")
-	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is good. It does not outlive the CA.")
-	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply what permits the user its work.")
-	fs.BoolVar(&watch, "watch", watch, "Do not end: look every minute whether a certificate is to be renewed or a signed one is there, and try again what fails.")
+	fs.StringVar(&c.Server, "server", c.Server, "`URL` of the API server, instead of the one in --from. Its CA is ca.crt.")
+	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is valid. It does not outlive the CA.")
+	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
+	fs.BoolVar(&watch, "watch", watch, "Keep running: check every minute whether the certificate has to be renewed or a signed one is there, and retry after a failure.")
 	return cmd
 }

@@ -24,7 +24,7 @@ func TestKubeadmCommandLine(t *testing.T) {
 		wantStdout string // the beginning
 		wantStderr string // the beginning
 	}{
-		"Alone":          {args: nil, wantStdout: "Put this program into a control plane"},
+		"Alone":          {args: nil, wantStdout: "Add this program to a control plane"},
 		"KubeconfigHelp": {args: []string{"kubeconfig", "--help"}, wantStdout: "Issue a client certificate for system:sa-controller-manager"},
 		"Mistyped": {
 			args: []string{"kubconfig"}, wantCode: 1,
@@ -34,7 +34,7 @@ func TestKubeadmCommandLine(t *testing.T) {
 			args: []string{"kubeconfig", "--cert-dir=testdata/none"}, wantCode: 1,
 			wantStderr: "Error: read the cluster's CA: open testdata/none/ca.crt: no such file or directory\n",
 		},
-		"TakeoverHelp": {args: []string{"takeover", "--help"}, wantStdout: "Put this program in the place of the ServiceAccount controllers"},
+		"TakeoverHelp": {args: []string{"takeover", "--help"}, wantStdout: "Replace the ServiceAccount controllers"},
 		"HandbackHelp": {args: []string{"handback", "--help"}, wantStdout: "Undo a takeover on this control-plane node"},
 		"NotANode": {
 			args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=testdata/none"}, wantCode: 1,

@@ -10,7 +10,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// The components whose manifests are edited, by the names of their Pods and files.
+// The components whose manifests are edited, named as their Pods and files.
 const (
 	apiServer         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"
@@ -21,20 +21,20 @@ const (
 	keyFlag         = "service-account-private-key-file"
 	disableFlag     = "disable-admission-plugins"
 	enableFlag      = "enable-admission-plugins"
-	// admissionControlFlag is the one that disableFlag and enableFlag have replaced.
+	// admissionControlFlag is the older form of disableFlag and enableFlag.
 	admissionControlFlag = "admission-control"
 
 	pluginName = "ServiceAccount"
 )
 
-// component is one of the two.
+// component is kube-apiserver or kube-controller-manager.
 type component struct {
 	name string
-	// lines are what the command ends with after a takeover.
+	// lines are the flags that a takeover appends to the command.
 	lines []string
-	// out is the edit that turns what we replace off, empty if it is off already.
+	// out returns the edit of a takeover, empty if everything that we replace is off already.
 	out func(*staticpod.Manifest) (staticpod.Edit, error)
-	// rest, unless nil, adds to the edit of a handback what lines do not say.
+	// rest, unless nil, adds what does not follow from lines to the edit of a handback.
 	rest func(*staticpod.Manifest, staticpod.Edit) (staticpod.Edit, error)
 }
 
@@ -66,17 +66,17 @@ func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 		return staticpod.Edit{}, err
 	}
 	if len(flags[admissionControlFlag]) > 0 {
-		return staticpod.Edit{}, fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; say the same with --%s and --%s first",
+		return staticpod.Edit{}, fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; use --%s and --%s instead first",
 			admissionControlFlag, disableFlag, enableFlag, disableFlag)
 	}
 	if slices.Contains(staticpod.List(flags[enableFlag]), pluginName) {
-		return staticpod.Edit{}, fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a plugin that is disabled; take it out there first, and out of apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default",
+		return staticpod.Edit{}, fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a disabled plugin; remove it there first, and from apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default",
 			enableFlag, pluginName)
 	}
 	disabled := staticpod.List(flags[disableFlag])
 	for _, webhooks := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
 		if slices.Contains(disabled, webhooks) {
-			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and without that no webhook is called", disableFlag, webhooks)
+			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and without that plugin no webhook is called", disableFlag, webhooks)
 		}
 	}
 	if slices.Contains(disabled, pluginName) {

@@ -76,7 +76,7 @@ func TestEdits(t *testing.T) {
 			out:       []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
 			back:      []string{"--service-account-private-key-file=k"},
 		},
-		"BornWithUs": {
+		"MadeWithOurs": {
 			reason:    "a kind cluster has it in its kubeadm configuration, so there is no line of its own",
 			component: kcm,
 			command:   []string{"--controllers=*,bootstrapsigner," + controllersOff, "--service-account-private-key-file=", "--v=2"},
@@ -113,7 +113,7 @@ func TestEdits(t *testing.T) {
 		"FilledIn": {
 			component: kcm,
 			command:   []string{"--controllers=$(LIST)"},
-			refused:   "the kubelet fills something in",
+			refused:   "the kubelet expands a variable",
 		},
 		"NoValue": {
 			component: kcm,

@@ -15,10 +15,10 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// manager is our own static pod: the name of the Pod and of its file.
+// manager is the name of our static pod and of its manifest.
 const manager = "sa-controller-manager"
 
-// Steps of both directions, by the names that Config.Steps takes.
+// Names of the steps, for Config.Steps.
 const (
 	StepManager           = "manager"
 	StepControllerManager = controllerManager
@@ -26,55 +26,54 @@ const (
 	StepWebhook           = "webhook"
 )
 
-// TakeoverSteps are those of a takeover, in their order.
+// TakeoverSteps returns the steps of a takeover, in order.
 func TakeoverSteps() []string { return []string{StepManager, StepControllerManager, StepAPIServer} }
 
-// HandbackSteps are those of a handback, in their order.
+// HandbackSteps returns the steps of a handback, in order.
 func HandbackSteps() []string {
 	return []string{StepAPIServer, StepControllerManager, StepWebhook, StepManager}
 }
 
-// Config says which node is meant and what to do with it.
+// Config describes the node and what to do with it.
 type Config struct {
 	// Node is the name of this node's Node object.
 	Node string
-	// ManifestsDir is what the kubelet reads. The other two must be elsewhere: it takes
-	// every file without a dot for a manifest.
+	// ManifestsDir is the directory that the kubelet reads. The other two must be elsewhere: the
+	// kubelet takes every file for a manifest whose name does not begin with a dot.
 	ManifestsDir, BackupDir, PatchesDir string
-	// SigningKeyFile is what kube-controller-manager signs with after a handback, if
-	// neither its manifest nor ours says so.
+	// SigningKeyFile is the key that kube-controller-manager signs with after a handback if
+	// neither its manifest nor ours names one.
 	SigningKeyFile string
-	// SkipKeyCheck hands back without looking whether the key files have the keys that
-	// are in use.
+	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
 	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
 	// refusing them.
 	AcceptFlags []string
-	// Steps are those to do; all if empty.
+	// Steps are the steps to run; all if empty.
 	Steps []string
-	// DryRun prints what would be done, and does nothing.
+	// DryRun prints the plan and changes nothing.
 	DryRun bool
-	// StepTimeout bounds the wait of each step.
+	// StepTimeout bounds each wait of a step.
 	StepTimeout time.Duration
 
-	// ExternalSigner has kube-apiserver's tokens signed by our process. One that has them
-	// signed there already goes on to.
+	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
+	// without this.
 	ExternalSigner bool
 
-	// Binary is the file on the node that our Pod runs, "" if its image has the program.
+	// Binary is the file on the node that our Pod runs, "" if the image contains the program.
 	Binary string
-	// Render makes our manifest, given what follows from the two others. Rewrite replaces one
-	// that is there.
+	// Render makes our manifest from options that follow from the other two. Rewrite replaces an
+	// existing one.
 	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
-	// Client may do anything. It must time out by itself. ClientAt makes one like it for the
+	// Client is an administrator's, with a request timeout. ClientAt makes one like it for the
 	// kube-apiserver at a URL.
 	Client   kubernetes.Interface
 	ClientAt func(url string) (kubernetes.Interface, error)
 	Clock    clock.Clock
-	// Out gets the plan and what has been done. Progress, unless nil, gets a line for
-	// each look while something is awaited.
+	// Out gets the plan and the finished steps. Progress, unless nil, is called with what is still
+	// missing while a step waits.
 	Out      io.Writer
 	Progress func(string)
 }
@@ -82,10 +81,12 @@ type Config struct {
 func (c *Config) manifest(name string) string { return filepath.Join(c.ManifestsDir, name+".yaml") }
 func (c *Config) backup(name string) string   { return filepath.Join(c.BackupDir, name+".yaml") }
 
-// patch is where kubeadm looks for a JSON patch of a component: the target, a suffix and
-// the type (cmd/kubeadm/app/util/patches).
+// patch is the path of a component's JSON patch for kubeadm: target, suffix and type
+// (cmd/kubeadm/app/util/patches).
 func (c *Config) patch(name string) string {
 	return filepath.Join(c.PatchesDir, name+"-"+manager+"+json.yaml")
 }
 
-func (c *Config) does(step string) bool { return len(c.Steps) == 0 || slices.Contains(c.Steps, step) }
+func (c *Config) includes(step string) bool {
+	return len(c.Steps) == 0 || slices.Contains(c.Steps, step)
+}

@@ -13,18 +13,18 @@ import (
 )
 
 // controllersOff turns three of the four controllers off. The fourth, the token
-// controller, is built before --controllers is looked at (kube-controller-manager v1.36,
-// cmd/kube-controller-manager/app/controllermanager.go) and runs whenever there is a key.
+// controller, is started before --controllers is read (kube-controller-manager v1.36,
+// cmd/kube-controller-manager/app/controllermanager.go) and runs whenever it has a key.
 const controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
 
-// allControllers is the default of --controllers. A flag that is given replaces it.
+// allControllers is the default of --controllers. Giving the flag replaces it.
 const allControllers = "*"
 
-// replacedController is a controller of kube-controller-manager under both its names.
+// replacedController has both names of a controller of kube-controller-manager.
 type replacedController struct{ name, alias string }
 
-// replacedControllers are those that --controllers decides on. Since v1.28
-// kube-controller-manager has the names; the aliases are older.
+// replacedControllers are the three that --controllers turns off. The names exist since v1.28, the
+// aliases are older.
 func replacedControllers() []replacedController {
 	return []replacedController{
 		{"serviceaccount-controller", "serviceaccount"},
@@ -33,7 +33,7 @@ func replacedControllers() []replacedController {
 	}
 }
 
-// ourControllers are those, and the one that runs there as long as there is a key.
+// ourControllers are these three and the token controller, which runs as long as it has a key.
 func ourControllers() []replacedController {
 	return append(replacedControllers(), replacedController{options.ServiceAccountTokenController, "serviceaccount-token"})
 }
@@ -52,9 +52,9 @@ func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	list := staticpod.List(controllers)
 	running := 0
 	for _, replaced := range replacedControllers() {
-		on, named := decided(list, replaced)
+		on, named := isEnabled(list, replaced)
 		if on && named {
-			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and the first mention of a controller counts; take it out there first, and out of controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config",
+			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config",
 				controllersFlag, replaced.name)
 		}
 		if on || len(controllers) == 0 {
@@ -74,10 +74,10 @@ func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	return edit, nil
 }
 
-// decided tells what a list says about a controller that is on by default, as
-// IsControllerEnabled does (k8s.io/controller-manager/app/helper.go): the first mention
-// counts, and without one "*" does.
-func decided(list []string, c replacedController) (on, named bool) {
+// isEnabled reports whether a list turns a controller on that is on by default, and whether it names
+// it. As in IsControllerEnabled (k8s.io/controller-manager/app/helper.go) the first mention counts, and
+// without one "*" does.
+func isEnabled(list []string, c replacedController) (on, named bool) {
 	for _, one := range list {
 		switch one {
 		case c.name, c.alias:
@@ -89,14 +89,13 @@ func decided(list []string, c replacedController) (on, named bool) {
 	return slices.Contains(list, allControllers), false
 }
 
-// oldestMinor is that of the oldest Kubernetes 1.x that a takeover knows.
+// oldestMinor is the minor version of the oldest Kubernetes 1.x that a takeover supports.
 const oldestMinor = 30
 
-// supported refuses what is older. of is an image or a version.
+// supported refuses older versions. of is an image or a version.
 func supported(of string) error { return notOlder(of, oldestMinor, "that is supported") }
 
-// notOlder takes an image without a version in its tag for a new one: versionSupported asks the
-// process that runs.
+// notOlder accepts an image without a version in its tag: versionSupported asks the running server.
 func notOlder(of string, oldest int, what string) error {
 	if major, minor, ok := version(of); ok && major == 1 && minor < oldest {
 		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", of, oldest, what)
@@ -104,7 +103,7 @@ func notOlder(of string, oldest int, what string) error {
 	return nil
 }
 
-// version is that of an image by its tag, or of a text that begins with it.
+// version returns the version in the tag of an image, or in a text that begins with one.
 func version(of string) (major, minor int, ok bool) {
 	name, _, _ := strings.Cut(of, "@")
 	tag := name[strings.LastIndex(name, ":")+1:]

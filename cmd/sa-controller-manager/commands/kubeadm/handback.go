@@ -18,75 +18,75 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// planHandback decides what a handback does. Nothing that it awaits needs our process,
-// which may be what is broken.
+// planHandback returns the steps of a handback. None of them waits for our process, which may be what
+// is broken.
 func (c *Config) planHandback(o *observed) ([]step, error) {
 	all, err := c.components(o)
 	if err != nil {
 		return nil, err
 	}
 	kcm := step{
-		name: StepControllerManager, brings: "kube-controller-manager has its ServiceAccount controllers again",
+		name: StepControllerManager, summary: "kube-controller-manager has its ServiceAccount controllers again",
 		advice: "Look at the log of " + controllerManager + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + ".",
 	}
 	api := step{
-		name: StepAPIServer, brings: "kube-apiserver has its ServiceAccount plugin again",
+		name: StepAPIServer, summary: "kube-apiserver has its ServiceAccount plugin again",
 		advice: "Look at the log of " + apiServer + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + ".",
 		guards: []cli.Look{c.exemptMirrors},
 	}
 	for i, s := range slices.Backward([]*step{&kcm, &api}) {
-		if err := c.gives(o, all[i], s); err != nil {
+		if err := c.planGiveBack(o, all[i], s); err != nil {
 			return nil, err
 		}
 	}
-	return c.chosen(api, kcm, step{
-		name:   StepWebhook,
-		brings: "the webhook is unregistered",
-		guards: []cli.Look{c.pluginsOn},
-		comes:  []cli.Look{c.unregister},
+	return c.selectSteps(api, kcm, step{
+		name:    StepWebhook,
+		summary: "the webhook is unregistered",
+		guards:  []cli.Look{c.pluginsOn},
+		waits:   []cli.Look{c.unregister},
 	}, step{
-		name:   StepManager,
-		brings: "sa-controller-manager ends, and its two webhook configurations are deleted",
-		guards: []cli.Look{c.socketUnused, c.unbound},
-		writes: wanted(nil, c.manifest(manager), o.manager, nil),
-		comes:  []cli.Look{c.managerGone(o), c.deleteConfigurations},
+		name:    StepManager,
+		summary: "sa-controller-manager ends, and its two webhook configurations are deleted",
+		guards:  []cli.Look{c.socketUnused, c.unbound},
+		writes:  appendWrite(nil, c.manifest(manager), o.manager, nil),
+		waits:   []cli.Look{c.managerGone(o), c.deleteConfigurations},
 	}), nil
 }
 
-// gives plans what a step of a handback writes, and what is awaited then.
-func (c *Config) gives(o *observed, one component, s *step) error {
+// planGiveBack plans the writes and waits of a handback's step.
+func (c *Config) planGiveBack(o *observed, one component, s *step) error {
 	before, err := o.parsed(one)
 	if err != nil {
-		return fmt.Errorf("%w; put it right by hand, %s may have what it was", err, c.backup(one.name))
+		return fmt.Errorf("%w; correct it by hand, %s may have the original", err, c.backup(one.name))
 	}
-	after, notes, err := c.former(o, one, before)
+	after, notes, err := c.previousManifest(o, one, before)
 	if err != nil {
 		return fmt.Errorf("the manifest of %s: %w", one.name, err)
 	}
-	if c.does(one.name) {
-		unfit, err := c.keysFit(o, one.name, after)
+	if c.includes(one.name) {
+		problems, err := c.checkKeyFiles(o, one.name, after)
 		if err != nil {
 			return err
 		}
-		notes = append(notes, unfit...)
+		notes = append(notes, problems...)
 	}
 	switch gone := before != after && one.name == apiServer && !o.ownIsThere(); {
 	case gone && o.backups[manager] == nil:
-		notes = append(notes, "Our manifest is gone or damaged: nobody knows the keys in use, and they are not compared with those of the files that come back.")
+		notes = append(notes, "Our manifest is gone or damaged, so the keys in use are unknown and are not compared with the key files that come back.")
 	case gone:
-		notes = append(notes, "Our manifest is gone or damaged: the keys that are compared are those that "+c.backup(manager)+" names.")
+		notes = append(notes, "Our manifest is gone or damaged. The keys in use are taken from "+c.backup(manager)+".")
 	}
 	s.notes = notes
-	s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
-	s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], nil)
-	s.comes = []cli.Look{c.runsAgain(one.name, after.Command())}
+	s.writes = appendWrite(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
+	s.writes = appendWrite(s.writes, c.patch(one.name), o.patches[one.name], nil)
+	s.waits = []cli.Look{c.runsAgain(one.name, after.Command())}
 	return nil
 }
 
-// former is a component's manifest as it was: the backup, if a takeover would make of it
-// exactly what there is now, and otherwise what there is now without what takeovers have
-// added. notes are what the user has to know of it.
-func (c *Config) former(o *observed, one component, now *staticpod.Manifest) (after *staticpod.Manifest, notes []string, err error) {
+// previousManifest returns a component's manifest as it was: the backup, if a takeover would make of it
+// exactly the current one, and otherwise the current one without what takeovers have added.
+// notes are for the user.
+func (c *Config) previousManifest(o *observed, one component, now *staticpod.Manifest) (after *staticpod.Manifest, notes []string, err error) {
 	if after = o.original(one, now); after == now {
 		lines, known := recorded(o.patches[one.name])
 		after, err = edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) {
@@ -96,18 +96,18 @@ func (c *Config) former(o *observed, one component, now *staticpod.Manifest) (af
 			return nil, nil, err
 		}
 		if !known && after != now {
-			notes = append(notes, "There is no record of what a takeover has added to it. What goes is what stands there under the exact names of ours: look whether it is yours.")
+			notes = append(notes, "No record says what a takeover has added to it. The lines below are removed because they match ours exactly: check that they are not yours.")
 		}
 	}
 	if one.name == apiServer && pluginIsOff(after.Command()) {
-		notes = append(notes, "It had no "+pluginName+" plugin before, and gets none: the webhook stays until it has, or until you unregister it.")
+		notes = append(notes, "It had no "+pluginName+" plugin before, and gets none. The webhook stays until it has one, or until you unregister it.")
 	}
 	return after, notes, nil
 }
 
-// in is the edit of a handback: it takes out the lines on record or, if they are nil and there
-// is none, ours. Then nobody knows either which key kube-controller-manager has had, and it
-// is keyFile if there is no other.
+// in returns the edit of a handback. It removes the recorded lines or, if they are nil because there is
+// no record, our standard lines. Without a record kube-controller-manager's key file is unknown too, and
+// is keyFile unless its command names one.
 func (one component) in(m *staticpod.Manifest, lines []string, keyFile string) (staticpod.Edit, error) {
 	known := lines != nil
 	if !known {
@@ -123,9 +123,9 @@ func (one component) in(m *staticpod.Manifest, lines []string, keyFile string) (
 	return e, err
 }
 
-// takenOut takes out of a command what takeovers have added to it: each line once, the last
-// of several; from a line that somebody has edited since, the elements of its list, if they
-// all stand in one. What an operator has turned off by itself is in other lines.
+// takenOut removes from a command what takeovers have added: each line once, the last of several equal
+// ones. If a line was edited since, it removes the elements of the list, provided that one line has them
+// all. The operator's own opt-outs are in other lines.
 func takenOut(m *staticpod.Manifest, lines []string) (staticpod.Edit, error) {
 	e := staticpod.Edit{Replace: map[int]string{}}
 	command := m.Command()
@@ -141,7 +141,7 @@ func takenOut(m *staticpod.Manifest, lines []string) (staticpod.Edit, error) {
 			return staticpod.Edit{}, err
 		}
 		for _, value := range slices.Backward(values) {
-			left, all := less(staticpod.Split(value.Text), staticpod.Split(list))
+			left, all := without(staticpod.Split(value.Text), staticpod.Split(list))
 			if !all {
 				continue
 			}
@@ -166,8 +166,8 @@ func lastIndex(command []string, line string) int {
 	return -1
 }
 
-// less takes elements out of a list. all reports whether each was there, and there was one.
-func less(list, elements []string) (left []string, all bool) {
+// without removes elements from a list. all reports whether each was in it, and there was one.
+func without(list, elements []string) (left []string, all bool) {
 	left = slices.Clone(list)
 	for _, one := range elements {
 		i := slices.Index(left, one)
@@ -179,8 +179,8 @@ func less(list, elements []string) (left []string, all bool) {
 	return left, len(elements) > 0
 }
 
-// withKey gives kube-controller-manager a key file in the place of the empty flag that goes,
-// if no other is left: a cluster that was made with ours has never had one.
+// withKey replaces the empty key flag by a key file if no other is left: in a cluster that was created
+// with our process, kube-controller-manager never had one.
 func withKey(m *staticpod.Manifest, e staticpod.Edit, keyFile string) (staticpod.Edit, error) {
 	values, err := m.Flag(keyFlag)
 	if err != nil {
@@ -196,22 +196,22 @@ func withKey(m *staticpod.Manifest, e staticpod.Edit, keyFile string) (staticpod
 		return e, nil
 	}
 	if keyFile == "" {
-		return staticpod.Edit{}, fmt.Errorf("--%s has no value and had none before; say with --signing-key-file which key signs tokens", keyFlag)
+		return staticpod.Edit{}, fmt.Errorf("--%s has no value and had none before; name the key that signs tokens with --signing-key-file", keyFlag)
 	}
 	e.Remove = slices.DeleteFunc(e.Remove, func(one int) bool { return one == item })
 	e.Replace[item] = assign(keyFlag, keyFile)
 	return e, nil
 }
 
-// exemptMirrors has kube-apiserver take the mirror pods of the steps to come while nobody
-// answers the webhook: an older version may have registered it. While the API is away it is
-// nothing; runsAgain goes on to ask for it.
+// exemptMirrors has kube-apiserver admit the mirror pods of the next steps without calling the webhook,
+// which may not answer: an older version may have registered it without that exemption. While the API is
+// away this does nothing, and runsAgain retries it.
 func (c *Config) exemptMirrors(ctx context.Context) error {
 	_ = registration.ExemptMirrorPods(ctx, c.Client)
 	return nil
 }
 
-// runsAgain is runs for a webhook that may be in the way.
+// runsAgain is like runs, and exempts mirror pods from the webhook, which may refuse them.
 func (c *Config) runsAgain(component string, command []string) cli.Look {
 	runs := c.runs(component, command)
 	return func(ctx context.Context) error {

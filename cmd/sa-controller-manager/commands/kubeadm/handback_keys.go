@@ -19,17 +19,17 @@ import (
 
 const keyRingFlag = "service-account-key-ring"
 
-// inUse is what tokens are signed and verified with up to the handback.
+// inUse has the keys that sign and verify tokens up to the handback.
 type inUse struct {
-	// active signs; install is a command that has a file hold its private half.
+	// active signs. install returns a command that writes its private half to a file.
 	active  signing.PublicKey
 	install func(file string) string
-	// verify are the active one and all others that tokens which may live are verified with.
+	// verify has the active key and all others that verify tokens which may still be valid.
 	verify []verifyKey
 }
 
-// verifyKey is one that the files for verification are to hold. publicOf is a command that prints
-// its public half.
+// verifyKey is a key that the files for verification must hold. publicOf is a command that prints its
+// public half.
 type verifyKey struct {
 	signing.PublicKey
 
@@ -44,8 +44,8 @@ func verifyKeys(publicOf string, keys ...signing.PublicKey) []verifyKey {
 	return all
 }
 
-// onNode is where a file of the node is seen from here. Its disk may be mounted somewhere, with its
-// manifests; who has put us in from there may have given paths as they are here.
+// onNode returns the path at which this process sees a file of the node, whose disk may be mounted in
+// another directory. Paths below that directory are left alone.
 func (c *Config) onNode(path string) string {
 	root, ok := strings.CutSuffix(filepath.Clean(c.ManifestsDir), "/etc/kubernetes/manifests")
 	if !ok || root == "" || strings.HasPrefix(path, root+"/") {
@@ -54,7 +54,7 @@ func (c *Config) onNode(path string) string {
 	return filepath.Join(root, path)
 }
 
-// keysInUse reads the keys that our manifest names, nil if it names none that signs or is gone.
+// keysInUse reads the keys that our manifest names, nil if it is gone or names no signing key.
 func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	keys, err := c.signsNow(o)
 	if err != nil || keys == nil {
@@ -107,7 +107,7 @@ func (c *Config) signsNow(o *observed) (*inUse, error) {
 	}, nil
 }
 
-// publicOf is a command that prints the public keys of a file that can be read, and no private one.
+// publicOf returns a command that prints the public keys of a file, and no private key.
 func publicOf(path string) string {
 	if data, err := os.ReadFile(path); err != nil || bytes.Contains(data, []byte("PRIVATE KEY")) {
 		return "openssl pkey -pubout -in " + path
@@ -115,11 +115,10 @@ func publicOf(path string) string {
 	return "cat " + path
 }
 
-// keysFit refuses to give a component key files that are not there or have missed a rotation:
-// kube-apiserver would not start or refuse tokens that are in use, or tokens would be signed with a
-// key that was retired. after is its manifest as it is to become. With SkipKeyCheck it says all that
-// in notes, and goes on.
-func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) (notes []string, err error) {
+// checkKeyFiles refuses to give a component key files that are missing or have missed a rotation:
+// kube-apiserver would not start or refuse tokens in use, or a retired key would sign. after is its
+// manifest after the handback. With SkipKeyCheck the problems become notes.
+func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manifest) (notes []string, err error) {
 	signs := keyFlag
 	if name == apiServer {
 		signs = signingKeyFlag
@@ -136,20 +135,20 @@ func (c *Config) keysFit(o *observed, name string, after *staticpod.Manifest) (n
 	if private != "" {
 		private = c.seenBy(after, private)
 	}
-	unfit, err := c.unfit(o, name, files, private)
+	problems, err := c.keyFileProblems(o, name, files, private)
 	if err != nil {
-		unfit = append(unfit, fmt.Errorf("compare the keys in use with those of the files that %s gets back: %w (--skip-key-check goes on without)", name, err))
+		problems = append(problems, fmt.Errorf("compare the keys in use with those of the files that %s gets back: %w (--skip-key-check skips this)", name, err))
 	}
 	if !c.SkipKeyCheck {
-		return nil, errors.Join(unfit...)
+		return nil, errors.Join(problems...)
 	}
-	for _, one := range unfit {
+	for _, one := range problems {
 		notes = append(notes, "Skipped: "+one.Error())
 	}
 	return notes, nil
 }
 
-// seenBy is where a file of a component is seen from here.
+// seenBy returns the path at which this process sees a file of a component.
 func (c *Config) seenBy(m *staticpod.Manifest, file string) string {
 	if host, err := m.HostPath(file); err == nil {
 		file = host
@@ -157,33 +156,33 @@ func (c *Config) seenBy(m *staticpod.Manifest, file string) string {
 	return c.onNode(file)
 }
 
-// unfit is what is wrong with the files that a component is to verify and to sign with.
-func (c *Config) unfit(o *observed, name string, files []string, private string) (unfit []error, err error) {
+// keyFileProblems returns what is wrong with the key files that a component gets back.
+func (c *Config) keyFileProblems(o *observed, name string, files []string, private string) (problems []error, err error) {
 	var known []signing.PublicKey
 	for _, file := range files {
 		found, err := readPublicKeys(file)
 		if err != nil {
-			unfit = append(unfit, fmt.Errorf("%s gets --%s=%s back, and without it does not start; all tokens that are signed with a key of this file alone are refused: %w", name, verifyKeyFlag, file, err))
+			problems = append(problems, fmt.Errorf("%s gets --%s=%s back, and does not start without it; tokens whose key is only in this file are refused: %w", name, verifyKeyFlag, file, err))
 		}
 		known = append(known, found...)
 	}
 	var signer signing.PublicKey
 	if private != "" {
 		if signer, err = readPrivateKey(private); err != nil {
-			unfit = append(unfit, fmt.Errorf("%s gets %s back to sign with, and without it signs nothing: %w", name, private, err))
+			problems = append(problems, fmt.Errorf("%s gets %s back to sign with, and signs nothing without it: %w", name, private, err))
 		}
 	}
 	keys, err := c.keysInUse(o)
 	if err != nil || keys == nil {
-		return unfit, err
+		return problems, err
 	}
 	if len(files) > 0 {
-		unfit = append(unfit, keys.unverifiable(known, files)...)
+		problems = append(problems, keys.unverifiable(known, files)...)
 	}
 	if signer.ID != "" && signer.ID != keys.active.ID {
-		unfit = append(unfit, keys.otherSigner(name, private, signer))
+		problems = append(problems, keys.otherSigner(name, private, signer))
 	}
-	return unfit, nil
+	return problems, nil
 }
 
 func (c *Config) allOnNode(paths []string) []string {
@@ -194,39 +193,39 @@ func (c *Config) allOnNode(paths []string) []string {
 	return all
 }
 
-// unverifiable are the keys that are in use and not among those of the files.
-func (k *inUse) unverifiable(known []signing.PublicKey, files []string) (unfit []error) {
+// unverifiable returns an error for each key in use that the files do not hold.
+func (k *inUse) unverifiable(known []signing.PublicKey, files []string) (problems []error) {
 	for _, key := range k.verify {
 		if slices.ContainsFunc(known, func(one signing.PublicKey) bool { return one.ID == key.ID }) {
 			continue
 		}
-		unfit = append(unfit, fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s",
+		problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback; first: %s",
 			strings.Join(files, ", "), key.ID, key.Algorithm, appended(key.publicOf, files[len(files)-1])))
 	}
-	return unfit
+	return problems
 }
 
-// appended is a command that puts what another prints at the end of a file. What is there stays: it
-// may be all that is left of a key whose tokens live, and a key that comes twice does no harm, here
-// or in kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/jwt.go, StaticPublicKeysGetter).
-// Without the echo two keys are lost if the file does not end with its line.
+// appended returns a command that appends the output of another to a file. It keeps the content: that
+// may be the only copy of a key whose tokens are still valid, and a duplicate does no harm, here or in
+// kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/jwt.go, StaticPublicKeysGetter). Without the echo,
+// a file that does not end in a line feed would lose two keys.
 func appended(command, file string) string {
 	return "(echo; " + command + ") >>" + file
 }
 
-// otherSigner is about a file that holds another key than the one that signs. A key that is not ours
-// may have no other copy and stays where it is; one that is ours is kept beside.
+// otherSigner is the error for a file that holds another key than the one that signs. A key that is not
+// ours may have no other copy and stays in place; one of ours is backed up first.
 func (k *inUse) otherSigner(name, file string, holds signing.PublicKey) error {
 	what := fmt.Sprintf("%s holds key %s (%s), and %s would sign with it after the handback; key %s (%s) signs now; ",
 		file, holds.ID, holds.Algorithm, name, k.active.ID, k.active.Algorithm)
 	if slices.ContainsFunc(k.verify, func(one verifyKey) bool { return one.ID == holds.ID }) {
 		return fmt.Errorf("%sfirst: cp -a %s %s.$(date +%%s) && %s", what, file, file, k.install(file))
 	}
-	return fmt.Errorf("%sit is not among our keys, so leave the file as it is: either %s signs with it again (--skip-key-check), or it gets a file of its own (%s) and that path in its manifest",
+	return fmt.Errorf("%sit is not among our keys, so leave the file as it is: either let %s sign with it again (--skip-key-check), or write the key to another file (%s) and put that path into its manifest",
 		what, name, k.install(file+".handback"))
 }
 
-// readPrivateKey keeps the public half.
+// readPrivateKey returns the public half.
 func readPrivateKey(path string) (signing.PublicKey, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -39,7 +39,7 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	must(t, p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{}))
 	p.config.ExternalSigner = signer
-	p.does(t, takeover, 3)
+	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
 	// The samples name the keys of a real node.
 	for name, data := range p.all(t) {
@@ -98,12 +98,12 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		"ForeignPrivateKey": {
 			reason: "there may be no other copy of it, so nothing is to be put in its place",
 			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", testkeys.P384()) },
-			want: "it is not among our keys, so leave the file as it is: either kube-apiserver signs with it again (--skip-key-check), or it gets a file of its own " +
+			want: "it is not among our keys, so leave the file as it is: either let kube-apiserver sign with it again (--skip-key-check), or write the key to another file " +
 				"(sa-controller-manager keys export --private --replace --file=PKI/sa.key.handback --service-account-key-ring=PKI/sa-keys/ring.json)",
 		},
 		"NoPrivateKey": {
 			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); must(t, os.Remove(p.pki+"/sa.key")) },
-			want:   "kube-apiserver gets PKI/sa.key back to sign with, and without it signs nothing: open PKI/sa.key: no such file or directory",
+			want:   "kube-apiserver gets PKI/sa.key back to sign with, and signs nothing without it: open PKI/sa.key: no such file or directory",
 		},
 		"NoKeysAndOurManifestIsGone": {
 			reason: "what kube-apiserver gets back must be there, whoever has signed",
@@ -112,7 +112,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				must(t, os.Remove(p.config.manifest(manager)))
 				must(t, os.Remove(p.pki+"/sa.pub"))
 			},
-			want: "kube-apiserver gets --service-account-key-file=PKI/sa.pub back, and without it does not start; all tokens that are signed with a key of this file alone are refused: open PKI/sa.pub: ",
+			want: "kube-apiserver gets --service-account-key-file=PKI/sa.pub back, and does not start without it; tokens whose key is only in this file are refused: open PKI/sa.pub: ",
 		},
 		"OurManifestIsGoneButItsCopy": {
 			change: func(t *testing.T, p *rotated) {
@@ -278,7 +278,7 @@ func TestSkippedKeyCheck(t *testing.T) {
 	must(t, Handback(t.Context(), p.config)) // a dry run
 	for _, want := range []string{
 		"\nSkipped: " + p.pki + "/sa.pub does not hold key " + keyID(t, testkeys.P256()) + " (ES256), and kube-apiserver would refuse all its tokens after the handback; ",
-		"\nSkipped: kube-controller-manager gets " + p.pki + "/sa.key back to sign with, and without it signs nothing: ",
+		"\nSkipped: kube-controller-manager gets " + p.pki + "/sa.key back to sign with, and signs nothing without it: ",
 	} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, &p.out)
@@ -293,8 +293,8 @@ func TestKeysInUseAreUnknown(t *testing.T) {
 		copied bool
 		want   string
 	}{
-		"NoCopy": {false, "nobody knows the keys in use, and they are not compared"},
-		"Copy":   {true, "the keys that are compared are those that "},
+		"NoCopy": {false, "the keys in use are unknown and are not compared"},
+		"Copy":   {true, "The keys in use are taken from "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +303,7 @@ func TestKeysInUseAreUnknown(t *testing.T) {
 			if tc.copied {
 				p.write(t, "backup/sa-controller-manager.yaml", read(t, p.config.manifest(manager)))
 			}
-			p.loses(t, "manifests/sa-controller-manager.yaml")
+			p.remove(t, "manifests/sa-controller-manager.yaml")
 			must(t, Handback(t.Context(), p.config)) // a dry run
 			if !strings.Contains(p.out.String(), tc.want) {
 				t.Errorf("it does not print %q:\n%s", tc.want, &p.out)

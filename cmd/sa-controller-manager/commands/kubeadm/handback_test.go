@@ -35,8 +35,8 @@ func ownPluginOff(manifest string) string {
 	return strings.Replace(manifest, "    - --secure-port=6443\n", "    - --secure-port=6443\n    - --disable-admission-plugins=ServiceAccount\n", 1)
 }
 
-// bornWithUs is what manifests/kind makes.
-func bornWithUs(manifest string) string {
+// madeWithOurs is what manifests/kind makes.
+func madeWithOurs(manifest string) string {
 	manifest = strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=*,bootstrapsigner,tokencleaner,"+controllersOff, 1)
 	return strings.Replace(manifest, "--service-account-private-key-file=/etc/kubernetes/pki/sa.key", "--service-account-private-key-file=", 1)
 }
@@ -75,7 +75,7 @@ func (p *controlPlane) upgrades(t *testing.T, name string, operator func(string)
 	p.write(t, "manifests/"+name+".yaml", rendered)
 }
 
-func (p *controlPlane) loses(t *testing.T, name string) {
+func (p *controlPlane) remove(t *testing.T, name string) {
 	t.Helper()
 	if err := os.Remove(p.dir + "/" + name); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
 		operator  map[string]func(string) string // by component
-		born      bool                           // made with ours, and never taken over
+		made      bool                           // made with ours, and never taken over
 		meanwhile func(*testing.T, *controlPlane)
 		version   string
 		want      map[string]func(string) string // by component, if it is not as the operator has it
@@ -119,12 +119,12 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 		},
 		"OurManifestIsGone": {
 			version:   oldVersion,
-			meanwhile: func(t *testing.T, p *controlPlane) { p.loses(t, "manifests/sa-controller-manager.yaml") },
+			meanwhile: func(t *testing.T, p *controlPlane) { p.remove(t, "manifests/sa-controller-manager.yaml") },
 		},
 		"OurManifestIsGoneAndUpgraded": {
 			version: newVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.loses(t, "manifests/sa-controller-manager.yaml")
+				p.remove(t, "manifests/sa-controller-manager.yaml")
 				p.upgrades(t, controllerManager, unchanged, true)
 				p.upgrades(t, apiServer, unchanged, true)
 			},
@@ -138,8 +138,8 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 		"TheBackupIsGone": {
 			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: oldVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.loses(t, "backup/kube-controller-manager.yaml")
-				p.loses(t, "backup/kube-apiserver.yaml")
+				p.remove(t, "backup/kube-controller-manager.yaml")
+				p.remove(t, "backup/kube-apiserver.yaml")
 			},
 		},
 		"OurLineIsEdited": {
@@ -157,21 +157,21 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 			meanwhile: func(t *testing.T, p *controlPlane) {
 				for name := range p.all(t) {
 					if !strings.HasPrefix(name, "manifests/kube-") {
-						p.loses(t, name)
+						p.remove(t, name)
 					}
 				}
 			},
 		},
-		"BornWithUs": {
-			born: true, version: oldVersion,
-			operator: map[string]func(string) string{controllerManager: bornWithUs, apiServer: ownPluginOff},
+		"MadeWithOurs": {
+			made: true, version: oldVersion,
+			operator: map[string]func(string) string{controllerManager: madeWithOurs, apiServer: ownPluginOff},
 			want: map[string]func(string) string{
 				controllerManager: func(m string) string { return strings.Replace(m, "pki/sa.key", "pki/ours.key", 1) },
 				apiServer:         unchanged,
 			},
 		},
-		"BornWithoutUs": {
-			reason: "one of the three, and all of them under their aliases, are the operator's", born: true, version: oldVersion,
+		"MadeWithoutOurs": {
+			reason: "one of the three, and all of them under their aliases, are the operator's", made: true, version: oldVersion,
 			operator: map[string]func(string) string{controllerManager: func(m string) string {
 				return strings.Replace(ownOptOut(m), "*,", "*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner,", 1)
 			}},
@@ -184,15 +184,15 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 			for component, change := range tc.operator {
 				p.write(t, "manifests/"+component+".yaml", sample(t, oldVersion, component, change))
 			}
-			if tc.born {
-				p.does(t, takeover, 1) // our manifest
+			if tc.made {
+				p.writeSteps(t, takeover, 1) // our manifest
 			} else {
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 			}
 			if tc.meanwhile != nil {
 				tc.meanwhile(t, p)
 			}
-			p.does(t, handback, 4)
+			p.writeSteps(t, handback, 4)
 			for _, one := range components() {
 				operator, version := tc.operator[one.name], tc.version
 				if want, other := tc.want[one.name]; other && want == nil {
@@ -222,7 +222,7 @@ func TestHandbackWhileNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *controlPlane){
 		"CrashLooping": func(*testing.T, *controlPlane) {}, // its manifest is there
-		"Gone":         func(t *testing.T, p *controlPlane) { p.loses(t, "manifests/sa-controller-manager.yaml") },
+		"Gone":         func(t *testing.T, p *controlPlane) { p.remove(t, "manifests/sa-controller-manager.yaml") },
 		"Damaged": func(t *testing.T, p *controlPlane) {
 			p.write(t, "manifests/sa-controller-manager.yaml", []byte("kind: ["))
 		},
@@ -231,7 +231,7 @@ func TestHandbackWhileNobodyAnswers(t *testing.T) {
 			t.Parallel()
 			p := newControlPlane(t, "v1.36")
 			before := p.all(t)
-			p.does(t, takeover, 3)
+			p.writeSteps(t, takeover, 3)
 			// On this machine a process of ours may listen on the port that is the default.
 			own := []byte(strings.Replace(string(read(t, p.config.manifest(manager))), "    args:\n", "    args:\n    - --secure-port=1\n", 1))
 			p.write(t, "manifests/sa-controller-manager.yaml", own)

@@ -19,7 +19,7 @@ import (
 
 const rootCAFlag = "root-ca-file"
 
-// class is what becomes of a flag of kube-controller-manager.
+// class says what a takeover does with a flag of kube-controller-manager.
 type class string
 
 const (
@@ -29,16 +29,16 @@ const (
 	accepted       class = "accepted" // refused, but for --accept-flag
 )
 
-// kcmFlags are flags of kube-controller-manager that our process has too. carry makes its value of
-// the one there; nil is for those without meaning.
+// kcmFlags are flags of kube-controller-manager that our process has too. carry returns our value; it
+// is nil for flags without meaning to us.
 type kcmFlags struct {
 	names  string // separated by spaces
 	reason string
 	carry  func(k *kcm, name string) (string, error)
 }
 
-// kcmTable is what becomes of every flag that both have. Those that ours ignores
-// (options.IgnoredFlags) are about other controllers, and what is in neither list is refused.
+// kcmTable has every flag that both programs have and ours does not ignore. The ignored ones
+// (options.IgnoredFlags) configure other controllers. A flag in neither list is refused.
 func kcmTable() []kcmFlags {
 	return []kcmFlags{
 		{keyFlag, "signs the tokens of Secrets", (*kcm).key},
@@ -69,7 +69,7 @@ func kcmTable() []kcmFlags {
 	}
 }
 
-// kcm is kube-controller-manager as the operator has it, and what our process takes from it.
+// kcm is kube-controller-manager as the operator configured it, and what our process takes over.
 type kcm struct {
 	*staticpod.Manifest
 
@@ -87,10 +87,10 @@ type verdict struct {
 	reason       string
 }
 
-// readKCM decides about every flag. What would be refused is left out if accept names it.
+// readKCM decides about every flag. A flag in accept is left out where it would be refused.
 func readKCM(m *staticpod.Manifest, own []byte, accept []string) *kcm {
 	k := &kcm{Manifest: m, own: own, accept: accept}
-	// Without these two kube-controller-manager does something else than our manifest says.
+	// Without these two flags kube-controller-manager differs from our manifest.
 	for _, name := range slices.Concat([]string{keyFlag, rootCAFlag}, m.Given()) {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
 			v := k.decide(name)
@@ -128,11 +128,11 @@ func (k *kcm) decide(name string) verdict {
 			return v
 		}
 	}
-	v.class, v.reason = refused, "no flag of kube-controller-manager that this version knows: what it changes is not understood"
+	v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
 	return v
 }
 
-// last is the value of a flag that takes one.
+// last returns the value of a flag that takes one.
 func (k *kcm) last(name string) (string, error) {
 	values, err := k.Flag(name)
 	return staticpod.Last(values), err
@@ -141,12 +141,12 @@ func (k *kcm) last(name string) (string, error) {
 func (k *kcm) rootCA(name string) (string, error) {
 	file, err := k.last(name)
 	if err != nil || file == "" {
-		return "", err // both publish the CA of their kubeconfig then
+		return "", err // then both publish the CA of their kubeconfig
 	}
 	return k.visible(file)
 }
 
-// key is the file that signs. Where none is named, an earlier manifest of ours may have it.
+// key returns the signing key. If none is named, our existing manifest may have it.
 func (k *kcm) key(name string) (string, error) {
 	file, err := k.last(name)
 	if err != nil {
@@ -164,7 +164,7 @@ func (k *kcm) key(name string) (string, error) {
 	return "", nil
 }
 
-// visible is a file where our Pod sees it, which is where it is on the host.
+// visible returns the path at which our Pod sees a file, which is its path on the host.
 func (k *kcm) visible(file string) (string, error) {
 	host, err := k.HostPath(file)
 	if err != nil {
@@ -177,7 +177,7 @@ func (k *kcm) visible(file string) (string, error) {
 	return host, nil
 }
 
-// controllers turns off here what is off there, "" if nothing is.
+// controllers turns off the controllers that are off in kube-controller-manager, "" if none is.
 func (k *kcm) controllers(name string) (string, error) {
 	values, err := k.Flag(name)
 	if err != nil {
@@ -185,7 +185,7 @@ func (k *kcm) controllers(name string) (string, error) {
 	}
 	var off []string
 	for _, one := range ourControllers() {
-		if on, _ := decided(staticpod.List(values), one); !on {
+		if on, _ := isEnabled(staticpod.List(values), one); !on {
 			off = append(off, "-"+one.name)
 		}
 	}
@@ -195,7 +195,7 @@ func (k *kcm) controllers(name string) (string, error) {
 	return allControllers + "," + strings.Join(off, ","), nil
 }
 
-// refusal names every flag that keeps a takeover from going on, and what is accepted in vain.
+// refusal names every refused flag, and every accepted one that would not be refused.
 func (k *kcm) refusal() error {
 	var all []error
 	for _, v := range k.verdicts {
@@ -211,7 +211,7 @@ func (k *kcm) refusal() error {
 	return errors.Join(all...)
 }
 
-// notes say what --accept-flag leaves out.
+// notes name the flags that --accept-flag leaves out.
 func (k *kcm) notes() []string {
 	var notes []string
 	for _, v := range k.verdicts {
@@ -222,7 +222,7 @@ func (k *kcm) notes() []string {
 	return notes
 }
 
-// table writes a line for each flag. ours is our manifest.
+// table prints a line for each flag. ours is our manifest.
 func (k *kcm) table(w io.Writer, ours []byte) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
@@ -237,12 +237,12 @@ func (k *kcm) table(w io.Writer, ours []byte) {
 		fmt.Fprintf(out, "--%s\t%s\t%s\t%s\t%s\n", v.flag, v.theirs, value, v.class, v.reason)
 	}
 	fmt.Fprintln(out)
-	_ = out.Flush() // as little can be done about it as about any other line that is printed
+	_ = out.Flush() // as for all other output, a write error cannot be handled
 }
 
-// operators is a component's manifest as the operator has it: the backup, or what there is now
-// without what takeovers have added.
-func (o *observed) operators(one component) (*staticpod.Manifest, error) {
+// operatorManifest returns a component's manifest as the operator wrote it: the backup, or the current
+// one without the lines that takeovers have added.
+func (o *observed) operatorManifest(one component) (*staticpod.Manifest, error) {
 	now, err := o.parsed(one)
 	if err != nil {
 		return nil, err
@@ -257,11 +257,11 @@ func (o *observed) operators(one component) (*staticpod.Manifest, error) {
 	return edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) { return takenOut(m, lines) })
 }
 
-// runHere refuses to turn a controller off in kube-controller-manager that our process would not
-// run.
-func (c *Config) runHere(o *observed) error {
+// checkControllers refuses to turn off a controller in kube-controller-manager that our process would
+// not run.
+func (c *Config) checkControllers(o *observed) error {
 	now, err := o.parsed(controllerManagerComponent())
-	if err != nil || !c.does(StepControllerManager) {
+	if err != nil || !c.includes(StepControllerManager) {
 		return err
 	}
 	flags, err := now.Flags(controllersFlag, keyFlag)
@@ -279,20 +279,20 @@ func (c *Config) runHere(o *observed) error {
 		list = []string{allControllers}
 	}
 	for _, one := range ourControllers() {
-		there, _ := decided(list, one)
+		there, _ := isEnabled(list, one)
 		ours := here.Enabled(one.name)
 		if one.name == options.ServiceAccountTokenController {
 			there, ours = there && staticpod.Last(flags[keyFlag]) != "", ours && key+ring != ""
 		}
 		if there && !ours {
-			return fmt.Errorf("%s runs in kube-controller-manager and would not run in our process, and so nowhere after a takeover: our manifest has --%s=%s, --%s=%s and --%s=%s; say otherwise with --extra-arg (without \"*\" only controllers that are named run)",
+			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
 				one.name, controllersFlag, selectors(manifest), keyFlag, key, keyRingFlag, ring)
 		}
 	}
 	return nil
 }
 
-// selectors are the controllers that our manifest turns on and off.
+// selectors returns the controllers that our manifest turns on and off.
 func selectors(manifest []byte) string {
 	return cmp.Or(strings.Join(ownFlags(manifest, controllersFlag), ","), allControllers)
 }

@@ -62,18 +62,18 @@ func TestCarriedOver(t *testing.T) {
 		"FileMount":     {command: []string{theKey, "--root-ca-file=/one.crt"}, want: []string{theKey, "--root-ca-file=/etc/ssl/certs/corp.crt"}, files: []string{"/etc/ssl/certs/corp.crt"}},
 		"InTheImage":    {command: []string{theKey, "--root-ca-file=/ca.crt"}, refused: "--root-ca-file of kube-controller-manager: /ca.crt is in none of its volumeMounts"},
 		"SimilarName":   {command: []string{theKey, "--root-ca-file=/certs-old/ca.crt"}, refused: "/certs-old/ca.crt is in none of its volumeMounts"},
-		"NoHostPath":    {command: []string{theKey, "--root-ca-file=/memory/ca.crt"}, refused: "/memory/ca.crt is in its volume memory, which is no plain hostPath"},
-		"Expression":    {command: []string{theKey, "--root-ca-file=/named/ca.crt"}, refused: "/named/ca.crt is in its volume pki, which is no plain hostPath"},
-		"Relative":      {command: []string{theKey, "--root-ca-file=ca.crt"}, refused: "ca.crt is no absolute path"},
+		"NoHostPath":    {command: []string{theKey, "--root-ca-file=/memory/ca.crt"}, refused: "/memory/ca.crt is in its volume memory, which is not a plain hostPath"},
+		"Expression":    {command: []string{theKey, "--root-ca-file=/named/ca.crt"}, refused: "/named/ca.crt is in its volume pki, which is not a plain hostPath"},
+		"Relative":      {command: []string{theKey, "--root-ca-file=ca.crt"}, refused: "ca.crt is not an absolute path"},
 		"BesideSecrets": {reason: "its directory has an administrator's files", command: []string{theKey, "--root-ca-file=/kubernetes/corp.crt"}, refused: "our static pod cannot mount /etc/kubernetes, where it has files of its own; put the file into /etc/kubernetes/pki"},
 
-		"FilledIn":  {command: []string{"--service-account-private-key-file=$(KEY)", theCA}, refused: "the kubelet fills something in"},
-		"ListOfEnv": {command: []string{theKey, theCA, "--controllers=$(LIST)"}, refused: "the kubelet fills something in"},
+		"FilledIn":  {command: []string{"--service-account-private-key-file=$(KEY)", theCA}, refused: "the kubelet expands a variable"},
+		"ListOfEnv": {command: []string{theKey, theCA, "--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
 		"ValueOff":  {command: []string{theKey, theCA, "--controllers"}, refused: `without "="`},
-		"Unknown":   {command: []string{theKey, theCA, "--service-account-magic=1"}, refused: "--service-account-magic of kube-controller-manager: no flag of kube-controller-manager that this version knows"},
+		"Unknown":   {command: []string{theKey, theCA, "--service-account-magic=1"}, refused: "--service-account-magic of kube-controller-manager: this version does not know the flag"},
 		"All": {
 			reason: "one call names them all", command: []string{"--service-account-private-key-file=$(KEY)", "--root-ca-file=/ca.crt"},
-			refused: "fills something in; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
+			refused: "expands a variable; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
 		},
 
 		"AfterATakeover": {
@@ -89,7 +89,7 @@ func TestCarriedOver(t *testing.T) {
 			reason: "no takeover has been", command: []string{theKey, theCA, "--controllers=*," + controllersOff},
 			want: []string{theKey, theCA, "--controllers=*," + controllersOff},
 		},
-		"BornWithUs": {
+		"MadeWithOurs": {
 			reason: "by the cluster's kubeadm configuration", command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file="},
 			own: []string{theKey}, want: []string{theKey, theCA},
 		},
@@ -108,13 +108,13 @@ func TestCarriedOver(t *testing.T) {
 			if tc.record != nil {
 				o.patches[one.name] = kubeadmPatch(tc.record)
 			}
-			m, err := o.operators(one)
+			m, err := o.operatorManifest(one)
 			if err != nil {
 				t.Fatal(err)
 			}
 			k := readKCM(m, own, nil)
 			if err := k.refusal(); tc.refused != "" || err != nil {
-				says(t, tc.reason, err, tc.refused)
+				wantError(t, tc.reason, err, tc.refused)
 				return
 			}
 			if diff := cmp.Diff(tc.want, k.args); diff != "" {
@@ -249,7 +249,7 @@ func TestDryRunTable(t *testing.T) {
 	p.out.Reset()
 	p.write(t, "manifests/kube-controller-manager.yaml", bytes.Replace(kcm, []byte("pki/sa.key"), []byte("$(KEY)"), 1))
 	err := Takeover(t.Context(), p.config)
-	says(t, "refused", err, "where the kubelet fills something in")
+	wantError(t, "refused", err, "where the kubelet expands a variable")
 	if got := row("--service-account-private-key-file"); !strings.Contains(got, " - refused ") {
 		t.Errorf("%q, want refused", got)
 	}
@@ -282,7 +282,7 @@ func TestNowhere(t *testing.T) {
 			p.write(t, "manifests/kube-controller-manager.yaml", pod(slices.Concat([]string{controllerManager, theKey, theCA}, tc.kcm)))
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return ownWith(tc.args), nil }
 			p.config.Steps = tc.steps
-			says(t, name+" "+tc.reason, Takeover(t.Context(), p.config), tc.want)
+			wantError(t, name+" "+tc.reason, Takeover(t.Context(), p.config), tc.want)
 		})
 	}
 }

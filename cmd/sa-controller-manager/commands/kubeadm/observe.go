@@ -18,10 +18,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// defaultPort is where our process serves health, unless its manifest says otherwise.
+// defaultPort is the port of our /readyz, unless our manifest names another.
 const defaultPort = 10261
 
-// observed is the node as it is: what the files hold, nil for those that are not there.
+// observed has the current files of the node, nil for those that do not exist.
 type observed struct {
 	manager  []byte
 	edited   map[string][]byte // manifests, by component
@@ -55,8 +55,7 @@ func (c *Config) observe() (*observed, error) {
 	return o, nil
 }
 
-// own is our manifest, or the copy that was kept of it if the one that was there is gone or
-// damaged.
+// own returns our manifest, or its backup if the manifest is gone or damaged.
 func (o *observed) own() []byte {
 	if o.ownIsThere() {
 		return o.manager
@@ -79,7 +78,7 @@ func readIfThere(path string) ([]byte, error) {
 	return data, err
 }
 
-// parsed is the manifest of a component.
+// parsed returns the manifest of a component.
 func (o *observed) parsed(one component) (*staticpod.Manifest, error) {
 	m, err := staticpod.Parse(o.edited[one.name], one.name)
 	if err != nil {
@@ -88,12 +87,12 @@ func (o *observed) parsed(one component) (*staticpod.Manifest, error) {
 	return m, nil
 }
 
-// ownFlag is the last value of a flag in our own manifest, "" if that does not say.
+// ownFlag returns the last value of a flag in our manifest, "" if it is not given.
 func ownFlag(manifest []byte, name string) string {
 	return last(ownFlags(manifest, name))
 }
 
-// ownFlags are all values of a flag in our own manifest.
+// ownFlags returns all values of a flag in our manifest.
 func ownFlags(manifest []byte, name string) []string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil {
@@ -106,7 +105,7 @@ func ownFlags(manifest []byte, name string) []string {
 	return values
 }
 
-// flagsIn are all values of a flag.
+// flagsIn returns all values of a flag.
 func flagsIn(args []string, name string) []string {
 	var values []string
 	for _, arg := range args {
@@ -124,7 +123,7 @@ func last(values []string) string {
 	return values[len(values)-1]
 }
 
-// ownPort is where our process serves health.
+// ownPort returns the port of our /readyz.
 func ownPort(manifest []byte) int {
 	port, err := strconv.Atoi(ownFlag(manifest, "secure-port"))
 	if err != nil {

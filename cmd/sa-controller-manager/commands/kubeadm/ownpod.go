@@ -21,9 +21,9 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// podFlags are about our static pod.
+// podFlags are the flags of our static pod.
 type podFlags struct {
-	// self is the file that runs now.
+	// self is the running executable.
 	self          string
 	binary, image string
 	tokenSecrets  string
@@ -40,15 +40,15 @@ func newPodFlags() podFlags {
 }
 
 func (p *podFlags) addTo(fs *pflag.FlagSet) {
-	fs.StringVar(&p.binary, "binary", p.binary, "This program's `file` on the host. It is run in the image that kube-controller-manager has. Default: the file that runs now.")
-	fs.Lookup("binary").DefValue = "" // of the machine that prints the help
-	fs.StringVar(&p.image, "image", p.image, "Run this image, which has the program, instead of --binary.")
-	fs.StringVar(&p.tokenSecrets, "token-secrets", p.tokenSecrets, "What our process is started with: \"manual\", as Kubernetes is today, or \"auto\".")
-	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "A further flag for our process, --name=value, after those that our manifest has by itself: --service-account-private-key-file= takes its key file back. May be given more than once.")
-	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Write our manifest anew if there is one. --binary, --image, --token-secrets and --extra-arg imply it; what they were before is not kept.")
+	fs.StringVar(&p.binary, "binary", p.binary, "This program's `file` on the host. Our Pod runs it in the image of kube-controller-manager. Default: the running executable.")
+	fs.Lookup("binary").DefValue = "" // depends on the machine
+	fs.StringVar(&p.image, "image", p.image, "`image` that contains this program, to run instead of --binary.")
+	fs.StringVar(&p.tokenSecrets, "token-secrets", p.tokenSecrets, "--token-secrets of our process: \"manual\", as in Kubernetes 1.24 and newer, or \"auto\".")
+	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "Further flag of our process, --name=value, after the ones that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. May be given more than once.")
+	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets and --extra-arg; their previous values are not kept.")
 }
 
-// given reports whether a manifest that is there is to be replaced.
+// given reports whether an existing manifest is to be replaced.
 func (p *podFlags) given(fs *pflag.FlagSet) bool {
 	return p.rewrite || slices.ContainsFunc([]string{"binary", "image", "token-secrets", "extra-arg"}, fs.Changed)
 }
@@ -69,8 +69,8 @@ func (p *podFlags) validate() []error {
 	return found
 }
 
-// filesOf are the files that a flag of our process names, by the placeholder of its value in the
-// help text.
+// filesOf returns the files that a flag of our process names. The placeholder of the value in the help
+// text says whether it names any.
 func filesOf(arg string) ([]string, error) {
 	_, flags, err := options.Parse(nil)
 	if err != nil {
@@ -93,7 +93,7 @@ func filesOf(arg string) ([]string, error) {
 	}
 	for _, file := range files {
 		if !path.IsAbs(file) {
-			return nil, fmt.Errorf("must name a file that our Pod can mount: %s is no absolute path", file)
+			return nil, fmt.Errorf("must name a file that our Pod can mount: %s is not an absolute path", file)
 		}
 		if err := manifests.Mountable(file); err != nil {
 			return nil, fmt.Errorf("must name a file that our Pod can mount: %w", err)
@@ -102,7 +102,7 @@ func filesOf(arg string) ([]string, error) {
 	return files, nil
 }
 
-// render makes our manifest of what follows from the others and of the flags of this call.
+// render makes our manifest from the other two and from the flags of this call.
 func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
 	o.HostBinary, o.TokenSecrets = p.binary, p.tokenSecrets
 	o.Args = append(o.Args, p.extraArgs...)
@@ -126,8 +126,8 @@ func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
 	return manifest, nil
 }
 
-// checkArgs refuses further flags that end the process at every start, in the place of one that
-// runs. What another version takes, only that version knows.
+// checkArgs refuses further flags with which the process would end at every start. It does not check
+// the flags of another version.
 func (p *podFlags) checkArgs(manifest []byte) error {
 	if len(p.extraArgs) == 0 || p.image != "" || p.binary != p.self {
 		return nil
@@ -143,7 +143,7 @@ func (p *podFlags) checkArgs(manifest []byte) error {
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }
 
-// startProblems are what is wrong with a command line of this program without a sub-command.
+// startProblems returns what is wrong with a command line of this program without a subcommand.
 func startProblems(args []string) []error {
 	o, given, err := options.Parse(args)
 	if err != nil {
@@ -151,7 +151,7 @@ func startProblems(args []string) []error {
 	}
 	for _, name := range []string{"help", "version"} {
 		if given.Lookup(name).Value.String() == "true" {
-			return []error{fmt.Errorf("--%s prints something and ends it", name)}
+			return []error{fmt.Errorf("--%s makes it print something and end", name)}
 		}
 	}
 	return o.Validate()

@@ -17,13 +17,13 @@ import (
 
 const patchHead = "# Written by sa-controller-manager kubeadm takeover, for kubeadm upgrade --patches.\n"
 
-// kubeadmPatch is a JSON patch that makes of the manifest which kubeadm renders what a
-// takeover makes of the one that is there. It appends, so it needs to know nothing about
-// the rest of the command; a strategic merge patch would replace all of it, and with that
-// undo what a new kubeadm puts there. kubeadm's manifests have one container.
+// kubeadmPatch returns a JSON patch that changes the manifest of kubeadm upgrade as a takeover changes
+// the existing one. It appends, and so does not depend on the rest of the command; a strategic merge
+// patch would replace the whole command and undo what a new kubeadm writes. kubeadm's manifests have
+// one container.
 //
-// It is the record of what takeovers have added too, for the handback: an empty one says
-// that all was off before.
+// A handback reads the patch as the record of what takeovers have added. An empty patch records that
+// everything was off before.
 func kubeadmPatch(lines []string) []byte {
 	var b strings.Builder
 	b.WriteString(patchHead)
@@ -42,7 +42,7 @@ func appendLines(b *strings.Builder, lines []string) {
 	}
 }
 
-// recorded are the lines that a patch adds; known is false if it is not there or damaged.
+// recorded returns the lines that a patch adds. known is false if the patch is missing or damaged.
 func recorded(patch []byte) (lines []string, known bool) {
 	var operations []struct {
 		Path  string `json:"path"`
@@ -60,9 +60,9 @@ func recorded(patch []byte) (lines []string, known bool) {
 	return lines, true
 }
 
-// added are the lines that takeovers have added up to now and with e: those on record that
-// still stand in the command come first. known is false for a cluster that was made with
-// ours: there is nothing to add, and nobody knows what was there before.
+// added returns the lines that takeovers have added, including e. Recorded lines that are still in the
+// command come first. known is false for a cluster that was created with our process: there is nothing
+// to add, and what was there before is unknown.
 func (o *observed) added(one component, now *staticpod.Manifest, e staticpod.Edit) (lines []string, known bool) {
 	before, known := recorded(o.patches[one.name])
 	for _, line := range before {
@@ -73,9 +73,9 @@ func (o *observed) added(one component, now *staticpod.Manifest, e staticpod.Edi
 	return append(lines, e.Append...), known || o.manager == nil || len(e.Append) > 0
 }
 
-// patch is the one of a component whose manifest was first. What a patch takes out it has
-// to name by its place, so each removal is preceded by a test: if a new kubeadm renders
-// another order, its upgrade ends before it has changed anything.
+// patch returns the patch of a component whose manifest was first before any takeover. A JSON patch
+// removes by position, so a test precedes each removal: if a new kubeadm renders another order, its
+// upgrade fails before it changes anything.
 func (o *observed) patch(one component, first, now *staticpod.Manifest) ([]byte, error) {
 	e, err := one.out(first)
 	if err != nil {
@@ -89,7 +89,7 @@ func (o *observed) patch(one component, first, now *staticpod.Manifest) ([]byte,
 		return kubeadmPatch(lines), nil
 	}
 	if len(e.Remove) == 0 && o.patches[one.name] != nil {
-		return o.patches[one.name], nil // nobody knows any more where the flags were
+		return o.patches[one.name], nil // the positions of the flags are not known any more
 	}
 	var b strings.Builder
 	b.WriteString(patchHead)

@@ -20,12 +20,11 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// The registration names the webhook by a loopback address, so each kube-apiserver calls
-// the process on its own node, and all of them do so as soon as one process has bound it.
-// Hence what these looks are for: no kube-apiserver of any node may be without its
-// neighbour while the webhook is bound, and none without its plugin while it is not.
+// The webhook is registered with a loopback address: each kube-apiserver calls the process on its own
+// node, and all of them do so as soon as one process has bound the webhook. So every kube-apiserver
+// needs our process on its node while the webhook is bound, and its plugin while it is not.
 
-// mirrors are the mirror pods of a component on all nodes, by node.
+// mirrors returns the mirror pods of a component by node.
 func (c *Config) mirrors(ctx context.Context, component string) (map[string]*corev1.Pod, error) {
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -42,9 +41,8 @@ func (c *Config) mirrors(ctx context.Context, component string) (map[string]*cor
 	return found, nil
 }
 
-// mayRegister looks whether all other control-plane nodes run our process already. One
-// that does not register anything may be the first, and one that waits for the others
-// before it binds.
+// mayRegister checks that our process may bind the webhook: it runs on all other control-plane nodes
+// already, it waits for the others before it binds, or it registers nothing.
 func (c *Config) mayRegister(o *observed) cli.Look {
 	return func(ctx context.Context) error {
 		if !registers(c.ownManifest(o)) {
@@ -60,7 +58,7 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 		}
 		alone := nodesWithoutManager(servers, c.Node, managers)
 		if len(alone) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
-			// Only those that have an identity Lease are waited for.
+			// It waits only for servers that have an identity Lease.
 			hosts, err := registration.LiveHosts(ctx, c.Client, c.Clock.Now())
 			if err != nil || len(hosts) >= len(servers) {
 				return err
@@ -74,8 +72,8 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 	}
 }
 
-// orAwaitsPeers is nil if what is missing is not on this node: our process is well, and
-// binds the webhook once its neighbours on other nodes answer. Otherwise it is why.
+// orAwaitsPeers returns nil if our process only waits for replicas on other nodes before it binds the
+// webhook, and otherwise why.
 func (c *Config) orAwaitsPeers(ctx context.Context, why error) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -90,7 +88,7 @@ func (c *Config) orAwaitsPeers(ctx context.Context, why error) error {
 	return nil
 }
 
-// nodesWithoutManager are the nodes beside this one that have the first and lack the second, ready.
+// nodesWithoutManager returns the other nodes that run kube-apiserver without a ready process of ours.
 func nodesWithoutManager(have map[string]*corev1.Pod, node string, lack map[string]*corev1.Pod) []string {
 	var names []string
 	for name := range have {
@@ -102,8 +100,8 @@ func nodesWithoutManager(have map[string]*corev1.Pod, node string, lack map[stri
 	return names
 }
 
-// pluginsOn looks whether every kube-apiserver has its plugin, which its Pod says. Where the
-// webhook is out already there is nothing to lose.
+// pluginsOn checks by the mirror pods that every kube-apiserver has its plugin. It does not matter once
+// the webhook is unregistered.
 func (c *Config) pluginsOn(ctx context.Context) error {
 	if c.unbound(ctx) == nil {
 		return nil
@@ -117,7 +115,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return err
 	}
 	if servers[c.Node] == nil || len(servers) < len(hosts) {
-		return fmt.Errorf("the kubelets show the Pod of kube-apiserver on %q only, and one runs here and on each of %q", slices.Sorted(maps.Keys(servers)), hosts)
+		return fmt.Errorf("the kubelets show a Pod of kube-apiserver only on %q, but it runs here and on each of %q", slices.Sorted(maps.Keys(servers)), hosts)
 	}
 	var off []string
 	for node, pod := range servers {
@@ -129,7 +127,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(off)
-	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first, there: kubeadm handback --steps=%s,%s; where it had none before the takeover: sa-controller-manager webhook unregister",
+	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first run on it: kubeadm handback --steps=%s,%s; where it had none before the takeover: sa-controller-manager webhook unregister",
 		strings.Join(off, ", "), StepAPIServer, StepControllerManager))
 }
 
@@ -137,15 +135,15 @@ func pluginIsOff(command []string) bool {
 	return slices.Contains(staticpod.Split(strings.Join(flagsIn(command, disableFlag), ",")), pluginName)
 }
 
-// deleteConfigurations deletes the two webhook configurations, once nobody is left who
-// could miss the annotation on them.
+// deleteConfigurations deletes the two webhook configurations once no process of ours is left that
+// would register them again without the annotation.
 func (c *Config) deleteConfigurations(ctx context.Context) error {
 	managers, err := c.mirrors(ctx, manager)
 	if err != nil {
 		return err
 	}
 	if len(managers) > 0 {
-		fmt.Fprintf(c.Out, "%s stay, switched off: sa-controller-manager still runs on another node.\n", registration.Name)
+		fmt.Fprintf(c.Out, "The configurations %s stay, switched off: sa-controller-manager still runs on another node.\n", registration.Name)
 		return nil
 	}
 	if err := registration.Delete(ctx, c.Client); err != nil {

@@ -19,26 +19,26 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// binaryStays refuses a binary that a reboot may take away or that somebody other than root may
-// replace: it runs as root, and without it Pods are refused.
-func (c *Config) binaryStays() error {
+// checkBinary refuses a binary that a reboot may remove or that another user than root may replace: it
+// runs as root, and without it Pods are refused.
+func (c *Config) checkBinary() error {
 	if c.Binary == "" {
 		return nil
 	}
-	why, err := unfit(c.onNode("/"), c.onNode(c.Binary))
+	why, err := unsafePlace(c.onNode("/"), c.onNode(c.Binary))
 	if err != nil {
 		return fmt.Errorf("--binary: %w", err)
 	}
 	if why == "" {
 		return nil
 	}
-	return fmt.Errorf("--binary %s: %s; keep it where a reboot leaves it and root alone writes: install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s",
+	return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s",
 		c.Binary, why, c.Binary, manager, manager)
 }
 
-// unfit says what is wrong with the place of a file of the node whose root is a directory, "" if
+// unsafePlace returns what is wrong with the path of a file on the node that is mounted at root, "" if
 // nothing is.
-func unfit(root, file string) (why string, err error) {
+func unsafePlace(root, file string) (why string, err error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return "", err
 	}
@@ -56,7 +56,7 @@ func unfit(root, file string) (why string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if why := open(info); why != "" {
+		if why := writableByOthers(info); why != "" {
 			return at + " " + why, nil
 		}
 		if at == "/" {
@@ -65,8 +65,8 @@ func unfit(root, file string) (why string, err error) {
 	}
 }
 
-// open says who beside root may write a file or directory. On a node this runs as root.
-func open(info fs.FileInfo) string {
+// writableByOthers returns why another user than root may write a file or directory, "" if none may.
+func writableByOthers(info fs.FileInfo) string {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
@@ -79,9 +79,9 @@ func open(info fs.FileInfo) string {
 	return ""
 }
 
-// alone refuses further manifests of one of the three: to the kubelet every file without a dot at
-// its beginning is one, whatever it ends in, and it would run both.
-func (c *Config) alone() error {
+// checkStrayManifests refuses further manifests of the three components. The kubelet takes every file
+// for a manifest whose name does not begin with a dot, and would run both.
+func (c *Config) checkStrayManifests() error {
 	entries, err := os.ReadDir(c.ManifestsDir)
 	if err != nil {
 		return err // it names the path
@@ -99,14 +99,14 @@ func (c *Config) alone() error {
 			continue // the kubelet does not run that
 		}
 		if of := runs(&pod); of != "" && entry.Name() != of+".yaml" {
-			return fmt.Errorf("%s is a manifest of %s too, and the kubelet does not tell a copy from the original; move it out of %s",
+			return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s",
 				filepath.Join(c.ManifestsDir, entry.Name()), of, c.ManifestsDir)
 		}
 	}
 	return nil
 }
 
-// runs is which of the three a Pod is, "" if none.
+// runs returns which of the three components a Pod is, "" if none.
 func runs(pod *corev1.Pod) string {
 	names := []string{manager, controllerManager, apiServer}
 	for _, container := range pod.Spec.Containers {

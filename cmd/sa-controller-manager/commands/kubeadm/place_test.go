@@ -25,7 +25,7 @@ func TestBinaryStays(t *testing.T) {
 		"Opt":            {file: "/opt/deep/er/b"},
 		"GroupOfRoot":    {file: "/opt/b", mode: 0o775},
 		"SimilarName":    {file: "/tmpfiles/b"},
-		"Tmp":            {file: "/tmp/b", want: "/tmp/b: it is below /tmp; keep it where a reboot leaves it and root alone writes: install -m 755 "},
+		"Tmp":            {file: "/tmp/b", want: "/tmp/b: it is below /tmp; it must survive a reboot and be writable by root only: install -m 755 "},
 		"VarTmp":         {file: "/var/tmp/x/b", want: "it is below /var/tmp"},
 		"Run":            {file: "/run/b", want: "it is below /run"},
 		"Shm":            {file: "/dev/shm/b", want: "it is below /dev"},
@@ -70,7 +70,7 @@ func TestBinaryStays(t *testing.T) {
 			if name == "NotThere" {
 				change(os.Remove(place(tc.file)))
 			}
-			says(t, name, p.config.binaryStays(), tc.want)
+			wantError(t, name, p.config.checkBinary(), tc.want)
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestAlone(t *testing.T) {
 			p.write(t, "manifests/"+tc.file, []byte(tc.data))
 			before := p.all(t)
 			err := Takeover(t.Context(), p.config) // a dry run
-			says(t, name, err, tc.want)
+			wantError(t, name, err, tc.want)
 			if err != nil && (p.out.Len() > 0 || !strings.Contains(err.Error(), p.dir) || len(before) != len(p.all(t))) {
 				t.Errorf("%v after %q", err, &p.out)
 			}

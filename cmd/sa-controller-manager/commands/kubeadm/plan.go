@@ -12,93 +12,92 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// step is one thing to do and to wait for.
+// step is one change and the waits before and after it.
 type step struct {
 	name string
-	// notes are what the user has to know before it is done.
+	// notes are for the user, before the step runs.
 	notes []string
-	// brings is what it does, and advice what to do if it does not come, for the user.
-	brings, advice string
-	// guards are what must be so before anything is written, awaited one after the other.
+	// summary says what the step does, and advice what to do when it times out.
+	summary, advice string
+	// guards must succeed, in order, before anything is written.
 	guards []cli.Look
 	writes []write
-	// comes are what is awaited then, and back is written if that does not come.
-	comes []cli.Look
-	back  []write
+	// waits must succeed after the writes; otherwise rollback is written.
+	waits    []cli.Look
+	rollback []write
 }
 
-// write makes a file have other content; nil is no file.
+// write replaces the content of a file; nil is no file.
 type write struct {
 	path          string
 	before, after []byte
 }
 
-// wanted appends what is not so already.
-func wanted(writes []write, path string, before, after []byte) []write {
+// appendWrite appends a write unless it would change nothing.
+func appendWrite(writes []write, path string, before, after []byte) []write {
 	if before != nil && after != nil && bytes.Equal(before, after) || before == nil && after == nil {
 		return writes
 	}
 	return append(writes, write{path, before, after})
 }
 
-// planTakeover decides what a takeover does. It refuses before the first step if a later
-// one could not be done.
+// planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
 func (c *Config) planTakeover(o *observed) ([]step, error) {
-	if err := c.keepsKeyRing(o); err != nil {
+	if err := c.checkKeyRing(o); err != nil {
 		return nil, err
 	}
 	own := step{
-		name:   StepManager,
-		brings: "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook",
+		name:    StepManager,
+		summary: "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook",
 		advice: "Nothing of the control plane has been changed. Look at the log of the Pod kube-system/" + manager + "-" + c.Node +
 			" (kubectl logs, or crictl logs on the node).\n" + again + "; kubeadm handback takes it out.",
 		guards: []cli.Look{c.versionSupported(o), c.mayRegister(o)},
-		comes:  []cli.Look{c.managerWorks(o)},
+		waits:  []cli.Look{c.managerWorks(o)},
 	}
 	kcm := step{
-		name:   StepControllerManager,
-		brings: "kube-controller-manager leaves ServiceAccounts and their tokens to it",
+		name:    StepControllerManager,
+		summary: "kube-controller-manager leaves ServiceAccounts and their tokens to it",
 		advice: "Look at the log of the Pod kube-system/" + controllerManager + "-" + c.Node + ". kube-apiserver has not been changed.\n" +
 			again + "; kubeadm handback puts everything back.",
-		// Steps can be chosen, and time may have passed since the first one.
+		// The first step may not be part of this call.
 		guards: []cli.Look{c.versionSupported(o), c.managerReady(o)},
 	}
 	api := step{
-		name:   StepAPIServer,
-		brings: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
+		name:    StepAPIServer,
+		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + apiServer + " (crictl ps -a; crictl logs).\n" + again +
-			"; kubeadm handback puts everything back, also while the API is away. Its former manifest is " + c.backup(apiServer) + ".",
+			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(apiServer) + ".",
 		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerReady(o), c.bound},
 	}
 	if c.writesOwn(o) {
 		own.notes = o.kcm.notes()
 	}
 	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
-		own.writes = wanted(nil, c.manifest(manager), o.manager, o.rendered)
+		own.writes = appendWrite(nil, c.manifest(manager), o.manager, o.rendered)
 		own.guards = append(own.guards, c.keyAccepted(o), c.rootCAPublished(o), c.ensureIdentity(o))
 	}
 	if o.manager != nil && len(own.writes) > 0 {
-		own.writes = append(wanted(nil, c.backup(manager), o.backups[manager], o.manager), own.writes...)
-		own.back = []write{{c.manifest(manager), o.rendered, o.manager}}
+		own.writes = append(appendWrite(nil, c.backup(manager), o.backups[manager], o.manager), own.writes...)
+		own.rollback = []write{{c.manifest(manager), o.rendered, o.manager}}
 		own.advice = "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n" + again + "."
 	}
 	all, err := c.components(o)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.runHere(o); err != nil {
+	if err := c.checkControllers(o); err != nil {
 		return nil, err
 	}
 	for i, s := range []*step{&kcm, &api} {
-		if err := c.takes(o, all[i], s); err != nil {
+		if err := c.planEdit(o, all[i], s); err != nil {
 			return nil, err
 		}
 	}
-	return c.chosen(own, kcm, api), nil
+	return c.selectSteps(own, kcm, api), nil
 }
 
-// takes plans what a step of a takeover writes, and what is awaited then.
-func (c *Config) takes(o *observed, one component, s *step) error {
+// planEdit plans the writes and waits of a takeover's step.
+func (c *Config) planEdit(o *observed, one component, s *step) error {
 	before, err := o.parsed(one)
 	if err != nil {
 		return err
@@ -109,21 +108,21 @@ func (c *Config) takes(o *observed, one component, s *step) error {
 	}
 	first := o.original(one, before)
 	if !bytes.Equal(before.Bytes(), after.Bytes()) {
-		s.writes = wanted(s.writes, c.backup(one.name), o.backups[one.name], first.Bytes())
+		s.writes = appendWrite(s.writes, c.backup(one.name), o.backups[one.name], first.Bytes())
 	}
 	patch, err := o.patch(one, first, before)
 	if err != nil {
 		return err
 	}
-	// The patch comes first: if all ends here, kubeadm upgrade does the rest.
-	s.writes = wanted(s.writes, c.patch(one.name), o.patches[one.name], patch)
-	s.writes = wanted(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
-	s.comes = []cli.Look{c.runs(one.name, after.Command())}
+	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
+	s.writes = appendWrite(s.writes, c.patch(one.name), o.patches[one.name], patch)
+	s.writes = appendWrite(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
+	s.waits = []cli.Look{c.runs(one.name, after.Command())}
 	return nil
 }
 
-// original is a component's manifest as it was before any takeover: the backup, if a
-// takeover of some kind has made of it what there is now.
+// original returns a component's manifest from before any takeover: the backup, if a takeover turns it
+// into the current manifest, and otherwise the current one.
 func (o *observed) original(one component, now *staticpod.Manifest) *staticpod.Manifest {
 	backup, err := staticpod.Parse(o.backups[one.name], one.name)
 	if err != nil {
@@ -149,7 +148,7 @@ func edit(m *staticpod.Manifest, decide func(*staticpod.Manifest) (staticpod.Edi
 	return m.Apply(e)
 }
 
-// chosen are the steps that are to be done.
-func (c *Config) chosen(steps ...step) []step {
-	return slices.DeleteFunc(steps, func(s step) bool { return !c.does(s.name) })
+// selectSteps returns the steps that Config.Steps names.
+func (c *Config) selectSteps(steps ...step) []step {
+	return slices.DeleteFunc(steps, func(s step) bool { return !c.includes(s.name) })
 }

@@ -101,7 +101,7 @@ func (p *controlPlane) steps(t *testing.T, way way) []step {
 }
 
 // does does the first n steps of a way, as far as files go.
-func (p *controlPlane) does(t *testing.T, way way, n int) {
+func (p *controlPlane) writeSteps(t *testing.T, way way, n int) {
 	t.Helper()
 	for _, s := range p.steps(t, way)[:n] {
 		for _, w := range s.writes {
@@ -149,15 +149,15 @@ func TestPlan(t *testing.T) {
 			want: []string{"manager: +manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
 		},
 		"AfterTheFirstStep": {
-			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 1) },
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 1) },
 			want:    []string{"manager:", kcmAway, apiServerAway},
 		},
 		"AfterTheSecondStep": {
-			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 2) },
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 2) },
 			want:    []string{"manager:", "kube-controller-manager:", apiServerAway},
 		},
 		"Done": {
-			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 3) },
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) },
 			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver:"},
 		},
 		"OurManifestIsAnother": {
@@ -181,14 +181,14 @@ func TestPlan(t *testing.T) {
 		"KubeadmUpgradeWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced",
 			prepare: func(t *testing.T, p *controlPlane) {
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 				p.write(t, apiServerFile, read(t, "testdata/manifests/v1.34/kube-apiserver.yaml"))
 			},
 			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + apiServerFile},
 		},
 		"ThePatchIsGone": {
 			prepare: func(t *testing.T, p *controlPlane) {
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 				if err := os.Remove(p.config.patch(apiServer)); err != nil {
 					t.Fatal(err)
 				}
@@ -200,20 +200,20 @@ func TestPlan(t *testing.T) {
 			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager:"},
 		},
 		"Handback": {
-			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 3) },
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) },
 			way:     handback,
 			want:    []string{apiServerBack, kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
 		},
 		"HandbackAfterHalfAHandback": {
 			prepare: func(t *testing.T, p *controlPlane) {
-				p.does(t, takeover, 3)
-				p.does(t, handback, 2)
+				p.writeSteps(t, takeover, 3)
+				p.writeSteps(t, handback, 2)
 			},
 			way:  handback,
 			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
 		},
 		"HandbackAfterHalfATakeover": {
-			prepare: func(t *testing.T, p *controlPlane) { p.does(t, takeover, 2) },
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 2) },
 			way:     handback,
 			want:    []string{"kube-apiserver:", kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
 		},
@@ -243,8 +243,8 @@ func TestHandbackRestoresTheBackup(t *testing.T) {
 	kcm := bytes.Replace(read(t, p.config.manifest(controllerManager)), []byte("'--controllers=*'"), []byte("'--controllers=*,-serviceaccount'"), 1)
 	p.write(t, "manifests/kube-controller-manager.yaml", kcm)
 	before := p.all(t)
-	p.does(t, takeover, 3)
-	p.does(t, handback, 4)
+	p.writeSteps(t, takeover, 3)
+	p.writeSteps(t, handback, 4)
 	after := p.all(t)
 	for name, data := range before {
 		if diff := cmp.Diff(data, after[name]); diff != "" {
@@ -263,12 +263,12 @@ func TestHandbackAfterAnotherEdit(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.36")
 	before := read(t, p.config.manifest(apiServer))
-	p.does(t, takeover, 3)
+	p.writeSteps(t, takeover, 3)
 	edit := func(data []byte) []byte {
 		return bytes.Replace(data, []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4 # mine\n"), 1)
 	}
 	p.write(t, apiServerFile, edit(read(t, p.config.manifest(apiServer))))
-	p.does(t, handback, 4)
+	p.writeSteps(t, handback, 4)
 	if diff := cmp.Diff(string(edit(before)), string(read(t, p.config.manifest(apiServer)))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

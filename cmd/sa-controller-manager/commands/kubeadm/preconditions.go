@@ -14,9 +14,9 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// ensureIdentity makes the identity of our process and grants what it needs before the process is
-// there, with the administrator's rights. Our Pod does so too, but not where the key of the CA is
-// kept elsewhere; there the error says what the operator has to do.
+// ensureIdentity creates the identity of our process and applies its permissions before it starts, with
+// the administrator's rights. Our Pod does so too, but cannot without the key of the CA. With an
+// external CA the error says what the operator has to do.
 func (c *Config) ensureIdentity(o *observed) cli.Look {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
@@ -29,8 +29,8 @@ func (c *Config) ensureIdentity(o *observed) cli.Look {
 	}
 }
 
-// versionSupported asks the running kube-apiserver for the version that its image does not say: one
-// that is named by its digest, or with a tag of the operator's own.
+// versionSupported asks the running kube-apiserver for its version if the tag of its image has none:
+// the image may be named by its digest, or have a tag of the operator's own.
 func (c *Config) versionSupported(o *observed) cli.Look {
 	return func(context.Context) error {
 		m, err := o.parsed(apiServerComponent())
@@ -58,10 +58,10 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 	}
 }
 
-// losesNone refuses to take key files from kube-apiserver if one of them has a key that our process
-// cannot verify with: kube-apiserver would learn of it no more and refuse its tokens. What else is
-// wrong with a file our process says when it starts, and then kube-apiserver is left alone.
-func (c *Config) losesNone(files []string) error {
+// checkVerifyKeys refuses to take key files from kube-apiserver if our process cannot verify with one of
+// the keys: kube-apiserver would refuse its tokens. Our process reports everything else that is wrong
+// with a file when it starts, and then kube-apiserver is not changed.
+func (c *Config) checkVerifyKeys(files []string) error {
 	for _, path := range c.allOnNode(files) {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -74,15 +74,15 @@ func (c *Config) losesNone(files []string) error {
 	return nil
 }
 
-// keepsKeyRing refuses to write our manifest anew without the key ring that it has: nothing is
-// carried over from the one that is there, and the process would sign with a file that may have
-// missed a rotation. An empty flag says that this is meant. A key file does not, because the
-// command that wrote the first manifest may have named one.
-func (c *Config) keepsKeyRing(o *observed) error {
+// checkKeyRing refuses to rewrite our manifest without its key ring. A rewrite takes nothing from the
+// existing manifest, and the process would sign with a key file that may have missed a rotation. An
+// empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
+// first manifest may have named one.
+func (c *Config) checkKeyRing(o *observed) error {
 	ring := ownFlag(o.manager, keyRingFlag)
-	if ring == "" || !c.Rewrite || !c.does(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {
+	if ring == "" || !c.Rewrite || !c.includes(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has %s and would be written anew without it; to keep it add --extra-arg=%s --extra-arg=%s; to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
+	return fmt.Errorf("%s has %s, and the rewrite would drop it; to keep it add --extra-arg=%s --extra-arg=%s; to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
 		c.manifest(manager), assign(keyRingFlag, ring), assign(keyFlag, ""), assign(keyRingFlag, ring), assign(keyRingFlag, ""))
 }

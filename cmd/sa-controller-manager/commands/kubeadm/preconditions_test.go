@@ -96,7 +96,7 @@ func TestVersionWithoutATag(t *testing.T) {
 			p.config.Client, p.config.ExternalSigner, p.config.Steps = client, tc.signer, tc.steps
 			manifest := read(t, p.config.manifest(apiServer))
 			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.36.3"), []byte(tc.image), 1))
-			says(t, tc.reason, p.steps(t, takeover)[0].guards[0](t.Context()), tc.want)
+			wantError(t, tc.reason, p.steps(t, takeover)[0].guards[0](t.Context()), tc.want)
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 				}
 				return
 			}
-			want := p.config.manifest(manager) + " has " + ring + " and would be written anew without it; to keep it add --extra-arg=" + noFile + " --extra-arg=" + ring + ";"
+			want := p.config.manifest(manager) + " has " + ring + ", and the rewrite would drop it; to keep it add --extra-arg=" + noFile + " --extra-arg=" + ring + ";"
 			if err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
 				t.Errorf("%s: error %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
 			}

@@ -10,13 +10,13 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 )
 
-// devNull is what a diff calls a file that is not there.
+// devNull is the name of a missing file in a diff.
 const devNull = "/dev/null"
 
-// print shows the plan: every step, and what becomes of every file.
+// print prints every step with the changes to its files.
 func (c *Config) print(steps []step) {
 	for i, s := range steps {
-		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.brings)
+		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.summary)
 		for _, note := range s.notes {
 			fmt.Fprintln(c.Out, note)
 		}
@@ -30,7 +30,7 @@ func (c *Config) print(steps []step) {
 	}
 }
 
-// diff is a unified diff.
+// diff returns a unified diff.
 func (w write) diff() string {
 	from, to := w.path, w.path
 	if w.before == nil {
@@ -48,8 +48,8 @@ func (w write) diff() string {
 	return text
 }
 
-// diffLines ends every line, so that the last one of a file without a line end does not
-// run into the next of the diff.
+// diffLines returns lines that all have a line end, so that the last line of a file without one does
+// not run into the next line of the diff.
 func diffLines(data []byte) []string {
 	var lines []string
 	for line := range strings.Lines(string(data)) {

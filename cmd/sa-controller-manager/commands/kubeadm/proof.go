@@ -22,8 +22,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// keyAccepted has every kube-apiserver accept a token that is signed with the key file of our
-// manifest as it is to be. It is kube-controller-manager's, unless this call names another.
+// keyAccepted proves that every kube-apiserver accepts a token signed with the key file of our new
+// manifest. That is kube-controller-manager's, unless this call names another.
 func (c *Config) keyAccepted(o *observed) cli.Look {
 	file := ownFlag(o.rendered, keyFlag)
 	return func(ctx context.Context) error {
@@ -58,7 +58,7 @@ func (c *Config) keyAccepted(o *observed) cli.Look {
 	}
 }
 
-// accepts asks one kube-apiserver, past what balances the load.
+// accepts asks one kube-apiserver directly, without the load balancer.
 func (c *Config) accepts(ctx context.Context, server *corev1.Pod, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
 	command := server.Spec.Containers[0].Command
 	client, err := c.ClientAt("https://" + net.JoinHostPort(
@@ -69,8 +69,8 @@ func (c *Config) accepts(ctx context.Context, server *corev1.Pod, account *corev
 	return keyprobe.Prove(ctx, client, "", account, key)
 }
 
-// rootCAPublished refuses a root CA file with other certificates than are published now: each
-// namespace would get them at once, and clients of the others break.
+// rootCAPublished refuses a root CA file with other certificates than the published ones: every
+// namespace would get them at once, and clients that need the others would break.
 func (c *Config) rootCAPublished(o *observed) cli.Look {
 	file := ownFlag(o.rendered, rootCAFlag)
 	return func(ctx context.Context) error {
@@ -107,7 +107,7 @@ func (c *Config) rootCAPublished(o *observed) cli.Look {
 		if adds == "" && drops == "" {
 			return nil
 		}
-		return cli.Permanent(fmt.Errorf("our process would change ConfigMap %s of every namespace to what %s holds (certificates that come: %s; that go: %s); make the file and what is published agree first, or turn %s off in --%s of kube-controller-manager, if something else publishes it",
+		return cli.Permanent(fmt.Errorf("our process would change ConfigMap %s of every namespace to the certificates in %s (added: %s; removed: %s); first make the file and the ConfigMap agree, or turn %s off in --%s of kube-controller-manager, if something else publishes it",
 			object.Name, file, cmp.Or(adds, "none"), cmp.Or(drops, "none"), options.RootCACertificatePublisher, controllersFlag))
 	}
 }

@@ -18,14 +18,13 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// Takeover puts sa-controller-manager in the place of what it replaces. What is done
-// already is left as it is.
+// Takeover adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.
 func Takeover(ctx context.Context, c Config) error {
 	o, err := c.observe()
 	if err != nil {
 		return err
 	}
-	if err := c.alone(); err != nil {
+	if err := c.checkStrayManifests(); err != nil {
 		return err
 	}
 	if err := c.render(o); err != nil {
@@ -34,7 +33,7 @@ func Takeover(ctx context.Context, c Config) error {
 	return c.run(ctx, o, c.planTakeover)
 }
 
-// Handback puts everything back.
+// Handback undoes Takeover.
 func Handback(ctx context.Context, c Config) error {
 	o, err := c.observe()
 	if err != nil {
@@ -43,9 +42,9 @@ func Handback(ctx context.Context, c Config) error {
 	return c.run(ctx, o, c.planHandback)
 }
 
-// render makes our manifest of what the two others say, unless the one that is there stays.
+// render makes our manifest from the other two, unless the existing one stays.
 func (c *Config) render(o *observed) error {
-	m, err := o.operators(controllerManagerComponent())
+	m, err := o.operatorManifest(controllerManagerComponent())
 	if err != nil {
 		return err
 	}
@@ -67,13 +66,13 @@ func (c *Config) render(o *observed) error {
 	if o.rendered, err = c.Render(pod); err != nil {
 		return err
 	}
-	return c.binaryStays()
+	return c.checkBinary()
 }
 
-// again goes before what else there is to do.
-const again = "The same command again goes on from here"
+// again begins most advice.
+const again = "Running the same command again continues from here"
 
-// run prints the plan and goes through it.
+// run prints the plan and runs its steps.
 func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]step, error)) error {
 	steps, err := plan(o)
 	if err != nil {
@@ -96,7 +95,7 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	return nil
 }
 
-// step awaits that it may begin, writes, and awaits that it has come.
+// step runs the guards, the writes and the waits of a step.
 func (c *Config) step(ctx context.Context, s step) error {
 	if err := c.await(ctx, s.guards...); err != nil {
 		return err
@@ -106,8 +105,8 @@ func (c *Config) step(ctx context.Context, s step) error {
 			return err
 		}
 	}
-	err := c.await(ctx, s.comes...)
-	for _, w := range s.back {
+	err := c.await(ctx, s.waits...)
+	for _, w := range s.rollback {
 		if err == nil {
 			break
 		}
@@ -124,13 +123,12 @@ func (c *Config) step(ctx context.Context, s step) error {
 func (w write) do() error {
 	err := w.change()
 	if errors.Is(err, syscall.EBUSY) {
-		return fmt.Errorf("%w; it is mounted from elsewhere, as a kind cluster's extraMounts are: change it there", err)
+		return fmt.Errorf("%w; it is a mount, for instance one of kind's extraMounts: change it where it is mounted from", err)
 	}
 	return err
 }
 
-// unchanged refuses to write over what somebody else has written since it was read: steps
-// are minutes apart.
+// unchanged refuses to overwrite a file that has changed since it was read: steps are minutes apart.
 func (w write) unchanged() error {
 	now, err := os.ReadFile(w.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -145,7 +143,7 @@ func (w write) unchanged() error {
 	return nil
 }
 
-// change makes directories that only their owner can look into: they hold manifests.
+// change creates directories that only their owner can read: they hold manifests.
 func (w write) change() error {
 	if err := w.unchanged(); err != nil {
 		return err

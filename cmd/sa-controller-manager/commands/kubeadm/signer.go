@@ -33,30 +33,29 @@ const (
 	signerMinor = 34
 )
 
-// socketMount is the directory that kube-apiserver and our process share. It is mounted
-// as a whole, because a socket that is made anew is another file.
+// socketMount is the directory that kube-apiserver and our process share. It is mounted as a whole,
+// because a recreated socket is another file.
 func socketMount() staticpod.Mount {
 	return staticpod.Mount{Name: manager, Path: manifests.SignerDirectory}
 }
 
-// Signer is what our process is told when it signs for kube-apiserver: what it has in
-// common with it.
+// Signer has the settings that our process shares with kube-apiserver when it signs its tokens.
 type Signer struct {
 	// Issuers are kube-apiserver's.
 	Issuers []string
-	// VerifyKeyFiles are those of kube-apiserver that it may no longer have.
+	// VerifyKeyFiles are the key files that kube-apiserver loses.
 	VerifyKeyFiles []string
-	// MaxTokenExpiration is kube-apiserver's if that has one, and otherwise 0.
+	// MaxTokenExpiration is kube-apiserver's, or 0.
 	MaxTokenExpiration time.Duration
 }
 
-// signingKeys is what kube-apiserver gets back if nobody knows any more what it had.
+// signingKeys are the key files that kube-apiserver gets back where it has no record of them.
 type signingKeys struct {
 	private string
 	verify  []string
 }
 
-// signingAPIServerComponent is kube-apiserver with neither plugin nor key.
+// signingAPIServerComponent is kube-apiserver without its plugin and without keys.
 func signingAPIServerComponent(keys signingKeys) component {
 	plain := apiServerComponent()
 	return component{
@@ -73,9 +72,8 @@ func signingAPIServerComponent(keys signingKeys) component {
 	}
 }
 
-// signerOut takes the keys away and names the socket. The two flags must be gone:
-// kube-apiserver counts an empty one as given (k8s.io/kubernetes
-// pkg/controlplane/apiserver/options/validation.go).
+// signerOut replaces the key flags by the socket. It removes them, because kube-apiserver counts an
+// empty one as given (k8s.io/kubernetes pkg/controlplane/apiserver/options/validation.go).
 func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) {
 	if err := knowsSigner(m.Image()); err != nil {
 		return staticpod.Edit{}, err
@@ -86,7 +84,7 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	}
 	endpoint := flags[endpointFlag]
 	if last := staticpod.Last(endpoint); last != "" && last != manifests.SignerSocket {
-		return staticpod.Edit{}, fmt.Errorf("--%s=%s is in use already, by another signer", endpointFlag, last)
+		return staticpod.Edit{}, fmt.Errorf("--%s=%s is in use already by another signer", endpointFlag, last)
 	}
 	for _, key := range slices.Concat(flags[signingKeyFlag], flags[verifyKeyFlag]) {
 		e.Remove = append(e.Remove, key.Item)
@@ -106,7 +104,7 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	return e, nil
 }
 
-// signerIn gives the keys back in the place of an endpoint.
+// signerIn replaces the socket by the key flags.
 func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (staticpod.Edit, error) {
 	endpoint, err := m.Flag(endpointFlag)
 	if err != nil {
@@ -119,7 +117,7 @@ func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (static
 	}
 	if len(endpoint) > 0 {
 		if keys.private == "" || len(keys.verify) == 0 {
-			return staticpod.Edit{}, fmt.Errorf("neither the backup nor our manifest says which --%s and --%s it had; put them in by hand, and take --%s out",
+			return staticpod.Edit{}, fmt.Errorf("neither the backup nor our manifest says which --%s and --%s it had; add them by hand, and remove --%s",
 				signingKeyFlag, verifyKeyFlag, endpointFlag)
 		}
 		for _, file := range keys.verify {
@@ -150,35 +148,35 @@ func putBack(m *staticpod.Manifest, e *staticpod.Edit, flag string) {
 	e.Append = append(e.Append, flag)
 }
 
-// signs reports whether kube-apiserver is to have its tokens signed by us, or does already.
+// signs reports whether our process is to sign kube-apiserver's tokens, or does so already.
 func (c *Config) signs(o *observed) (bool, error) {
 	if c.ExternalSigner {
 		return true, nil
 	}
-	return o.signed()
+	return o.signsAlready()
 }
 
-// signed reports whether it does already.
-func (o *observed) signed() (bool, error) {
+// signsAlready reports whether our process signs kube-apiserver's tokens now.
+func (o *observed) signsAlready() (bool, error) {
 	m, err := o.parsed(apiServerComponent())
 	if err != nil {
-		return false, nil //nolint:nilerr // who needs the manifest says what is wrong with it
+		return false, nil //nolint:nilerr // the callers that need the manifest report it
 	}
 	endpoint, err := m.Flag(endpointFlag)
 	return staticpod.Last(endpoint) == manifests.SignerSocket, err
 }
 
-// components are the two, the way that this call is about.
+// components returns both components, as this call changes them.
 func (c *Config) components(o *observed) ([]component, error) {
 	signs, err := c.signs(o)
 	if err != nil || !signs {
 		return components(), err
 	}
-	return []component{controllerManagerComponent(), signingAPIServerComponent(o.formerKeys())}, nil
+	return []component{controllerManagerComponent(), signingAPIServerComponent(o.previousKeys())}, nil
 }
 
-// formerKeys are those that the backup names, and otherwise our manifest.
-func (o *observed) formerKeys() signingKeys {
+// previousKeys returns the key files that the backup names, or else our manifest.
+func (o *observed) previousKeys() signingKeys {
 	if backup, err := staticpod.Parse(o.backups[apiServer], apiServer); err == nil {
 		flags, err := backup.Flags(signingKeyFlag, verifyKeyFlag)
 		if private := staticpod.Last(flags[signingKeyFlag]); err == nil && private != "" {
@@ -188,16 +186,16 @@ func (o *observed) formerKeys() signingKeys {
 	return signingKeys{private: ownFlag(o.own(), keyFlag), verify: ownFlags(o.own(), verifyKeyFlag)}
 }
 
-// ofAPIServer puts into our manifest what kube-apiserver's says: where the CA is whose client
-// certificates it accepts, and if it has its tokens signed by us, what that takes.
+// ofAPIServer sets the options that follow from kube-apiserver's manifest: the directory of the CA for
+// client certificates and, if our process signs its tokens, the settings of the signer.
 func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error {
 	signs, err := c.signs(o)
 	if err != nil {
 		return err
 	}
-	m, err := o.operators(apiServerComponent())
+	m, err := o.operatorManifest(apiServerComponent())
 	if err != nil {
-		return nil //nolint:nilerr // planTakeover says what is wrong with it
+		return nil //nolint:nilerr // planTakeover reports it
 	}
 	ca, err := m.Flag(clientCAFlag)
 	if err != nil {
@@ -222,8 +220,8 @@ func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error
 	return nil
 }
 
-// signer is what our process has to know of kube-apiserver. What kube-apiserver's manifest does not
-// say any more, ours does.
+// signer returns the settings of the signer. Our manifest has those that an earlier takeover has removed
+// from kube-apiserver's.
 func (c *Config) signer(o *observed) (*Signer, error) {
 	m, err := o.parsed(apiServerComponent())
 	if err != nil {
@@ -233,11 +231,11 @@ func (c *Config) signer(o *observed) (*Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the manifest of %s: %w", apiServer, err)
 	}
-	if err := c.losesNone(s.VerifyKeyFiles); err != nil {
+	if err := c.checkVerifyKeys(s.VerifyKeyFiles); err != nil {
 		return nil, err
 	}
 	if len(s.VerifyKeyFiles) == 0 {
-		s.VerifyKeyFiles = o.formerKeys().verify
+		s.VerifyKeyFiles = o.previousKeys().verify
 	}
 	return s, nil
 }
@@ -249,7 +247,7 @@ func signerOf(m *staticpod.Manifest) (*Signer, error) {
 	}
 	s := &Signer{Issuers: texts(flags[issuerFlag]), VerifyKeyFiles: texts(flags[verifyKeyFlag])}
 	if len(s.Issuers) == 0 {
-		return nil, fmt.Errorf("it has no --%s, and so issues no tokens that could be signed", issuerFlag)
+		return nil, fmt.Errorf("it has no --%s, and so issues no tokens", issuerFlag)
 	}
 	for i, file := range s.VerifyKeyFiles {
 		if s.VerifyKeyFiles[i], err = m.HostPath(file); err != nil {
@@ -258,15 +256,15 @@ func signerOf(m *staticpod.Manifest) (*Signer, error) {
 	}
 	if text := staticpod.Last(flags[maxExpirationFlag]); text != "" {
 		if s.MaxTokenExpiration, err = time.ParseDuration(text); err != nil {
-			return nil, fmt.Errorf("--%s=%s is no time span", maxExpirationFlag, text)
+			return nil, fmt.Errorf("--%s=%s is not a duration", maxExpirationFlag, text)
 		}
 	}
 	return s, nil
 }
 
-// Args are the flags of our process that say all this. Its own limit is a year, which
-// kube-apiserver extends tokens of Pods to; a longer one of kube-apiserver's counts,
-// because that would not start otherwise.
+// Args returns the settings as flags of our process. Its default limit is a year, to which
+// kube-apiserver extends the tokens of Pods. A longer limit of kube-apiserver has to be set here too, or
+// kube-apiserver does not start.
 func (s *Signer) Args() []string {
 	args := []string{assign(ownSocketFlag, manifests.SignerSocket)}
 	for _, issuer := range s.Issuers {
@@ -289,30 +287,30 @@ func texts(values []staticpod.Value) []string {
 	return all
 }
 
-// socketServed refuses to point kube-apiserver at a socket that nobody serves.
+// socketServed refuses to point kube-apiserver at a socket that our process does not serve.
 func (c *Config) socketServed(o *observed) cli.Look {
 	return func(context.Context) error {
 		signs, err := c.signs(o)
 		if err == nil && signs && ownFlag(c.ownManifest(o), ownSocketFlag) != manifests.SignerSocket {
-			err = fmt.Errorf("%s has no --%s=%s; --rewrite writes it anew", c.manifest(manager), ownSocketFlag, manifests.SignerSocket)
+			err = fmt.Errorf("%s has no --%s=%s; add --rewrite", c.manifest(manager), ownSocketFlag, manifests.SignerSocket)
 		}
 		return cli.Permanent(err)
 	}
 }
 
-// socketUnused refuses to end a process without which kube-apiserver does not start.
+// socketUnused refuses to stop our process while kube-apiserver needs it to start.
 func (c *Config) socketUnused(context.Context) error {
 	now, err := c.observe()
 	if err != nil {
 		return cli.Permanent(err)
 	}
-	if signs, err := now.signed(); err != nil || !signs {
+	if signs, err := now.signsAlready(); err != nil || !signs {
 		return cli.Permanent(err)
 	}
-	return cli.Permanent(errors.New("kube-apiserver has its tokens signed by sa-controller-manager and would not start without it; first: kubeadm handback --steps=" + StepAPIServer))
+	return cli.Permanent(errors.New("sa-controller-manager signs the tokens of kube-apiserver, which would not start without it; first run: kubeadm handback --steps=" + StepAPIServer))
 }
 
-// knowsSigner refuses a kube-apiserver that takes the flag for an error. of is an image or a version.
+// knowsSigner refuses versions of kube-apiserver without the flag. of is an image or a version.
 func knowsSigner(of string) error {
 	return notOlder(of, signerMinor, "with an external signer that is on by default")
 }

@@ -41,7 +41,7 @@ func TestSignerTakeover(t *testing.T) {
 	p := newSigningControlPlane(t)
 	p.config.ExternalSigner = true
 	before := string(read(t, p.config.manifest(apiServer)))
-	p.does(t, takeover, 3)
+	p.writeSteps(t, takeover, 3)
 
 	want := before
 	for old, replacement := range map[string]string{
@@ -165,26 +165,26 @@ func TestSignerHandbackRestores(t *testing.T) {
 		"AtOnce": {
 			in: func(t *testing.T, p *controlPlane) {
 				p.config.ExternalSigner = true
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 			},
 		},
 		"Later": {
 			reason: "the backup of the first takeover is what was before both",
 			in: func(t *testing.T, p *controlPlane) {
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 				p.config.ExternalSigner, p.config.Rewrite = true, true
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 			},
 		},
 		"TwiceAndOnceWithoutTheFlag": {
 			reason: "what signs goes on to",
 			in: func(t *testing.T, p *controlPlane) {
 				p.config.ExternalSigner, p.config.Rewrite = true, true
-				p.does(t, takeover, 3)
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 				p.config.ExternalSigner = false
 				before := p.all(t)
-				p.does(t, takeover, 3)
+				p.writeSteps(t, takeover, 3)
 				if diff := cmp.Diff(before, p.all(t)); diff != "" {
 					t.Errorf("files have changed (-before +after):\n%s", diff)
 				}
@@ -198,7 +198,7 @@ func TestSignerHandbackRestores(t *testing.T) {
 			before := p.all(t)
 			tc.in(t, p)
 			p.config.ExternalSigner = false
-			p.does(t, handback, 4)
+			p.writeSteps(t, handback, 4)
 			after := p.all(t)
 			for file := range after {
 				if strings.HasPrefix(file, "backup/") {
@@ -221,14 +221,14 @@ func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
 			t.Parallel()
 			p := newSigningControlPlane(t)
 			p.config.ExternalSigner = true
-			p.does(t, takeover, 3)
+			p.writeSteps(t, takeover, 3)
 			edited := bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
 			p.write(t, apiServerFile, edited)
 			p.config.ExternalSigner = false
 			if gone != "" {
-				p.loses(t, gone)
+				p.remove(t, gone)
 			}
-			p.does(t, handback, 1)
+			p.writeSteps(t, handback, 1)
 			command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
 			for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
 				if !slices.Contains(command, want) {
@@ -254,7 +254,7 @@ func TestSignerRefuses(t *testing.T) {
 	}{
 		"AnotherSigner": {
 			"somebody has decided", "    - --allow-privileged=true", "    - --allow-privileged=true\n    - --service-account-signing-endpoint=/run/kms.sock",
-			"in use already, by another signer",
+			"in use already by another signer",
 		},
 		"KeyElsewhere": {
 			"our Pod does not see it", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/keys/sa.pub",
@@ -326,12 +326,12 @@ func TestOurProcessOutlivesItsUse(t *testing.T) {
 	t.Parallel()
 	p := newSigningControlPlane(t)
 	p.config.ExternalSigner = true
-	p.does(t, takeover, 3)
+	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner = false
 	if err := p.config.socketUnused(t.Context()); err == nil || !strings.Contains(err.Error(), "--steps=kube-apiserver") {
 		t.Errorf("error %v, want one that says what comes first", err)
 	}
-	p.does(t, handback, 1)
+	p.writeSteps(t, handback, 1)
 	if err := p.config.socketUnused(t.Context()); err != nil {
 		t.Errorf("after kube-apiserver was handed back: %v", err)
 	}

@@ -12,10 +12,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
-// Stock finds what "kubeadm upgrade" without the patches of a takeover leaves, by the commands of
-// mirror pods: those of kube-apiserver that have the ServiceAccount plugin, and those of
-// kube-controller-manager with the controllers that they run. A controller that our process on the
-// same node leaves alone is meant to run there.
+// Stock finds components that do our work too, as after "kubeadm upgrade" without the patches of a
+// takeover. By the commands of the mirror pods it returns those of kube-apiserver with the
+// ServiceAccount plugin, and those of kube-controller-manager with the controllers that they run. It
+// leaves out controllers that are off in our process on the same node.
 func Stock(pods []corev1.Pod) (servers, managers []string) {
 	own := map[string][]string{} // --controllers of our process, by node
 	for i := range pods {
@@ -53,10 +53,9 @@ func stockControllers(pod *corev1.Pod, own []string) []string {
 	return names
 }
 
-// runsController reports whether a process with this list runs a controller. Without the flag it
-// runs all.
+// runsController reports whether a process with this list runs a controller. Without a list it runs all.
 func runsController(list []string, c replacedController) bool {
-	on, _ := decided(list, c)
+	on, _ := isEnabled(list, c)
 	return on || len(list) == 0
 }
 
@@ -69,7 +68,7 @@ func podCommand(pod *corev1.Pod) []string {
 	return slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
 }
 
-// flagList is what a flag that takes a list gets in a Pod's command.
+// flagList returns the elements of a list flag in a Pod's command.
 func flagList(pod *corev1.Pod, name string) []string {
 	var list []string
 	for _, arg := range podCommand(pod) {

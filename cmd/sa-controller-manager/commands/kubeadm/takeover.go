@@ -29,59 +29,59 @@ import (
 // requestTimeout bounds one request, because kube-apiserver goes away in between.
 const requestTimeout = 10 * time.Second
 
-const takeoverDescription = `Put this program in the place of the ServiceAccount controllers of kube-controller-manager
-and of the ServiceAccount plugin of kube-apiserver, on this control-plane node:
+const takeoverDescription = `Replace the ServiceAccount controllers of kube-controller-manager and the ServiceAccount
+plugin of kube-apiserver on this control-plane node:
 
-  1. manager: its static pod is written; it must become ready, and kube-apiserver must call
-     its webhook.
-  2. kube-controller-manager: lines are appended to the command in its manifest. It must be
-     back.
+  1. manager: writes our static pod, and waits until it is ready and kube-apiserver calls its
+     webhook.
+  2. kube-controller-manager: appends lines to the command in its manifest, and waits until it
+     is ready again.
   3. kube-apiserver: the same.
 
-With --external-signer, kube-apiserver's two key flags go too, and it has its tokens signed
-by our process from then on. docs/takeover.md says what that means.
+With --external-signer, kube-apiserver also loses its two key flags, and our process signs its
+tokens from then on, see docs/takeover.md.
 
-Our process does what kube-controller-manager was told to: key, root CA, controllers that
-are off, and periods are carried over. --dry-run prints what becomes of each flag.
+Our process takes over the settings of kube-controller-manager: key, root CA, controllers that
+are off, and periods. --dry-run shows what happens to each flag.
 
-All else in the two manifests stays as it is, byte for byte. What is not understood is
-refused before anything is changed. The manifests as they were are kept in --backup-dir,
+Everything else in the two manifests stays as it is, byte for byte. What the command does not
+understand it refuses before it changes anything. --backup-dir keeps the original manifests,
 and --patches-dir gets the same changes for kubeadm upgrade --patches.
 
-A step that does not come in time ends the command with what to do. The same command again
-goes on from there; "kubeadm handback" goes back.`
+A step that times out ends the command with advice. Running the same command again continues
+from there; "kubeadm handback" undoes everything.`
 
 const takeoverExamples = `  # What would be done
   sa-controller-manager kubeadm takeover --dry-run
 
-  # Do it, with one token Secret for every ServiceAccount
+  # Take over, with one token Secret for every ServiceAccount
   sa-controller-manager kubeadm takeover --token-secrets=auto
 
-  # And sign kube-apiserver's tokens
+  # Take over, and sign kube-apiserver's tokens
   sa-controller-manager kubeadm takeover --external-signer`
 
 const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
-kube-controller-manager its controllers; the webhook is unregistered, our static pod is
-removed, and the webhook configurations are deleted.
+kube-controller-manager its controllers; then the command unregisters the webhook, removes our
+static pod, and deletes the webhook configurations.
 
-A manifest that nobody has edited since the takeover is what it was before, byte for byte.
-From one that somebody has edited, or that kubeadm upgrade has written, the lines go that
-the takeover has added: the patch in --patches-dir is the record of them. This also works
-while kube-apiserver does not come up, and while our process does not, whatever is wrong
-with it. docs/uninstall.md says what is left after it.
+A manifest that has not been edited since the takeover becomes what it was before, byte for
+byte. From one that was edited since, or that kubeadm upgrade has written, the command removes
+the lines that the takeover added; the patch in --patches-dir records them. This also works
+while kube-apiserver does not start, and whatever is wrong with our process.
+docs/uninstall.md lists what remains.
 
-The key files that the two get back must be there, and hold the key that signs now and all
-that verify; after a rotation they may not. That is refused before anything is changed,
-with the command that is the remedy. None of these takes a public key out, or writes over
-a private key that is not ours. What verifies is every key of our
---service-account-key-ring and --service-account-key-file.`
+The key files that the two components get back must exist, and must hold the key that signs
+now and all keys that verify: those of our --service-account-key-ring and
+--service-account-key-file. After a rotation they may not. The command then refuses before it
+changes anything, and prints the command that fixes it. No such command removes a public key,
+or overwrites a private key that is not ours.`
 
 const handbackExamples = `  # What would be done
   sa-controller-manager kubeadm handback --dry-run
 
   sa-controller-manager kubeadm handback`
 
-// nodeFlags are what both directions have.
+// nodeFlags are the flags of both commands.
 type nodeFlags struct {
 	Config
 
@@ -95,7 +95,7 @@ func newNodeFlags(steps []string) nodeFlags {
 		hostname = ""
 	}
 	return nodeFlags{steps: steps, Config: Config{
-		// kubeadm's default too.
+		// As kubeadm does.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
 		ManifestsDir: "/etc/kubernetes/manifests",
 		BackupDir:    "/etc/kubernetes/sa-controller-manager-backup",
@@ -107,15 +107,15 @@ func newNodeFlags(steps []string) nodeFlags {
 
 func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, else super-admin.conf there.")
-	fs.StringVar(&f.Node, "node-name", f.Node, "Name of this node's Node object, which its mirror pods end in. Default: the host's name.")
-	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pods' manifests.")
-	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the manifests as they were.")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
+	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
+	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests.")
+	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Do these steps only, of "+strings.Join(f.steps, ", ")+". For several control-plane nodes, see docs/takeover.md.")
-	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and what would become of every file, and change nothing.")
-	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long each step may take to come true.")
-	fs.Lookup("node-name").DefValue = "" // of the machine that prints the help
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+". Needed with several control-plane nodes, see docs/takeover.md.")
+	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
+	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
+	fs.Lookup("node-name").DefValue = "" // depends on the machine
 }
 
 func (f *nodeFlags) validate() []error {
@@ -131,13 +131,13 @@ func (f *nodeFlags) validate() []error {
 	}
 	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
 		if filepath.Clean(dir) == filepath.Clean(f.ManifestsDir) {
-			p.Add(flag, dir, "must not be --manifests-dir: the kubelet takes every file there for a manifest")
+			p.Add(flag, dir, "must not be --manifests-dir, where the kubelet takes every file for a manifest")
 		}
 	}
 	return p
 }
 
-// run connects and hands over. A dry run needs no API server.
+// run connects to the API server and calls act. A dry run needs no API server.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(cmd.Context(), c)
 }
 
-// adminClients makes clients of the given kubeconfig, or of kubeadm's for administrators, for the
-// server that it names or for another.
+// adminClients returns a function that makes clients from the given kubeconfig or kubeadm's for
+// administrators, for the server at a URL or, if that is "", the one in the kubeconfig.
 func adminClients(file string) (func(url string) (kubernetes.Interface, error), error) {
 	if file == "" {
 		file = "/etc/kubernetes/admin.conf"
@@ -210,9 +210,9 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 	f.addTo(cmd)
 	p.addTo(cmd.Flags())
 	cmd.Flags().StringArrayVar(&f.AcceptFlags, "accept-flag", f.AcceptFlags,
-		"`name` of a flag of kube-controller-manager that a takeover refuses: our process does without it. May be given more than once. --dry-run shows what is refused and accepted.")
+		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. --dry-run shows which flags are refused and accepted.")
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
-		"Have kube-apiserver's tokens signed by our process, so that keys change without a restart of it: its key flags go, --service-account-signing-endpoint comes. Implies --rewrite.")
+		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
 	return cmd
 }
 
@@ -220,7 +220,7 @@ func newHandbackCommand() *cobra.Command {
 	f := newNodeFlags(HandbackSteps())
 	cmd := &cobra.Command{
 		Use:     "handback",
-		Short:   "Give back to kube-controller-manager and kube-apiserver on this node",
+		Short:   "Undo a takeover on this node",
 		Long:    handbackDescription,
 		Example: handbackExamples,
 		Args:    cli.NoArguments,
@@ -228,8 +228,8 @@ func newHandbackCommand() *cobra.Command {
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,
-		"Private key `file` for kube-controller-manager to sign with, in a cluster that was made with ours and has never had another. Default: the one that our manifest names.")
+		"Private key `file` that kube-controller-manager gets in a cluster that was created with our process and never had another. Default: the one in our manifest.")
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
-		"Go on although the key files that the two get back are not there or lack keys in use, and say which tokens are refused then.")
+		"Continue although the key files that the two components get back are missing or lack keys in use, and print which tokens are refused then.")
 	return cmd
 }

@@ -120,14 +120,14 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		},
 		"RelativeFile": {
 			args: []string{"--extra-arg=--tls-cert-file=tls.crt"},
-			want: "Error: --extra-arg \"--tls-cert-file=tls.crt\" must name a file that our Pod can mount: tls.crt is no absolute path",
+			want: "Error: --extra-arg \"--tls-cert-file=tls.crt\" must name a file that our Pod can mount: tls.crt is not an absolute path",
 		},
 		"WritableDirectory": {
 			args: []string{"--extra-arg=--cert-dir=/var/lib/certs"},
 			want: "Error: --extra-arg \"--cert-dir=/var/lib/certs\" must not be given: our Pod has no directory that it may write to",
 		},
-		"Ends": {reason: "it would be started over and over", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version prints something and ends it\n"},
-		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help prints something and ends it\n"},
+		"Ends": {reason: "it would be started over and over", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version makes it print something and end\n"},
+		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help makes it print something and end\n"},
 	}
 	for name, tc := range cases {
 		for mode, flag := range map[string]string{"": "--dry-run=false", "DryRun": "--dry-run"} {
@@ -190,7 +190,7 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 func TestAcceptFlag(t *testing.T) {
 	t.Parallel()
 	const more = "    - --service-account-magic=1\n    - --root-ca-file=/in/the/image.crt\n"
-	const note = "Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: no flag"
+	const note = "Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know the flag"
 	cases := map[string]struct {
 		reason     string
 		flags      string // of kube-controller-manager, further ones
@@ -200,7 +200,7 @@ func TestAcceptFlag(t *testing.T) {
 		wantStderr string
 	}{
 		"Refused": {flags: more, code: 1, wantStdout: []string{"--service-account-magic 1 - refused "},
-			wantStderr: "--service-account-magic of kube-controller-manager: no flag of kube-controller-manager that this version knows: what it changes is not understood; --accept-flag=service-account-magic leaves it out\n"},
+			wantStderr: "--service-account-magic of kube-controller-manager: this version does not know the flag, and so not what it changes; --accept-flag=service-account-magic leaves it out\n"},
 		"OneOfTwo": {flags: more, args: []string{"--accept-flag=service-account-magic"}, code: 1, wantStdout: []string{"--service-account-magic 1 - accepted "},
 			wantStderr: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts; --accept-flag=root-ca-file leaves it out"},
 		"Both": {flags: more, args: []string{"--accept-flag=service-account-magic", "--accept-flag=--root_ca_file"},

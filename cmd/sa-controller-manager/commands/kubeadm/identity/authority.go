@@ -22,14 +22,14 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// backdate is how far the clock of the API server may be behind.
+// backdate allows for a slow clock of the API server.
 const backdate = 5 * time.Minute
 
-// ErrNoKey is what the key of a CA that is kept elsewhere is answered with.
+// ErrNoKey is returned if the key of the CA is kept elsewhere (an external CA).
 var ErrNoKey = errors.New("the key of the cluster's CA is not here")
 
-// authority is the cluster's CA. Its key is read only when something is to be signed,
-// because a control plane with an external CA does not have it.
+// authority is the cluster's CA. Its key is read only to sign, because a control plane with an external
+// CA does not have it.
 type authority struct {
 	certFile, keyFile string
 	certificate       *x509.Certificate
@@ -52,24 +52,23 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: want PEM of a certificate", a.certFile)
 	}
-	// kubeadm signs with the first one, and so do we; kube-apiserver believes all of them.
+	// Like kubeadm, sign with the first one. kube-apiserver trusts all of them.
 	a.certificate, a.pem, a.roots = certificates[0], data, x509.NewCertPool()
 	for _, certificate := range certificates {
 		a.roots.AddCert(certificate)
 	}
 	switch ca := a.certificate; {
 	case !ca.IsCA:
-		return nil, fmt.Errorf("%s: the certificate of %q is not that of a CA", a.certFile, ca.Subject.CommonName)
+		return nil, fmt.Errorf("%s: the certificate of %q is not a CA certificate", a.certFile, ca.Subject.CommonName)
 	case !now.Before(ca.NotAfter):
-		return nil, fmt.Errorf("%s: the CA has expired on %s; nothing it signs is accepted any more", a.certFile, ca.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("%s: the CA expired on %s; no certificate that it signs is accepted", a.certFile, ca.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(ca.NotBefore):
 		return nil, fmt.Errorf("%s: the CA is valid from %s on; is the clock right?", a.certFile, ca.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return a, nil
 }
 
-// openKey reads the CA's key. worldReadable is a reason to warn. Errors quote nothing of
-// it.
+// openKey reads the CA's key. worldReadable is a reason for a warning. Errors quote nothing of the key.
 func (a *authority) openKey() (worldReadable bool, err error) {
 	data, err := os.ReadFile(a.keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +93,7 @@ func (a *authority) openKey() (worldReadable bool, err error) {
 	return err == nil && info.Mode().Perm()&0o004 != 0, nil
 }
 
-// issue makes a client certificate. It does not outlive the CA.
+// issue returns a new client certificate. It does not outlive the CA.
 func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Duration) (*certificatePair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -108,7 +107,7 @@ func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Durati
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 	}
-	// CreateCertificate takes a random serial number.
+	// CreateCertificate chooses a random serial number.
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign the certificate of %s: %w", subject.CommonName, err)

@@ -1,18 +1,18 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity keeps the client certificate and the kubeconfig of sa-controller-manager on
-// a kubeadm control plane, and grants its user what it may do.
+// Package identity maintains the client certificate, the kubeconfig and the permissions of
+// sa-controller-manager on a kubeadm control plane.
 //
-// Both are in a directory of their own. client.pem has the certificate and its key, and is
-// replaced by a rename, so that a process that follows it finds a pair; the kubeconfig names it.
-// What is still good is left alone byte for byte, so that looking often costs nothing. A
-// kubeconfig of another user is the operator's and never touched.
+// Certificate and kubeconfig have a directory of their own. client.pem holds the certificate with its
+// key and is replaced by a rename, so that a process that watches it always reads a matching pair. The
+// kubeconfig names it. Valid files stay as they are, byte for byte, so frequent checks cost nothing. A
+// kubeconfig of another user belongs to the operator and is never changed.
 //
-// Where the key of the cluster's CA is kept elsewhere, a request to sign is written beside them,
-// and the signed certificate is taken from there.
+// If the key of the cluster's CA is kept elsewhere, the package writes a certificate signing request
+// beside the files and takes the signed certificate from there.
 //
-// The permissions are applied as a user of system:masters with a certificate that is
-// good for ten minutes. It exists in memory only: what must never happen is that it, or
-// any private key but that of client.pem, gets into a file, a log or an error.
+// The permissions are applied as a member of system:masters with a certificate that is valid for ten
+// minutes and stays in memory. It must never get into a file, a log or an error, and neither must any
+// private key except the one in client.pem.
 package identity

@@ -23,37 +23,36 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// What is in Config.Dir: a kubeconfig, and certificate and key in one PEM.
+// The files in Config.Dir: a kubeconfig, and certificate and key in one PEM file.
 const (
 	kubeconfigFile = "kubeconfig"
 	pairFile       = "client.pem"
 )
 
 const (
-	// watchInterval is how often Watch looks whether all is still good: a signed certificate
-	// is taken after that.
+	// watchInterval is how often Watch checks the files. It takes a signed certificate that soon.
 	watchInterval = time.Minute
-	// retryInterval is short, because this is what the first start of a cluster waits for.
+	// retryInterval is short, because the first start of a cluster waits for it.
 	retryInterval = time.Second
 )
 
-// Config says what Ensure is to make and of what.
+// Config describes what Ensure makes, and from what.
 type Config struct {
 	CertDir string // has ca.crt and, unless the CA is external, ca.key
 	Dir     string // gets the kubeconfig and client.pem
-	// From is the kubeconfig that tells the API server's address and CA, unless Server
-	// does, for which ca.crt vouches then.
+	// From is the kubeconfig with the API server's address and CA. If Server is given, the CA is in
+	// ca.crt.
 	From, Server string
 	Validity     time.Duration
 
 	ApplyPermissions bool
 
 	Clock clock.Clock
-	// Say gets a line for everything that has been done, and Warn one for what is wrong.
+	// Say gets a line for every change, and Warn one for every problem.
 	Say, Warn io.Writer
 }
 
-// NewConfig has the paths of kubeadm.
+// NewConfig returns the paths of kubeadm.
 func NewConfig() Config {
 	return Config{
 		CertDir:  "/etc/kubernetes/pki",
@@ -67,8 +66,8 @@ func NewConfig() Config {
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 
-// Watch repeats Ensure until ctx ends, and says only what has changed. No error ends it: the
-// process that is beside it decides by the kubeconfig alone whether that can be used.
+// Watch repeats Ensure until ctx ends, and prints only what has changed. No error ends it: the main
+// process decides by itself whether it can use the kubeconfig.
 func Watch(ctx context.Context, c Config) {
 	out, last := c.Say, ""
 	for {
@@ -79,7 +78,7 @@ func Watch(ctx context.Context, c Config) {
 			fmt.Fprintf(&said, "Error: %v\n", err)
 			pause = retryInterval
 		} else {
-			c.ApplyPermissions = false // once a start, as kube-apiserver does with its own
+			c.ApplyPermissions = false // once per start, as kube-apiserver does with its roles
 		}
 		if text := said.String(); text != last && ctx.Err() == nil {
 			last = text
@@ -93,8 +92,8 @@ func Watch(ctx context.Context, c Config) {
 	}
 }
 
-// Ensure makes the identity, unless there is a good one, and applies the permissions
-// if it is asked to.
+// Ensure makes the identity, unless there is a valid one, and applies the permissions if
+// Config.ApplyPermissions is set.
 func Ensure(ctx context.Context, c Config) error {
 	ca, err := openAuthority(c.CertDir, c.Clock.Now())
 	if err != nil {
@@ -118,9 +117,9 @@ func (c Config) ensureFiles(ca *authority, to endpoint) error {
 	if err != nil {
 		return err
 	}
-	v := judge(found, manifests.User, to, ca.roots, c.Clock.Now())
-	if v.foreign != "" {
-		fmt.Fprintf(c.Say, "%s is left as it is: %s.\n", c.path(kubeconfigFile), v.foreign)
+	v := assess(found, manifests.User, to, ca.roots, c.Clock.Now())
+	if v.notOurs != "" {
+		fmt.Fprintf(c.Say, "%s is left as it is: %s.\n", c.path(kubeconfigFile), v.notOurs)
 		return nil
 	}
 	renewed := false
@@ -130,14 +129,14 @@ func (c Config) ensureFiles(ca *authority, to endpoint) error {
 			return err
 		}
 		if renewed = err == nil; !renewed {
-			fmt.Fprintf(c.Warn, "Warning: the client certificate ends on %s and cannot be renewed: %v\n", day(v.notAfter), err)
+			fmt.Fprintf(c.Warn, "Warning: the client certificate ends on %s and could not be renewed: %v\n", day(v.notAfter), err)
 		} else if !found.own && v.rewrite == "" {
 			v.rewrite = "it did not name " + pairFile
 		}
 	}
 	if v.rewrite == "" {
 		if v.renew == "" {
-			fmt.Fprintf(c.Say, "%s is left as it is: good for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(v.notAfter))
+			fmt.Fprintf(c.Say, "%s is left as it is: valid for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(v.notAfter))
 		}
 		return nil
 	}
@@ -165,7 +164,7 @@ func (c Config) renew(ca *authority, why string) error {
 	case err == nil:
 		made, err = ca.issue(pkix.Name{CommonName: manifests.User}, c.Clock.Now(), c.Validity)
 	case errors.Is(err, ErrNoKey):
-		made, err = c.signedElsewhere(ca)
+		made, err = c.externallySigned(ca)
 	}
 	if err != nil {
 		return err
@@ -178,11 +177,11 @@ func (c Config) renew(ca *authority, why string) error {
 		return err
 	}
 	fmt.Fprintf(c.Say, "%s is written, because %s: for %s, valid until %s.\n", c.path(pairFile), why, manifests.User, day(chain[0].NotAfter))
-	return c.withdrawRequest()
+	return c.removeRequest()
 }
 
-// read finds out what is there. A kubeconfig that cannot be read as one is no error: the
-// directory is ours, and it is made again.
+// read returns the current files. A damaged kubeconfig is no error: the directory is ours, and the
+// kubeconfig is written again.
 func (c Config) read() (state, error) {
 	path := c.path(kubeconfigFile)
 	data, err := os.ReadFile(path)
@@ -196,7 +195,7 @@ func (c Config) read() (state, error) {
 		s.damaged = "it was not a kubeconfig"
 	} else if err := clientcmd.ResolveLocalPaths(config); err != nil {
 		return state{}, err
-	} else if s.cluster, s.user = inUse(config); s.cluster == nil || s.user == nil {
+	} else if s.cluster, s.user = currentContext(config); s.cluster == nil || s.user == nil {
 		s.damaged = "it had no current context with a cluster and a user"
 	}
 	certFile, keyFile := c.path(pairFile), c.path(pairFile)
@@ -205,7 +204,7 @@ func (c Config) read() (state, error) {
 		s.cert, s.key = s.user.ClientCertificateData, s.user.ClientKeyData
 	}
 	s.own = len(s.cert) == 0 && certFile == c.path(pairFile) && keyFile == certFile
-	// What cannot be read is made again.
+	// Unreadable files are written again.
 	if len(s.cert) == 0 {
 		s.cert, _ = os.ReadFile(certFile)
 	}
@@ -215,8 +214,8 @@ func (c Config) read() (state, error) {
 	return s, nil
 }
 
-// write makes sure that nobody else can read it: atomicfile keeps the mode of a file
-// that is there, and a hostPath volume makes a directory that everybody can look into.
+// write lets no other user read the file: atomicfile keeps the mode of an existing file, and a hostPath
+// volume creates a directory that all users can read.
 func (c Config) write(name string, data []byte) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err // it names the path
@@ -233,7 +232,7 @@ func (c Config) openKey(ca *authority) error {
 	}
 	worldReadable, err := ca.openKey()
 	if worldReadable {
-		fmt.Fprintf(c.Warn, "Warning: everybody on this machine can read %s, the key of the cluster's CA; chmod 600 it.\n", ca.keyFile)
+		fmt.Fprintf(c.Warn, "Warning: all users of this machine can read %s, the key of the cluster's CA; chmod 600 it.\n", ca.keyFile)
 	}
 	return err
 }
@@ -244,9 +243,9 @@ func (c Config) endpoint(ca *authority) (endpoint, error) {
 	}
 	config, err := clientcmd.LoadFromFile(c.From)
 	if err != nil {
-		return endpoint{}, fmt.Errorf("learn the API server's address (--from, or give --server): %w", err)
+		return endpoint{}, fmt.Errorf("read the API server's address from --from (or give --server): %w", err)
 	}
-	cluster, _ := inUse(config)
+	cluster, _ := currentContext(config)
 	if cluster == nil || cluster.Server == "" {
 		return endpoint{}, fmt.Errorf("%s names no API server in its current context; give --server", c.From)
 	}

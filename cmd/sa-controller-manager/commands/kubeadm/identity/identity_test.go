@@ -126,7 +126,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, user := inUse(config)
+	cluster, user := currentContext(config)
 	if cluster.Server != server || !bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")) {
 		t.Errorf("cluster %+v", cluster)
 	}
@@ -187,7 +187,7 @@ func TestEnsureAgain(t *testing.T) {
 		},
 		"TwoThirdsOfItsLife": {
 			change: func(_ *testing.T, n *node) { n.clock.Step(n.config.Validity * 2 / 3) },
-			why:    "client.pem is written, because it ends on", pair: true,
+			why:    "client.pem is written, because it expires on", pair: true,
 		},
 		"Expired": {
 			change: func(_ *testing.T, n *node) { n.clock.Step(n.config.Validity) },
@@ -242,7 +242,7 @@ func TestEnsureAgain(t *testing.T) {
 				data := n.read(t, "identity/client.pem")
 				n.write(t, "identity/client.pem", data[:len(data)-40])
 			},
-			why: "do not belong together", pair: true,
+			why: "do not match", pair: true,
 		},
 		"ReadableByAll": {
 			change: func(t *testing.T, n *node) { n.clock.Step(n.config.Validity); n.chmod(t, "identity/client.pem", 0o644) },
@@ -321,7 +321,7 @@ func (n *node) embed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, user := inUse(config)
+	_, user := currentContext(config)
 	*user = clientcmdapi.AuthInfo{ClientCertificateData: n.read(t, "identity/client.pem"), ClientKeyData: n.read(t, "identity/client.pem")}
 	data, err := clientcmd.Write(*config)
 	if err != nil {
@@ -347,7 +347,7 @@ func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 				n.ensure(t)
 				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "kubernetes-admin"}))
 			},
-			says: `it is that of the user "kubernetes-admin"`,
+			says: `it belongs to the user "kubernetes-admin"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -389,7 +389,7 @@ func TestEnsureDoesNotOutliveTheCA(t *testing.T) {
 	n.newCA(t, 24*time.Hour)
 	n.ensure(t)
 	n.ensure(t)
-	if !strings.Contains(n.said.String(), "left as it is: good for system:sa-controller-manager until "+day(n.clock.Now().Add(24*time.Hour))) {
+	if !strings.Contains(n.said.String(), "left as it is: valid for system:sa-controller-manager until "+day(n.clock.Now().Add(24*time.Hour))) {
 		t.Errorf("it says %q", n.said.String())
 	}
 }
@@ -413,9 +413,9 @@ func TestEnsureRefuses(t *testing.T) {
 				n.ensure(t)
 				n.write(t, "ca.crt", n.read(t, "identity/client.pem"))
 			},
-			want: []string{"is not that of a CA"},
+			want: []string{"is not a CA certificate"},
 		},
-		"CAExpired":   {change: func(_ *testing.T, n *node) { n.clock.Step(11 * 365 * 24 * time.Hour) }, want: []string{"the CA has expired on 20"}},
+		"CAExpired":   {change: func(_ *testing.T, n *node) { n.clock.Step(11 * 365 * 24 * time.Hour) }, want: []string{"the CA expired on 20"}},
 		"ClockBehind": {change: func(_ *testing.T, n *node) { n.clock.Step(-2 * time.Hour) }, want: []string{"is the clock right?"}},
 		"KeyIsNoPEM":  {change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"}},
 		"OtherKey": {
@@ -465,7 +465,7 @@ func TestEnsureWarnsOfAKeyForEverybody(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.ensure(t)
-	if !strings.Contains(n.warn.String(), "everybody on this machine can read") {
+	if !strings.Contains(n.warn.String(), "all users of this machine can read") {
 		t.Errorf("it warns %q", n.warn.String())
 	}
 }

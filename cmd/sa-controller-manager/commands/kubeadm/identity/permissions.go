@@ -27,18 +27,16 @@ import (
 )
 
 const (
-	// mastersLifetime is how long the certificate is good that the permissions are
-	// applied with.
+	// mastersLifetime is how long the certificate is valid that applies the permissions.
 	mastersLifetime = 10 * time.Minute
 
 	// requestTimeout bounds one request.
 	requestTimeout = 10 * time.Second
 )
 
-// Apply grants our user what it lacks, once. Like kube-apiserver with its own roles it adds rules
-// to a role and removes none, and leaves a role with upstream's annotation alone: several versions
-// may start beside each other, and what an operator has set stays. Bindings and FlowSchemas that
-// are there are left as they are.
+// Apply grants our user the permissions that it lacks. As kube-apiserver does with its own roles, it adds
+// rules to a role and removes none, and leaves a role with upstream's annotation alone: several versions
+// may run side by side, and the operator's rules stay. Existing bindings and FlowSchemas are not changed.
 func Apply(ctx context.Context, client rest.Interface) error {
 	objects, err := manifests.Permissions()
 	if err != nil {
@@ -75,8 +73,7 @@ func apply(ctx context.Context, client rest.Interface, object manifests.Object) 
 	})
 }
 
-// missing is the merge patch that adds the rules of wanted to the role that is there, nil if
-// there is nothing to add.
+// missing returns the merge patch that adds the rules of wanted to an existing role, nil if it has them.
 func missing(existing, wanted []byte) ([]byte, error) {
 	var is, want rbacv1.ClusterRole // a Role has the same fields
 	if err := errors.Join(yaml.Unmarshal(existing, &is), yaml.Unmarshal(wanted, &want)); err != nil {
@@ -103,7 +100,7 @@ func missing(existing, wanted []byte) ([]byte, error) {
 func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
 	client, err := c.masters(ca, to)
 	if errors.Is(err, ErrNoKey) {
-		fmt.Fprintf(c.Warn, "Warning: the permissions are not applied here: %v; an administrator does it by \"kubectl apply -k manifests/permissions\".\n", err)
+		fmt.Fprintf(c.Warn, "Warning: the permissions were not applied: %v; an administrator can apply them with \"kubectl apply -k manifests/permissions\".\n", err)
 		return nil
 	} else if err != nil {
 		return err
@@ -111,11 +108,11 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	if err := Apply(ctx, client); err != nil {
 		return fmt.Errorf("at %s: %w", to.server, err)
 	}
-	fmt.Fprintf(c.Say, "The permissions of %s are applied at %s.\n", manifests.User, to.server)
+	fmt.Fprintf(c.Say, "Applied the permissions of %s at %s.\n", manifests.User, to.server)
 	return nil
 }
 
-// masters is a client that may grant anything, for a few minutes.
+// masters returns a client of a member of system:masters, for a few minutes.
 func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
 	if err := c.openKey(ca); err != nil {
 		return nil, err

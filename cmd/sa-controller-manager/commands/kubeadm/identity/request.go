@@ -17,17 +17,17 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// What is beside the kubeconfig while a certificate is to be signed elsewhere. The operator
-// puts the third one there.
+// Files beside the kubeconfig while a certificate has to be signed elsewhere. The operator adds
+// signedFile.
 const (
 	requestKeyFile = "client.key"
 	requestFile    = "client.csr"
 	signedFile     = "client.crt"
 )
 
-// signedElsewhere takes the certificate that was signed for our request, or writes the request
-// and says what to do.
-func (c Config) signedElsewhere(ca *authority) (*certificatePair, error) {
+// externallySigned returns the certificate that was signed for our request. If there is none it writes
+// the request and returns an error that says what to do.
+func (c Config) externallySigned(ca *authority) (*certificatePair, error) {
 	key, err := c.requestKey()
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (c Config) signedElsewhere(ca *authority) (*certificatePair, error) {
 	signed, err := os.ReadFile(c.path(signedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w; have %s signed by the cluster's CA as a client certificate (extendedKeyUsage clientAuth, CN=%s, no O) "+
-			"and put the certificate, PEM, where it is taken from: %s", ca.keyFile, ErrNoKey, c.path(requestFile), manifests.User, c.path(signedFile))
+			"and put the certificate, as PEM, into %s", ca.keyFile, ErrNoKey, c.path(requestFile), manifests.User, c.path(signedFile))
 	} else if err != nil {
 		return nil, err // it names the path
 	}
@@ -44,13 +44,13 @@ func (c Config) signedElsewhere(ca *authority) (*certificatePair, error) {
 		err = acceptable(chain, manifests.User, ca.roots, c.Clock.Now())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not taken: %w; want the certificate for %s, signed by the CA in %s",
+		return nil, fmt.Errorf("%s is not accepted: %w; want the certificate for %s, signed by the CA in %s",
 			c.path(signedFile), err, c.path(requestFile), ca.certFile)
 	}
 	return &certificatePair{cert: signed, key: key}, nil
 }
 
-// requestKey makes sure that there is a request, and returns the key that belongs to it.
+// requestKey returns the key of the request. It writes both if they are missing.
 func (c Config) requestKey() ([]byte, error) {
 	data, err := os.ReadFile(c.path(requestKeyFile))
 	made := errors.Is(err, fs.ErrNotExist)
@@ -68,7 +68,7 @@ func (c Config) requestKey() ([]byte, error) {
 	}
 	key, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: want PEM of a private key; remove it to have another one made", c.path(requestKeyFile))
+		return nil, fmt.Errorf("%s: want PEM of a private key; remove it to get a new one", c.path(requestKeyFile))
 	}
 	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: manifests.User}, nil, nil)
 	if err != nil {
@@ -77,10 +77,10 @@ func (c Config) requestKey() ([]byte, error) {
 	return data, c.write(requestFile, request)
 }
 
-// withdrawRequest removes what a request has left, after its end.
-func (c Config) withdrawRequest() error {
+// removeRequest removes the files of a finished request.
+func (c Config) removeRequest() error {
 	var errs []error
-	// The key goes last: one alone makes a new request.
+	// The key goes last: a key alone leads to a new request.
 	for _, name := range []string{signedFile, requestFile, requestKeyFile} {
 		errs = append(errs, atomicfile.Remove(c.path(name)))
 	}

@@ -105,7 +105,7 @@ func TestExternalCARenewal(t *testing.T) {
 	before := n.read(t, "identity/client.pem")
 	n.clock.Step(n.config.Validity * 3 / 4)
 	n.ensure(t)
-	if !bytes.Equal(before, n.read(t, "identity/client.pem")) || !strings.Contains(n.warn.String(), "cannot be renewed") || !strings.Contains(n.warn.String(), "client.csr") {
+	if !bytes.Equal(before, n.read(t, "identity/client.pem")) || !strings.Contains(n.warn.String(), "could not be renewed") || !strings.Contains(n.warn.String(), "client.csr") {
 		t.Errorf("it warns %q", n.warn.String())
 	}
 	ca.sign(t, n, unchanged)
@@ -128,7 +128,7 @@ func TestExternalCARefuses(t *testing.T) {
 		"User": {
 			func(t *testing.T, n *node, ca externalCA) {
 				ca.sign(t, n, func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "other"} })
-			}, `it is that of the user "other", want "system:sa-controller-manager"`,
+			}, `it belongs to the user "other", want "system:sa-controller-manager"`,
 		},
 		"Group": {
 			func(t *testing.T, n *node, ca externalCA) {
@@ -149,7 +149,7 @@ func TestExternalCARefuses(t *testing.T) {
 			func(t *testing.T, n *node, ca externalCA) {
 				ca.sign(t, n, unchanged)
 				n.remove(t, "identity/client.key") // another request comes with another key
-			}, "do not belong together",
+			}, "do not match",
 		},
 		"OtherCA": {
 			func(t *testing.T, n *node, ca externalCA) {
@@ -158,7 +158,7 @@ func TestExternalCARefuses(t *testing.T) {
 				n.externalCA(t)
 			}, "it was issued by another CA",
 		},
-		"NoPEM": {func(t *testing.T, n *node, _ externalCA) { n.write(t, "identity/client.crt", []byte("SECRET")) }, "do not belong together"},
+		"NoPEM": {func(t *testing.T, n *node, _ externalCA) { n.write(t, "identity/client.crt", []byte("SECRET")) }, "do not match"},
 		"KeyNoPEM": {func(t *testing.T, n *node, _ externalCA) {
 			n.write(t, "identity/client.key", []byte("SECRET"))
 			n.remove(t, "identity/client.csr")
@@ -227,13 +227,13 @@ func TestWatch(t *testing.T) {
 				t.Errorf("after %v: %q, want %q", pause, got, want)
 			}
 		}
-		step(0, "Error: learn the API server's address")
+		step(0, "Error: read the API server's address")
 		step(time.Minute, "")
 		n.from(t, server)
 		step(time.Second, "client.pem is written, because there was no certificate")
 		step(time.Minute, "left as it is")
 		step(12*time.Hour, "")
-		step(5*time.Hour, "client.pem is written, because it ends on")
+		step(5*time.Hour, "client.pem is written, because it expires on")
 		n.write(t, "identity/kubeconfig", []byte("{"))
 		step(time.Minute, "kubeconfig is written, because it was not a kubeconfig")
 		n.clock.SetTime(time.Now())

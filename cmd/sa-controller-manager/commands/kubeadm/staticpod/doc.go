@@ -1,19 +1,16 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package staticpod changes the command of a static pod's manifest, may mount a directory
-// of the host in it, and keeps every other byte: comments, order, quoting, indentation and
-// line ends.
+// Package staticpod edits the command and the mounts of a static pod's manifest and keeps every other
+// byte: comments, order, quoting, indentation and line ends.
 //
-// A YAML parser says where the items of the command are; what is changed is the file's
-// own text between those positions. Nothing is marshalled, because that would lose what
-// a person wrote. So only what is surely understood is changed: one Pod with one
-// container, whose command is a block list of one-line strings that begins with the
-// program itself. Anything else is refused with the reason and the line.
+// A YAML parser finds the positions of the command's items, and the text between them is edited in
+// place. Marshalling would lose comments and style. Only one form is accepted: one Pod with one
+// container, whose command is a block list of one-line strings that begins with the program itself.
+// Anything else is refused with the reason and the line.
 //
-// What comes out is parsed again, and an edit that did anything but what was asked is an
-// error.
+// The result is parsed again, and an edit with any other effect than the requested one is an error.
 //
-// Everything here is pure: bytes in, bytes out. A Manifest is immutable and may be used
-// from any goroutine.
+// Everything here is pure: bytes in, bytes out. A Manifest is immutable and may be used from any
+// goroutine.
 package staticpod

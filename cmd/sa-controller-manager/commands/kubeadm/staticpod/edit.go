@@ -11,22 +11,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Edit is a change of a command. Numbers are those of the strings in Command. The first
-// string, the program, stays.
+// Edit is a change of a command. Numbers are indices into Command. The first string, the program, stays.
 type Edit struct {
 	Remove  []int
 	Replace map[int]string
-	// Insert are new strings before others, each a line like that other one.
+	// Insert has new strings before the given index, each on a line like the one at that index.
 	Insert map[int][]string
-	// Append are new strings at the end, each a line like the last one.
+	// Append has new strings at the end, each on a line like the last one.
 	Append []string
-	// Mount is added to the volumes of the Pod and the mounts of the container, Unmount is
-	// taken out of them. It is an error if what is there is not what Mount would write.
+	// Mount is added to the volumes of the Pod and the mounts of the container, Unmount is removed
+	// from them. It is an error if the existing text is not what Mount would write.
 	Mount, Unmount *Mount
 }
 
-// Apply returns the manifest changed. It is an error if anything else would change with
-// it.
+// Apply returns the edited manifest. It is an error if anything else would change.
 func (m *Manifest) Apply(e Edit) (*Manifest, error) {
 	edited, err := m.applyCommand(e)
 	if err == nil && e.Mount != nil {
@@ -46,16 +44,16 @@ func (m *Manifest) applyCommand(e Edit) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the edited manifest would not be understood: %w", err)
 	}
-	if want := e.wanted(m.Command()); !slices.Equal(want, edited.Command()) {
+	if want := e.expected(m.Command()); !slices.Equal(want, edited.Command()) {
 		return nil, fmt.Errorf("the command would become %q, want %q", edited.Command(), want)
 	}
 	if !sameBesideCommand(m.root, edited.root) {
-		return nil, fmt.Errorf("something beside the command would change")
+		return nil, fmt.Errorf("something other than the command would change")
 	}
 	return edited, nil
 }
 
-func (e Edit) wanted(before []string) []string {
+func (e Edit) expected(before []string) []string {
 	var after []string
 	for i, value := range before {
 		after = append(after, e.Insert[i]...)
@@ -70,11 +68,10 @@ func (e Edit) wanted(before []string) []string {
 	return append(after, e.Append...)
 }
 
-// edited makes the changes from the end to the beginning, so that the positions of what
-// comes before stay right.
+// edited applies the changes from the end to the beginning, so that earlier positions stay valid.
 func (m *Manifest) edited(e Edit) []byte {
 	data := slices.Clone(m.data)
-	// Appending comes first, while the last line still says how a line looks.
+	// Append first, while the last line still shows the style.
 	last := m.command[len(m.command)-1]
 	data = slices.Insert(data, last.line.to, m.lines(last, e.Append)...)
 	for i, one := range slices.Backward(m.command) {
@@ -92,7 +89,7 @@ func (m *Manifest) edited(e Edit) []byte {
 	return data
 }
 
-// lines are new lines that go where the line of last ends.
+// lines returns new lines in the style of last, to insert where its line ends.
 func (m *Manifest) lines(last item, values []string) []byte {
 	line := m.data[last.line.from:last.line.to]
 	prefix := m.data[last.line.from:last.text.from]
@@ -103,13 +100,13 @@ func (m *Manifest) lines(last item, values []string) []byte {
 			added = slices.Concat(added, prefix, []byte(value), end)
 			continue
 		}
-		// The file ends without a line end, and goes on doing so.
+		// The file ends without a line end, and stays so.
 		added = slices.Concat(added, end, prefix, []byte(value))
 	}
 	return added
 }
 
-// lineEnd is that of the file's first line.
+// lineEnd returns the line end of the file's first line.
 func (m *Manifest) lineEnd() []byte {
 	first, _, _ := bytes.Cut(m.data, []byte("\n"))
 	if bytes.HasSuffix(first, []byte("\r")) {

@@ -16,9 +16,8 @@ type Value struct {
 	Text string
 }
 
-// Flag returns every occurrence of a flag, in order. Underscores in names are hyphens,
-// as in every Kubernetes component. A value that the kubelet would replace, or none, is
-// an error.
+// Flag returns every occurrence of a flag, in order. Underscores in names count as hyphens, as in every
+// Kubernetes component. A missing value is an error, and so is one that the kubelet expands.
 func (m *Manifest) Flag(name string) ([]Value, error) {
 	var values []Value
 	for i, one := range m.command {
@@ -30,7 +29,7 @@ func (m *Manifest) Flag(name string) ([]Value, error) {
 			return nil, fmt.Errorf("its command has %s without \"=\"; a flag and its value must be one string", found)
 		}
 		if strings.Contains(value, "$(") {
-			return nil, fmt.Errorf("its command has %s, where the kubelet fills something in", one.value)
+			return nil, fmt.Errorf("its command has %s, where the kubelet expands a variable", one.value)
 		}
 		values = append(values, Value{Item: i, Text: value})
 	}
@@ -42,7 +41,7 @@ func FlagName(text string) string {
 	return strings.ReplaceAll(strings.TrimLeft(text, "-"), "_", "-")
 }
 
-// Given are the names of all flags, each once, in the order of their first occurrence.
+// Given returns the names of all flags, each once, in the order of their first occurrence.
 func (m *Manifest) Given() []string {
 	var names []string
 	for _, one := range m.command[1:] {
@@ -54,7 +53,7 @@ func (m *Manifest) Given() []string {
 	return names
 }
 
-// Written are the values of a flag as they are written, for a reader.
+// Written returns the values of a flag as they are in the manifest, for display.
 func (m *Manifest) Written(name string) string {
 	var values []string
 	for _, one := range m.command[1:] {
@@ -65,7 +64,7 @@ func (m *Manifest) Written(name string) string {
 	return strings.Join(values, " ")
 }
 
-// Flags are every occurrence of several flags, by name.
+// Flags returns every occurrence of several flags, by name.
 func (m *Manifest) Flags(names ...string) (map[string][]Value, error) {
 	found := map[string][]Value{}
 	for _, name := range names {
@@ -78,8 +77,7 @@ func (m *Manifest) Flags(names ...string) (map[string][]Value, error) {
 	return found, nil
 }
 
-// Last is the text of the last value, which is the one that counts for a flag that
-// takes one; "" if there is none.
+// Last returns the last value, which counts for a flag that is no list; "" if there is none.
 func Last(values []Value) string {
 	if len(values) == 0 {
 		return ""
@@ -87,7 +85,7 @@ func Last(values []Value) string {
 	return values[len(values)-1].Text
 }
 
-// List is what a flag that takes a list gets: later occurrences add to earlier ones.
+// List returns the elements of a list flag: later occurrences add to earlier ones.
 func List(values []Value) []string {
 	var list []string
 	for _, value := range values {
@@ -96,7 +94,7 @@ func List(values []Value) []string {
 	return list
 }
 
-// Split takes a list apart. An empty value is an empty list.
+// Split splits a list. An empty value is an empty list.
 func Split(text string) []string {
 	if text == "" {
 		return nil

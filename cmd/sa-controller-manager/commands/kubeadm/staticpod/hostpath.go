@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// HostPath is where a file that the command names is on the host.
+// HostPath returns the path on the host of a file that the command names.
 func (m *Manifest) HostPath(file string) (string, error) {
 	if !path.IsAbs(file) {
-		return "", fmt.Errorf("%s is no absolute path", file)
+		return "", fmt.Errorf("%s is not an absolute path", file)
 	}
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(m.data, &pod); err != nil {
@@ -25,7 +25,7 @@ func (m *Manifest) HostPath(file string) (string, error) {
 	file = path.Clean(file)
 	var mount corev1.VolumeMount
 	for _, one := range pod.Spec.Containers[0].VolumeMounts {
-		// Of mounts below one another the innermost is seen.
+		// The innermost of nested mounts hides the others.
 		if Below(file, one.MountPath) && len(path.Clean(one.MountPath)) > len(mount.MountPath) {
 			mount, mount.MountPath = one, path.Clean(one.MountPath)
 		}
@@ -35,7 +35,7 @@ func (m *Manifest) HostPath(file string) (string, error) {
 	}
 	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
 	if i < 0 || pod.Spec.Volumes[i].HostPath == nil || mount.SubPathExpr != "" {
-		return "", fmt.Errorf("%s is in its volume %s, which is no plain hostPath", file, mount.Name)
+		return "", fmt.Errorf("%s is in its volume %s, which is not a plain hostPath", file, mount.Name)
 	}
 	return path.Join(pod.Spec.Volumes[i].HostPath.Path, mount.SubPath, strings.TrimPrefix(file, mount.MountPath)), nil
 }

@@ -23,7 +23,7 @@ var (
 	singleQuoted = regexp.MustCompile(`^'(?:[^']|'')*'`)
 )
 
-// lineStarts are the offsets at which lines begin.
+// lineStarts returns the offsets at which lines begin.
 func lineStarts(data []byte) []int {
 	starts := []int{0}
 	for i, b := range data {
@@ -43,8 +43,7 @@ func locate(data []byte, starts []int, node *yaml.Node) (item, error) {
 	if node.Line < len(starts) {
 		line.to = starts[node.Line]
 	}
-	// Columns count characters. All of them before the string are of one byte, or
-	// bullet does not match.
+	// Columns count characters. Those before the string are one byte each, or bullet does not match.
 	from := line.from + node.Column - 1
 	if from > line.to || !bullet.Match(data[line.from:from]) {
 		return item{}, errors.New("a string of the command must be on a line of its own, after a dash")
@@ -57,8 +56,8 @@ func locate(data []byte, starts []int, node *yaml.Node) (item, error) {
 	return item{value: node.Value, line: line, text: span{from, after}}, nil
 }
 
-// written is the beginning of rest that is the string, or nil. A quoted string that
-// goes on in the next line has no end in rest.
+// written returns the string at the beginning of rest, or nil. A quoted string that continues on the
+// next line has no end in rest.
 func written(rest []byte, node *yaml.Node) []byte {
 	switch node.Style {
 	case yaml.DoubleQuotedStyle:
@@ -66,7 +65,7 @@ func written(rest []byte, node *yaml.Node) []byte {
 	case yaml.SingleQuotedStyle:
 		return singleQuoted.Find(rest)
 	case 0:
-		// One that goes on in the next line has a space for the line end.
+		// A string that continues on the next line has a space for the line end.
 		if bytes.HasPrefix(rest, []byte(node.Value)) {
 			return rest[:len(node.Value)]
 		}
@@ -76,8 +75,8 @@ func written(rest []byte, node *yaml.Node) []byte {
 	}
 }
 
-// quote writes value in the way that the text before it was written in. A value that
-// would need more than quotes is refused by what parses the result.
+// quote quotes value as the previous text was quoted. Parsing the result refuses a value that would need
+// more than quotes.
 func quote(before, value string) string {
 	switch {
 	case strings.HasPrefix(before, `'`):

@@ -154,7 +154,7 @@ func (m *Manifest) applyMount(mount Mount, change func(Mount) ([]byte, error)) (
 		return nil, fmt.Errorf("the edited manifest would not be understood: %w", err)
 	}
 	if !same(m.root, edited.root, mount.Name) {
-		return nil, errors.New("something beside the mount would change")
+		return nil, errors.New("something other than the mount would change")
 	}
 	return edited, nil
 }

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Manifest is a static pod's manifest that is understood.
+// Manifest is a parsed manifest of a static pod.
 type Manifest struct {
 	data    []byte
 	root    *yaml.Node
@@ -29,7 +29,7 @@ type item struct {
 	value string
 	// line is the range of the physical line in the file, with its line end.
 	line span
-	// text is the range of the string as it is written, with its quotes.
+	// text is the range of the string with its quotes.
 	text span
 }
 
@@ -74,8 +74,8 @@ func (m *Manifest) Command() []string {
 	return values
 }
 
-// plainText refuses bytes in which the YAML parser and we could count lines and columns
-// differently: YAML takes more than a line feed for the end of a line.
+// plainText refuses bytes for which the YAML parser and this package could count lines and columns
+// differently: YAML has more line ends than the line feed.
 func plainText(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("it is not UTF-8")
@@ -113,7 +113,7 @@ func oneDocument(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// withoutAnchors refuses text that stands for more than one place.
+// withoutAnchors refuses text that is used in more than one place.
 func withoutAnchors(node *yaml.Node) error {
 	if node.Anchor != "" || node.Kind == yaml.AliasNode {
 		return fmt.Errorf("line %d has a YAML anchor or alias", node.Line)
@@ -132,7 +132,7 @@ func onlyContainer(root *yaml.Node) (*yaml.Node, error) {
 		return nil, errors.New("it has no list spec.containers")
 	}
 	if n := len(containers.Content); n > 1 {
-		return nil, fmt.Errorf("it has %d containers, and which of them is meant cannot be told", n)
+		return nil, fmt.Errorf("it has %d containers, want one", n)
 	}
 	return containers.Content[0], nil
 }
@@ -160,7 +160,7 @@ func command(data []byte, container *yaml.Node) ([]item, error) {
 	return items, nil
 }
 
-// checkCommand refuses a command whose flags could mean something else than they say.
+// checkCommand refuses a command whose strings are not all flags of the program.
 func (m *Manifest) checkCommand() error {
 	if first := path.Base(m.command[0].value); first != m.program {
 		return fmt.Errorf("its command runs %q, want %q; a shell or a wrapper around it is not understood", first, m.program)
@@ -173,7 +173,7 @@ func (m *Manifest) checkCommand() error {
 	return nil
 }
 
-// field is the value of a key of a mapping, or nil.
+// field returns the value of a key of a mapping, or nil.
 func field(node *yaml.Node, key string) *yaml.Node {
 	if node == nil || node.Kind != yaml.MappingNode {
 		return nil

@@ -21,41 +21,41 @@ const (
 	contextName = "sa-controller-manager@kubernetes"
 )
 
-// endpoint is where the API server is and what vouches for it.
+// endpoint is the address of the API server and its CA.
 type endpoint struct {
 	server string
 	ca     []byte
 }
 
-// state is what is on the disk.
+// state is the current content of the files.
 type state struct {
-	// damaged says why the kubeconfig cannot be used, "" if it can.
+	// damaged is why the kubeconfig cannot be used, "" if it can.
 	damaged string
 	cluster *clientcmdapi.Cluster
 	user    *clientcmdapi.AuthInfo
-	// cert and key are those of the user, or of client.pem if there is no user; own reports
-	// whether they are in client.pem. They may be missing.
+	// cert and key belong to the user, or come from client.pem if there is no user. They may be
+	// missing. own reports whether they are in client.pem.
 	cert, key []byte
 	own       bool
 }
 
-// verdict is what is to become of it.
+// verdict says what to change.
 type verdict struct {
-	// foreign says why the kubeconfig is not ours to write; "" if it is.
-	foreign string
-	// renew says why another certificate is needed, and rewrite why the kubeconfig is to be
-	// written; "" if not.
+	// notOurs is why the kubeconfig must not be changed, "" if it may be.
+	notOurs string
+	// renew is why a new certificate is needed, and rewrite why the kubeconfig has to be written,
+	// "" if not.
 	renew, rewrite string
 	// usable reports whether kube-apiserver accepts the certificate today.
 	usable   bool
 	notAfter time.Time
 }
 
-func judge(s state, user string, want endpoint, roots *x509.CertPool, now time.Time) verdict {
+func assess(s state, user string, want endpoint, roots *x509.CertPool, now time.Time) verdict {
 	v := verdict{rewrite: s.damaged}
 	if s.damaged == "" {
 		if len(s.cert) == 0 && s.user.ClientCertificate == "" {
-			return verdict{foreign: "its user has no client certificate"}
+			return verdict{notOurs: "its user has no client certificate"}
 		}
 		v.rewrite = outdated(s.cluster, want)
 	}
@@ -66,19 +66,19 @@ func judge(s state, user string, want endpoint, roots *x509.CertPool, now time.T
 	}
 	certificate := chain[0]
 	if name := certificate.Subject.CommonName; name != user && s.damaged == "" {
-		return verdict{foreign: fmt.Sprintf("it is that of the user %q", name)}
+		return verdict{notOurs: fmt.Sprintf("it belongs to the user %q", name)}
 	}
 	v.notAfter = certificate.NotAfter
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	if err := acceptable(chain, user, roots, now); err != nil {
 		v.renew = err.Error()
 	} else if v.usable = true; certificate.NotAfter.Sub(now) <= life/3 {
-		v.renew = "it ends on " + day(certificate.NotAfter)
+		v.renew = "it expires on " + day(certificate.NotAfter)
 	}
 	return v
 }
 
-// outdated says why the cluster is no longer the one to use.
+// outdated returns why the cluster of the kubeconfig has to be replaced, "" if it is current.
 func outdated(cluster *clientcmdapi.Cluster, want endpoint) string {
 	switch {
 	case cluster.Server != want.server:
@@ -89,12 +89,12 @@ func outdated(cluster *clientcmdapi.Cluster, want endpoint) string {
 	return ""
 }
 
-// acceptable says why kube-apiserver would not take a certificate for the user.
+// acceptable returns why kube-apiserver would not accept a certificate for the user.
 func acceptable(chain []*x509.Certificate, user string, roots *x509.CertPool, now time.Time) error {
 	certificate := chain[0]
 	switch {
 	case certificate.Subject.CommonName != user:
-		return fmt.Errorf("it is that of the user %q, want %q", certificate.Subject.CommonName, user)
+		return fmt.Errorf("it belongs to the user %q, want %q", certificate.Subject.CommonName, user)
 	case len(certificate.Subject.Organization) > 0:
 		return errors.New("its certificate has a group")
 	case now.Before(certificate.NotBefore):
@@ -117,14 +117,14 @@ func acceptable(chain []*x509.Certificate, user string, roots *x509.CertPool, no
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// pair is the certificate, before those of its issuers, of a pair that fits.
+// pair returns the certificate chain if the key matches, the leaf first.
 func pair(cert, key []byte) ([]*x509.Certificate, error) {
 	if len(bytes.TrimSpace(cert)) == 0 {
 		return nil, errors.New("there was no certificate")
 	}
 	parsed, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, errors.New("its certificate and key do not belong together")
+		return nil, errors.New("its certificate and key do not match")
 	}
 	var chain []*x509.Certificate
 	for _, der := range parsed.Certificate {
@@ -137,8 +137,8 @@ func pair(cert, key []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// inUse is what the current context names; either may be nil.
-func inUse(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {
+// currentContext returns the cluster and user of the current context; either may be nil.
+func currentContext(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {
 	current := config.Contexts[config.CurrentContext]
 	if current == nil {
 		return nil, nil
@@ -146,8 +146,8 @@ func inUse(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.Au
 	return config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 }
 
-// render names the file with certificate and key as it is seen from the kubeconfig, so that the
-// directory may be mounted anywhere. client-go follows what is named, and not what is embedded.
+// render names the file with certificate and key relative to the kubeconfig, so that the directory may
+// be mounted anywhere. client-go reloads a certificate that is named, but not an embedded one.
 func render(user string, to endpoint) ([]byte, error) {
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{clusterName: {Server: to.server, CertificateAuthorityData: to.ca}},

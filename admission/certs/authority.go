@@ -21,19 +21,19 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// backdate is how far the clock of a caller or of another replica may be behind.
+// backdate allows for slow clocks of callers and of other replicas.
 const backdate = time.Hour
 
-// authority is a certificate with its key, mostly a serving CA, whose key signs leaves.
+// authority is a certificate with its key, usually a serving CA, whose key signs leaves.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// newAuthority makes a CA that signs itself and may sign leaves only.
+// newAuthority issues a self-signed CA that may sign leaves only.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	ca, err := issue(nil, &x509.Certificate{
-		// The time tells two CAs of one cluster apart, for people and in chains.
+		// The time distinguishes two CAs of one cluster, for users and in chains.
 		Subject:        pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
 		NotBefore:      now.Add(-backdate),
 		NotAfter:       now.Add(lifetime),
@@ -71,8 +71,8 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) 
 	return &tls.Certificate{Certificate: [][]byte{leaf.cert.Raw}, PrivateKey: leaf.key, Leaf: leaf.cert}, nil
 }
 
-// issue makes a key and has the issuer certify it; without an issuer the key does so itself.
-// CreateCertificate takes a random serial number.
+// issue creates a key and a certificate for it from issuer, self-signed without an issuer.
+// CreateCertificate chooses a random serial number.
 func issue(issuer *authority, template *x509.Certificate) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -90,8 +90,8 @@ func issue(issuer *authority, template *x509.Certificate) (*authority, error) {
 	return &authority{cert: certificate, key: key}, err
 }
 
-// readAuthority accepts one CA certificate and its private key, both PEM. Errors quote
-// nothing of either.
+// readAuthority decodes one CA certificate and its private key, both PEM. Errors quote nothing of
+// either.
 func readAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	certificate, err := readCA(certPEM)
 	if err != nil {
@@ -99,7 +99,7 @@ func readAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
 	if err != nil {
-		return nil, errors.New("the private key is not PEM of a private key")
+		return nil, errors.New("the private key is not a private key in PEM")
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
@@ -107,28 +107,28 @@ func readAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	}
 	public, ok := key.Public().(interface{ Equal(x crypto.PublicKey) bool })
 	if !ok || !public.Equal(certificate.PublicKey) {
-		return nil, errors.New("the private key is not that of the certificate")
+		return nil, errors.New("the private key does not belong to the certificate")
 	}
 	return &authority{cert: certificate, key: key}, nil
 }
 
-// readCA accepts PEM of exactly one CA certificate.
+// readCA decodes PEM of exactly one CA certificate.
 func readCA(certPEM []byte) (*x509.Certificate, error) {
 	certificates, err := cert.ParseCertsPEM(certPEM)
 	if err != nil || len(certificates) != 1 {
-		return nil, errors.New("want PEM of one certificate")
+		return nil, errors.New("expected one certificate in PEM")
 	}
 	if ca := certificates[0]; ca.IsCA && ca.BasicConstraintsValid {
 		return ca, nil
 	}
-	return nil, errors.New("the certificate is not that of a CA")
+	return nil, errors.New("the certificate is not a CA")
 }
 
 func certPEM(certificate *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: certificate.Raw})
 }
 
-// keyPEM is PKCS#8.
+// keyPEM returns the key as PEM of PKCS#8.
 func (a *authority) keyPEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *authority) keyPEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: der}), nil
 }
 
-// twoThirds is when a certificate is due to be followed by another.
+// twoThirds returns when the successor of a certificate is due.
 func twoThirds(certificate *x509.Certificate) time.Time {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return certificate.NotAfter.Add(-life / 3)

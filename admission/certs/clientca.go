@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ClientCA follows the file of the CA whose certificates callers must have. A changed
-// file that holds no certificate is refused by the library and the CA before it stays.
+// ClientCA follows the file with the CAs of client certificates. If a changed file holds no
+// certificate, the library refuses it and the previous CA stays.
 type ClientCA struct {
 	content *dynamiccertificates.DynamicFileCAContent
 	pool    atomic.Pointer[x509.CertPool]
@@ -34,7 +34,7 @@ func NewClientCA(file string) (*ClientCA, error) {
 	return c, c.load()
 }
 
-// Pool is the CA to verify the next client with.
+// Pool returns the CAs to verify the next client with.
 func (c *ClientCA) Pool() *x509.CertPool { return c.pool.Load() }
 
 // Run follows the file until ctx ends.
@@ -49,7 +49,7 @@ func (c *ClientCA) Run(ctx context.Context) error {
 		case <-c.changed:
 		}
 		if err := c.load(); err != nil {
-			klog.FromContext(ctx).Error(err, "Refused the changed client CA, the former one stays in use")
+			klog.FromContext(ctx).Error(err, "Refused the changed client CA, keeping the previous one")
 		}
 	}
 }
@@ -63,9 +63,9 @@ func (c *ClientCA) load() error {
 	return nil
 }
 
-// ConfigForClient is for tls.Config.GetConfigForClient: every handshake gets base with
-// the CA of that moment. Base must be complete, because nothing of the config that it
-// is set on is used but its session keys, and must not change any more.
+// ConfigForClient returns a function for tls.Config.GetConfigForClient: every handshake gets base
+// with the current CAs. Base must be complete and must not change any more: of the config that the
+// function is set on only the session keys are used.
 func (c *ClientCA) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		config := base.Clone()
@@ -74,14 +74,13 @@ func (c *ClientCA) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo) 
 	}
 }
 
-// notifier is a dynamiccertificates.Listener that remembers one change until it is
-// looked at.
+// notifier is a dynamiccertificates.Listener that keeps one change until it is received.
 type notifier chan struct{}
 
-// Enqueue is called by the library when it has read another content.
+// Enqueue implements dynamiccertificates.Listener.
 func (n notifier) Enqueue() {
 	select {
 	case n <- struct{}{}:
-	default: // a look is due anyway
+	default: // one is pending already
 	}
 }

@@ -23,44 +23,43 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// FilesConfig says which files to follow. CertFile and KeyFile are required.
+// FilesConfig configures Files. CertFile and KeyFile are required.
 type FilesConfig struct {
-	// CertFile holds the serving certificate and what is between it and its CA, KeyFile
-	// its private key; both PEM. The caBundle is the CA certificates in CertFile, or the
-	// serving certificate if that has signed itself.
+	// CertFile holds the serving certificate and its chain, KeyFile its private key; both PEM. The
+	// caBundle is the CA certificates in CertFile, or the serving certificate if it is self-signed.
 	CertFile, KeyFile string
-	// NeedsCA refuses a CertFile without a CA: somebody is to register the caBundle.
+	// NeedsCA refuses a CertFile without a CA, because the caBundle will be registered.
 	NeedsCA bool
-	// Hosts are the DNS names and IP addresses that callers will use. The certificate
-	// must be valid for all of them.
+	// Hosts are the DNS names and IP addresses that callers use. The certificate must be valid for
+	// all of them.
 	Hosts []string
-	// Overlap is how long the caBundle keeps a CA that the files no longer need: those of all
-	// replicas have to be replaced meanwhile. Only with NeedsCA.
+	// Overlap is how long the caBundle keeps a CA that the files no longer need: the files of all
+	// replicas have to be replaced within it. It applies only with NeedsCA.
 	Overlap time.Duration
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker // nil means the real one
 }
 
-// propagation is how long every apiserver may take to learn of a registered caBundle. Their
-// watches take less than a second.
+// propagation is how long every apiserver may take to receive a registered caBundle. Their watches
+// take less than a second.
 func (c *FilesConfig) propagation() time.Duration { return c.Overlap / 20 }
 
-// Files follows certificate files. A changed pair that callers could not use is refused
-// and the one before it stays, so that replacing the two files one after the other is
-// harmless. Reading files and comparing the key is the library's part
-// (k8s.io/apiserver/pkg/server/dynamiccertificates); it logs what it refuses.
+// Files follows certificate files. A changed pair that callers could not use is refused and the
+// previous one stays, so the two files may be replaced one after the other. The library reads the
+// files and compares the key (k8s.io/apiserver/pkg/server/dynamiccertificates); it logs what it
+// refuses.
 //
-// With NeedsCA a changed pair is served once callers have its CA, because all replicas share
-// the caBundle and their files do not change at the same time. The CAs of the files before
-// stay in it for the overlap.
+// With NeedsCA a changed pair is served once callers have its CA, because all replicas share the
+// caBundle and their files do not change at the same time. The CAs of the previous files stay in it
+// for the overlap.
 type Files struct {
 	*Source
 
 	config FilesConfig
 	pair   *dynamiccertificates.DynamicCertKeyPairContent
 	loop   *reconcile.Runner[string]
-	unread atomic.Bool // the library has read another content
+	unread atomic.Bool // the library has read new content
 
 	// Only load and step use what follows.
 	newest, serving *servingPair
@@ -70,12 +69,12 @@ type Files struct {
 // servingPair is the content of the files at one time. It is compared by address.
 type servingPair struct {
 	*tls.Certificate
-	cas   []*x509.Certificate // what the caBundle has to have
-	until time.Time           // its CAs stay in the caBundle, once it is replaced
+	cas   []*x509.Certificate // must be in the caBundle
+	until time.Time           // how long its CAs stay in the caBundle after it is replaced
 }
 
-// NewFiles reads the files once. Whatever is wrong with them is an error, except that
-// the certificate has expired: then Ready says so.
+// NewFiles reads the files once. Any problem with them is an error, except an expired certificate:
+// then Ready returns the error.
 func NewFiles(config FilesConfig) (*Files, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -97,7 +96,7 @@ func NewFiles(config FilesConfig) (*Files, error) {
 	return f, nil
 }
 
-// Enqueue is called by the library when it has read another content.
+// Enqueue implements dynamiccertificates.Listener: the library has read new content.
 func (f *Files) Enqueue() {
 	f.unread.Store(true)
 	f.loop.AddIfRunning(f.config.CertFile)
@@ -117,7 +116,7 @@ func (f *Files) sync(ctx context.Context, key string) error {
 	logger := klog.FromContext(ctx)
 	if f.unread.Swap(false) {
 		if err := f.load(); err != nil {
-			logger.Error(err, "Refused the changed serving certificate, the former one stays in use")
+			logger.Error(err, "Refused the changed serving certificate, keeping the previous one")
 		} else {
 			logger.Info("Loaded the changed serving certificate", "notAfter", f.newest.Leaf.NotAfter)
 		}
@@ -125,7 +124,7 @@ func (f *Files) sync(ctx context.Context, key string) error {
 	before := f.serving
 	after := f.step()
 	if f.serving != before {
-		logger.Info("Serves the changed serving certificate", "notAfter", f.serving.Leaf.NotAfter)
+		logger.Info("Serving the changed serving certificate", "notAfter", f.serving.Leaf.NotAfter)
 	}
 	if after > 0 {
 		f.loop.AddAfter(key, after)
@@ -133,7 +132,7 @@ func (f *Files) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// load takes what the library has read, if callers can use it.
+// load uses what the library has read, if callers can use it.
 func (f *Files) load() error {
 	certPEM, keyPEM := f.pair.CurrentCertKeyContent()
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
@@ -148,7 +147,7 @@ func (f *Files) load() error {
 		return fmt.Errorf("find the CA of %q: %w", f.config.CertFile, err)
 	}
 	if f.newest != f.serving {
-		f.replace(f.newest) // another replica may serve with its like
+		f.replace(f.newest) // another replica may already serve with its copy
 	}
 	f.newest = &servingPair{Certificate: &pair, cas: cas}
 	return nil
@@ -159,8 +158,8 @@ func (f *Files) replace(pair *servingPair) {
 	f.replaced = append(f.replaced, pair)
 }
 
-// step decides what is served and what the caBundle has, and says after what time that may
-// change if nothing happens, zero for never.
+// step decides what is served and what the caBundle contains, and returns when to check again if
+// nothing happens, zero for never.
 func (f *Files) step() time.Duration {
 	now := f.config.Clock.Now()
 	if f.serving != f.newest && f.mayServe(now) {
@@ -190,7 +189,7 @@ func (f *Files) step() time.Duration {
 	return slices.MinFunc(changes, time.Time.Compare).Sub(now)
 }
 
-// changes are the times at which there may be something to do.
+// changes returns the times at which step may have something to do.
 func (f *Files) changes(now time.Time) []time.Time {
 	var changes []time.Time
 	if f.serving != f.newest {
@@ -202,13 +201,13 @@ func (f *Files) changes(now time.Time) []time.Time {
 	return changes
 }
 
-// mayServe reports whether the changed pair can take the place of the one that is served.
+// mayServe reports whether the changed pair can replace the served one.
 func (f *Files) mayServe(now time.Time) bool {
 	return f.serving == nil || !f.config.NeedsCA || now.After(f.serving.Leaf.NotAfter) ||
 		f.registered.covers(f.newest.Certificate, now, f.config.propagation())
 }
 
-// bundleOf has each certificate once.
+// bundleOf returns PEM that contains each certificate once.
 func bundleOf(certificates []*x509.Certificate) []byte {
 	var bundle bytes.Buffer
 	for i, one := range certificates {
@@ -219,8 +218,8 @@ func bundleOf(certificates []*x509.Certificate) []byte {
 	return bundle.Bytes()
 }
 
-// check finds what would make the apiserver refuse the certificate, and what the
-// library does not look at.
+// check returns an error if the apiserver would refuse the certificate for a reason that the
+// library does not check.
 func (f *Files) check(leaf *x509.Certificate) error {
 	if len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
 		return errors.New("the certificate has no subject alternative name, so no caller accepts it")
@@ -242,7 +241,8 @@ func (f *Files) check(leaf *x509.Certificate) error {
 	return nil
 }
 
-// authorities are what the caBundle needs for a certificate file with the given content.
+// authorities returns the certificates that the caBundle needs for the given content of a
+// certificate file.
 func (f *Files) authorities(chain []byte) ([]*x509.Certificate, error) {
 	certificates, err := cert.ParseCertsPEM(chain)
 	if err != nil {
@@ -256,7 +256,7 @@ func (f *Files) authorities(chain []byte) ([]*x509.Certificate, error) {
 		}
 	}
 	if len(cas) == 0 && f.config.NeedsCA {
-		return nil, errors.New("there is none to register with kube-apiserver: the file must end with the CA's certificate")
+		return nil, errors.New("it contains no CA to register with kube-apiserver: the file must end with the CA's certificate")
 	}
 	return cas, nil
 }

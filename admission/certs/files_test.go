@@ -90,7 +90,7 @@ func TestNewFiles(t *testing.T) {
 			pair:   good,
 		},
 		"no CA to register": {
-			pair: good, needsCA: true, wantErr: `tls.crt": there is none to register with kube-apiserver: the file must end with the CA's certificate`,
+			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's certificate`,
 		},
 		"other key": {
 			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",
@@ -102,7 +102,7 @@ func TestNewFiles(t *testing.T) {
 		"a CA, no name": {pair: pair{certPEM(c["a"].cert), caKey}, wantErr: "no subject alternative name"},
 		"expired": {
 			reason: "the controllers of this process are needed all the same",
-			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "has expired",
+			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "certificate expired at",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,13 +167,13 @@ func TestFilesReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := f.load(); err == nil || !serves(first) {
-			t.Errorf("%s: load = %v, serving the former one: %t", name, err, serves(first))
+			t.Errorf("%s: load = %v, serving the previous one: %t", name, err, serves(first))
 		}
 	}
 	// Half of a pair is what a reader finds in the middle of a replacement.
 	writeFile(t, dir, "tls.crt", second.cert)
 	if err := f.pair.RunOnce(t.Context()); err == nil || !serves(first) {
-		t.Errorf("half a pair: %v, serving the former one: %t", err, serves(first))
+		t.Errorf("half a pair: %v, serving the previous one: %t", err, serves(first))
 	}
 	writeFile(t, dir, "tls.key", second.key)
 	select {
@@ -247,10 +247,10 @@ func TestClientCA(t *testing.T) {
 	if err := c.content.RunOnce(t.Context()); err == nil || c.load() != nil || handshake(t, server, clientCert(t, cas[0], now)) != nil {
 		t.Errorf("a damaged file shut the door: %v", err)
 	}
-	former := c.Pool()
+	previous := c.Pool()
 	writeFile(t, dir, "ca.crt", certPEM(cas[1].cert))
 	deadline := time.After(10 * time.Second)
-	for c.Pool().Equal(former) {
+	for c.Pool().Equal(previous) {
 		select {
 		case <-deadline:
 			t.Fatal("the changed file was not noticed")
@@ -261,7 +261,7 @@ func TestClientCA(t *testing.T) {
 		t.Errorf("a client of the new CA is refused: %v", err)
 	}
 	if err := handshake(t, server, clientCert(t, cas[0], now)); err == nil {
-		t.Error("a client of the former CA still gets in")
+		t.Error("a client of the previous CA still gets in")
 	}
 }
 
@@ -352,7 +352,7 @@ func (r *rotating) has(c cast) string {
 // A leaf of another CA is served once every caBundle has had that CA for a while.
 func TestFilesWaitForTheCABundle(t *testing.T) {
 	t.Parallel()
-	c := newCast(t, map[string]int{"old": 0, "new": 0})
+	c := newCast(t, map[string]int{"old": 0, "new": 0, "newest": 0})
 	now := start.Add(day)
 	first, second := newPair(t, c["old"], now, "127.0.0.1").with(c["old"]), newPair(t, c["new"], now, "127.0.0.1").with(c["new"])
 	oldCA, newCA := certPEM(c["old"].cert), certPEM(c["new"].cert)
@@ -379,13 +379,26 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 			t.Error("a leaf is served that not every kube-apiserver knows to accept")
 		}
 		if !r.after(time.Second, second) {
-			t.Error("the former leaf is still served, though callers accept the new one")
+			t.Error("the previous leaf is still served, though callers accept the new one")
 		}
 		if r.after(testOverlap-time.Second, second); r.has(c) != "new,old" {
-			t.Error("the former CA is gone, and another replica may still serve with a leaf of it")
+			t.Error("the previous CA is gone, and another replica may still serve with a leaf of it")
 		}
 		if r.after(time.Second, second); r.has(c) != "new" {
 			t.Errorf("the caBundle has %s in the end, want the new CA alone", r.has(c))
+		}
+	})
+	t.Run("ChangedTwice", func(t *testing.T) {
+		t.Parallel()
+		r := newRotating(t, first, now)
+		r.Registered([][]byte{oldCA, oldCA}, false)
+		r.replaceFiles(second)
+		r.replaceFiles(newPair(t, c["newest"], now, "127.0.0.1").with(c["newest"]))
+		if got := r.has(c); got != "new,newest,old" {
+			t.Errorf("the caBundle has %s, want also the CA in between: another replica may serve with a leaf of it", got)
+		}
+		if r.after(testOverlap, second); r.has(c) != "newest,old" {
+			t.Errorf("the caBundle has %s after the overlap, want the CAs of the served and of the newest files", r.has(c))
 		}
 	})
 	t.Run("NothingRegistered", func(t *testing.T) {
@@ -394,7 +407,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 		r.Registered(nil, false)
 		r.replaceFiles(second)
 		if !r.after(wait, second) {
-			t.Error("nobody can be refused, and the former leaf is still served")
+			t.Error("no call can fail, and the previous leaf is still served")
 		}
 	})
 	t.Run("Expired", func(t *testing.T) {
@@ -425,12 +438,12 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 		r := newRotating(t, first, now)
 		r.config.NeedsCA = false
 		if r.replaceFiles(second); !r.after(0, second) || r.has(c) != "new" {
-			t.Error("a leaf waits for caBundles that nobody watches")
+			t.Error("a leaf waits for caBundles that are not registered")
 		}
 	})
 }
 
-// A replica with the former files that begins to lead keeps the CA that the leader before it
+// A replica with the previous files that begins to lead keeps the CA that the leader before it
 // has registered, whose leaves others serve.
 func TestFilesKeepWhatIsInherited(t *testing.T) {
 	t.Parallel()

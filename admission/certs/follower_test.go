@@ -22,7 +22,7 @@ func TestFollowerIsNeverRefused(t *testing.T) {
 		harm   func(t *testing.T, client *fake.Clientset, second int)
 	}{
 		"deleted twice": {
-			reason: "with the second rollover the first CA is no longer the former one",
+			reason: "with the second rollover the first CA is no longer the previous one",
 			harm: func(t *testing.T, client *fake.Clientset, second int) {
 				if second != 10 && second != 70 {
 					return
@@ -33,7 +33,7 @@ func TestFollowerIsNeverRefused(t *testing.T) {
 			},
 		},
 		"replaced by hand": {
-			reason: "the place of the former CA is taken",
+			reason: "the place of the previous CA is taken",
 			harm: func(t *testing.T, client *fake.Clientset, second int) {
 				if second == 10 {
 					putOther(t, client)
@@ -81,8 +81,8 @@ func secretWithFormer(t *testing.T) (*authority, *corev1.Secret) {
 			t.Fatal(err)
 		}
 	}
-	former, active := made[0], made[1]
-	secret, err := state{active: active, previous: former.cert}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+	previous, active := made[0], made[1]
+	secret, err := state{active: active, previous: previous.cert}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,13 +44,13 @@ func TestReplacedByHandAcrossAJump(t *testing.T) {
 	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
 		client, clock := fake.NewClientset(), testclock.New()
 		m := run(t, ManagedConfig{Client: client, Clock: clock})
-		former := m.CABundle()
+		previous := m.CABundle()
 		other := putOther(t, client)
 		pause(time.Minute)
 		clock.Jump(jump)
 		pause(hold - 2*time.Minute)
-		if err := accepts(m, former, "127.0.0.1"); err != nil {
-			t.Errorf("callers that have the former CA are refused too early: %v", err)
+		if err := accepts(m, previous, "127.0.0.1"); err != nil {
+			t.Errorf("callers that have the previous CA are refused too early: %v", err)
 		}
 		pause(2 * time.Minute)
 		if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {

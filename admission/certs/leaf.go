@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// serve issues a leaf if one is due and hands out what there is.
+// serve issues a leaf if one is due and publishes leaf and caBundle.
 func (m *Managed) serve(ctx context.Context) error {
 	if m.held == nil {
 		return nil
@@ -25,7 +25,7 @@ func (m *Managed) serve(ctx context.Context) error {
 			return err
 		}
 		if !active.cert.Equal(m.issuer) {
-			m.former = m.issuer
+			m.lastIssuer = m.issuer
 		}
 		m.leaf, m.issuer = leaf, active.cert
 		klog.FromContext(ctx).Info("Issued a serving certificate", "notAfter", leaf.Leaf.NotAfter, "issuer", m.issuer.Subject.CommonName)
@@ -38,15 +38,15 @@ func (m *Managed) serve(ctx context.Context) error {
 	return nil
 }
 
-// leafDue decides when this process needs another leaf. One of a CA that is not the
-// active one any more is good until callers are sure to know the active one.
+// leafDue reports whether this process needs another leaf. A leaf of a CA that is no longer active
+// stays in use until callers are sure to have the active one.
 func (m *Managed) leafDue() bool {
 	now, active := m.config.Clock.Now(), m.held.active.cert
 	switch {
 	case m.leaf == nil, !now.Before(m.leaf.Leaf.NotAfter):
 		return true
 	case active.Equal(m.promoted) && !m.held.has(m.issuer):
-		return true // callers know the active one, and are about to forget the issuer
+		return true // callers have the active one, and are about to lose the issuer
 	case !m.issuer.Equal(active):
 		return m.known(active) || !now.Before(m.first[string(active.Raw)].Add(hold))
 	default:
@@ -55,14 +55,14 @@ func (m *Managed) leafDue() bool {
 	}
 }
 
-// lingering is the CA of the leaf before this one, for as long as other replicas may serve
-// with a leaf of it: who cannot learn what callers know changes after hold, and its watch
-// may be late. The Secret has it mostly, but has room for one former CA only.
+// lingering returns the CA of the leaf before this one, for as long as other replicas may serve
+// with a leaf of it: a replica that does not know what callers have changes after hold, and its
+// watch may be late. Usually the Secret contains it, but it has room for one previous CA only.
 func (m *Managed) lingering() *x509.Certificate {
 	if !m.config.Clock.Now().Before(m.first[string(m.held.active.cert.Raw)].Add(hold + propagation)) {
-		m.former = nil
+		m.lastIssuer = nil
 	}
-	return m.former
+	return m.lastIssuer
 }
 
 // known reports whether callers have had a CA long enough to accept its leaves.
@@ -71,7 +71,7 @@ func (m *Managed) known(ca *x509.Certificate) bool {
 	return ok && m.config.Clock.Since(since) >= propagation
 }
 
-// track remembers since when each CA has been in the caBundle of this process.
+// track records since when each CA has been in the caBundle of this process.
 func (m *Managed) track() {
 	maps.DeleteFunc(m.first, func(der string, _ time.Time) bool {
 		for _, ca := range m.held.certificates() {
@@ -102,12 +102,12 @@ func (m *Managed) ends() map[string]time.Time {
 	return ends
 }
 
-// requeueAfter is how long there is nothing to do if nothing happens. A write that was due may
-// have been lost or put off.
+// requeueAfter returns when to check again if nothing happens. A write that was due may have been
+// lost or delayed.
 func (m *Managed) requeueAfter(settled bool) time.Duration {
-	if !settled || m.held == nil || m.held.next != nil || m.former != nil || !m.issuer.Equal(m.held.active.cert) {
-		return lookDuringChange
+	if !settled || m.held == nil || m.held.next != nil || m.lastIssuer != nil || !m.issuer.Equal(m.held.active.cert) {
+		return checkDuringChange
 	}
 	due := earlier(twoThirds(m.leaf.Leaf), twoThirds(m.held.active.cert))
-	return min(lookAtRest, max(due.Sub(m.config.Clock.Now()), lookDuringChange))
+	return min(checkAtRest, max(due.Sub(m.config.Clock.Now()), checkDuringChange))
 }

@@ -24,7 +24,7 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// Where the serving CA is kept unless configured.
+// The default Secret of the serving CA.
 const (
 	DefaultSecretNamespace = metav1.NamespaceSystem
 	DefaultSecretName      = "sa-controller-manager-webhook-ca"
@@ -34,37 +34,37 @@ const (
 	defaultCALifetime   = 365 * 24 * time.Hour
 	defaultLeafLifetime = 30 * 24 * time.Hour
 
-	// propagation is how long every apiserver may take to learn of a registered
-	// caBundle. Their watches take less than a second.
+	// propagation is how long every apiserver may take to receive a registered caBundle. Their
+	// watches take less than a second.
 	propagation = 30 * time.Second
 
-	// hold is how long a leaf outlasts a CA that was put in another's place without
-	// warning, while nobody confirms that callers have the new one.
+	// hold is how long a leaf stays in use after its CA was replaced without announcement, unless
+	// callers are known to have the new CA.
 	hold = 5 * time.Minute
 
-	// Nothing is asked of the API when time has passed, so looking often is cheap.
-	// The longer pause bounds what a clock that jumps can do.
-	lookDuringChange = 5 * time.Second
-	lookAtRest       = time.Hour
+	// These checks send no requests, so frequent ones are cheap. The longer interval limits the
+	// effect of a clock that jumps.
+	checkDuringChange = 5 * time.Second
+	checkAtRest       = time.Hour
 
-	// queueName is that of the queue in metrics.
+	// queueName is the name of the queue in metrics.
 	queueName  = "webhook_serving_ca"
 	maxBackoff = 30 * time.Second
 
-	// Where somebody else writes the Secret whenever we do, a few answers are at once
-	// and the others once per interval. Nothing in memory depends on them.
+	// If another client reverts our writes, a few repairs are immediate and then there is one per
+	// interval. The state in memory does not depend on them.
 	writeBurst    = 10
 	writeInterval = time.Second
 )
 
-// ManagedConfig says what a Managed needs. Client and Hosts are required.
+// ManagedConfig configures a Managed. Client and Hosts are required.
 type ManagedConfig struct {
 	Client kubernetes.Interface
 	// Namespace and Name of the Secret; empty means the defaults.
 	Namespace, Name string
 	// Hosts are the DNS names and IP addresses that callers use. 127.0.0.1 is added.
 	Hosts []string
-	// Recorder reports a Secret that was deleted or damaged. It may be nil.
+	// Recorder records an Event for a Secret that was deleted or damaged. It may be nil.
 	Recorder *events.Recorder
 	Metrics  *Metrics
 	Loops    *reconcile.Metrics
@@ -73,7 +73,7 @@ type ManagedConfig struct {
 	CALifetime, LeafLifetime time.Duration
 }
 
-// Managed keeps the serving CA in its Secret and issues the leaf of this process. Every
+// Managed reconciles the Secret of the serving CA and issues the leaf of this process. Every
 // replica runs one.
 type Managed struct {
 	*Source
@@ -84,12 +84,12 @@ type Managed struct {
 	writes   *rate.Limiter
 
 	// Only the goroutine of Run uses what follows.
-	held   *state
-	leaf   *tls.Certificate
-	issuer *x509.Certificate    // of leaf
-	former *x509.Certificate    // of the leaf before, if it was another; nil after a while
-	first  map[string]time.Time // when a CA of held was first seen, by its DER
-	// promoted is the CA that became the active one last after it had been announced.
+	held       *state
+	leaf       *tls.Certificate
+	issuer     *x509.Certificate    // of leaf
+	lastIssuer *x509.Certificate    // of the leaf before, if it was another; nil after a while
+	first      map[string]time.Time // when a CA of held was first seen, by its DER
+	// promoted is the CA that was last announced and then became the active one.
 	promoted *x509.Certificate
 }
 
@@ -126,19 +126,19 @@ func NewManaged(config ManagedConfig) *Managed {
 	return m
 }
 
-// ServiceHosts are the names that callers may use for a Service.
+// ServiceHosts returns the names that callers may use for a Service.
 func ServiceHosts(namespace, name string) []string {
 	return []string{name + "." + namespace + ".svc", name + "." + namespace + ".svc.cluster.local", name + "." + namespace}
 }
 
-// Run works until ctx ends. It is called once.
+// Run runs until ctx ends. It must be called once.
 func (m *Managed) Run(ctx context.Context) error {
 	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
 	return m.loop.RunWatching(ctx, m.config.Name, reconcile.Watch{Informer: m.informer})
 }
 
-// sync works with what the Secret holds and writes to it what is due. What it writes comes
-// back through the watch. It never leaves the key without a time to look again.
+// sync uses the content of the Secret and writes what is due. Its writes come back through the
+// watch. It always requeues the key.
 func (m *Managed) sync(ctx context.Context, key string) error {
 	secret, err := m.cached()
 	if err != nil {
@@ -168,7 +168,7 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// cached is the Secret as the watch has it, nil if there is none.
+// cached returns the Secret from the watch, nil if there is none.
 func (m *Managed) cached() (*corev1.Secret, error) {
 	obj, exists, err := m.informer.GetStore().GetByKey(m.config.Namespace + "/" + m.config.Name)
 	if err != nil || !exists {
@@ -177,8 +177,8 @@ func (m *Managed) cached() (*corev1.Secret, error) {
 	return obj.(*corev1.Secret), nil
 }
 
-// adopt works with what was found from now on. What is damaged is no match for what is
-// in memory, but better than nothing.
+// adopt uses what was read from now on. A damaged Secret is used only if there is nothing in
+// memory.
 func (m *Managed) adopt(found reading) {
 	usable := found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter)
 	if !usable || !found.whole() && m.held != nil {

@@ -261,12 +261,12 @@ func TestManagedRepairs(t *testing.T) {
 				sink := &recorded{}
 				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink, clock.RealClock{})})
 				before, bundle := m.current.Load().serving, m.CABundle()
-				former := string(secretOf(t, client).Data[keyActiveKey])
+				previous := string(secretOf(t, client).Data[keyActiveKey])
 				var empty bool
 				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
 				tc.harm(t, client)
 				pause(time.Second)
-				if got := string(secretOf(t, client).Data[keyActiveKey]); got != former {
+				if got := string(secretOf(t, client).Data[keyActiveKey]); got != previous {
 					t.Error("the Secret has not got its key back")
 				}
 				if m.current.Load().serving != before {
@@ -324,7 +324,7 @@ func TestManagedNeverRefused(t *testing.T) {
 	})
 }
 
-// putOther has somebody put a CA of their own in the place of ours. The former one stays.
+// putOther has somebody put a CA of their own in the place of ours. The previous one stays.
 func putOther(t *testing.T, client *fake.Clientset) *authority {
 	t.Helper()
 	other, err := newAuthority(time.Now(), day)
@@ -346,13 +346,13 @@ func TestManagedReplacedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		m := run(t, ManagedConfig{Client: client})
-		former := m.CABundle()
+		previous := m.CABundle()
 		other := putOther(t, client)
 		pause(time.Minute)
-		if err := accepts(m, former, "127.0.0.1"); err != nil {
-			t.Errorf("callers that have the former CA are refused at once: %v", err)
+		if err := accepts(m, previous, "127.0.0.1"); err != nil {
+			t.Errorf("callers that have the previous CA are refused at once: %v", err)
 		}
-		if !bytes.Contains(m.CABundle(), former) || !bytes.Contains(m.CABundle(), certPEM(other.cert)) {
+		if !bytes.Contains(m.CABundle(), previous) || !bytes.Contains(m.CABundle(), certPEM(other.cert)) {
 			t.Error("the caBundle does not have both CAs")
 		}
 		pause(hold)

@@ -9,23 +9,23 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics tells when certificates expire.
+// Metrics reports when certificates expire. A nil Metrics is a no-op.
 type Metrics struct {
 	notAfter *metrics.GaugeVec
 }
 
-// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+// NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{notAfter: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_certificate_expiration_timestamp_seconds",
-		Help: "When a certificate of the webhook expires, in seconds since 1970, by name: serving, serving-ca, " +
-			"serving-ca-next while a rollover is under way, and serving-ca-previous.",
+		Help: "Expiration of a certificate of the webhook, in seconds since 1970, by name: serving, serving-ca, " +
+			"serving-ca-next during a rollover, and serving-ca-previous.",
 	}, []string{"name"})}
 	mustRegister(m.notAfter)
 	return m
 }
 
-// show leaves no series of a certificate that is gone. A nil Metrics shows nothing.
+// show sets the metrics and deletes those of certificates that no longer exist.
 func (m *Metrics) show(notAfter map[string]time.Time) {
 	if m == nil {
 		return

@@ -11,15 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// observation is all that plan decides on.
+// observation is the input of plan.
 type observation struct {
 	secret *corev1.Secret    // nil if there is none
-	held   *state            // what this process worked with last, nil at first
+	held   *state            // the state that this process has used last, nil at first
 	inUse  *x509.Certificate // the CA of this process's leaf, nil at first
 	now    time.Time
 	// known reports whether callers have had a CA long enough to accept its leaves.
 	known func(*x509.Certificate) bool
-	// fresh makes a new CA.
+	// fresh issues a new CA.
 	fresh func() (*authority, error)
 }
 
@@ -32,15 +32,15 @@ const (
 	refuse
 )
 
-// decision is what to do with the Secret.
+// decision is the output of plan.
 type decision struct {
 	action action
-	// wanted is what the Secret is to hold. With refuse it is meaningless.
+	// wanted is the new content of the Secret. It has no meaning with refuse.
 	wanted state
 	reason string
 }
 
-// draft is a state on its way to what is wanted, and why it had to change.
+// draft is the state that plan works on, and the reasons of its changes.
 type draft struct {
 	observation
 	state
@@ -48,8 +48,8 @@ type draft struct {
 	reasons []string
 }
 
-// plan decides what the Secret is to hold. Whatever it drops from the caBundle has
-// expired or has been followed twice.
+// plan decides on the content of the Secret. It drops a CA from the caBundle only if it has expired
+// or has been replaced twice.
 func plan(o observation) (decision, error) {
 	d := draft{observation: o}
 	if o.secret != nil {
@@ -79,9 +79,9 @@ func plan(o observation) (decision, error) {
 
 func (d *draft) because(reason string) { d.reasons = append(d.reasons, reason) }
 
-// restore answers damage and a deletion from memory, because callers have that already.
-// After a deletion a successor is announced too: so a user who deletes the Secret to be rid
-// of its key gets that, and no caller notices.
+// restore repairs damage and a deletion from memory, because callers have that state already. After
+// a deletion it also announces a successor: a user who deletes the Secret to get rid of its key
+// succeeds, without a failed call.
 func (d *draft) restore() error {
 	damaged := len(d.reasons) > 0
 	switch {
@@ -97,7 +97,7 @@ func (d *draft) restore() error {
 	return nil
 }
 
-// expire drops what no caller accepts any more.
+// expire drops expired CAs.
 func (d *draft) expire() error {
 	if d.next != nil && d.over(d.next.cert) {
 		d.next = nil
@@ -105,12 +105,12 @@ func (d *draft) expire() error {
 	}
 	if d.previous != nil && d.over(d.previous) {
 		d.previous = nil
-		d.because("the former CA has expired")
+		d.because("the previous CA has expired")
 	}
 	return nil
 }
 
-// ensureActive finds somebody to sign leaves.
+// ensureActive provides a valid CA to issue leaves.
 func (d *draft) ensureActive() error {
 	if d.active != nil && !d.over(d.active.cert) {
 		return nil
@@ -130,8 +130,8 @@ func (d *draft) ensureActive() error {
 	return nil
 }
 
-// keepInUse keeps a CA in the caBundle that somebody has just put another one in place
-// of: the leaf of this process is still of it.
+// keepInUse keeps a CA in the caBundle that has just been replaced in the Secret by another client:
+// the leaf of this process was issued by it.
 func (d *draft) keepInUse() error {
 	if d.inUse != nil && d.previous == nil && !d.has(d.inUse) && !d.over(d.inUse) {
 		d.previous = d.inUse
@@ -140,8 +140,8 @@ func (d *draft) keepInUse() error {
 	return nil
 }
 
-// rollOver takes the next step of a rollover once it is due. One that is announced
-// here is never promoted in the same step.
+// rollOver takes the next step of a rollover once it is due. It never announces and promotes a CA
+// in the same step.
 func (d *draft) rollOver() error {
 	switch {
 	case d.next == nil && !d.now.Before(twoThirds(d.active.cert)):
@@ -170,9 +170,9 @@ func (d *draft) over(certificate *x509.Certificate) bool {
 	return !d.now.Before(certificate.NotAfter)
 }
 
-// lastCall is when an announced CA is promoted even if nobody confirms that callers
-// have it, such as when a person keeps the caBundle by hand: a twelfth of its life
-// before the active one ends, and not before half of what was left has passed.
+// lastCall returns when an announced CA is promoted even without confirmation that callers have it,
+// such as when a user maintains the caBundle: a twelfth of its life before the active one ends, but
+// not before half of what was left has passed.
 func lastCall(s state) time.Time {
 	end := s.active.cert.NotAfter
 	life := end.Sub(s.active.cert.NotBefore)

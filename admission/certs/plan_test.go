@@ -206,7 +206,7 @@ func TestPlan(t *testing.T) {
 			held:   held(names{Active: "a", Next: "b"}),
 			want:   outcome{update, names{Active: "a", Next: "b"}},
 		},
-		"former CA damaged": {
+		"previous CA damaged": {
 			reason: "what is lost is left out, the rest stays",
 			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, "rubbish"),
 			want:   outcome{update, names{Active: "a"}},
@@ -271,7 +271,7 @@ func TestPlan(t *testing.T) {
 			want:   outcome{keep, names{Active: "a", Next: "late"}},
 		},
 		"announced and known": {
-			reason: "the next one signs, the former stays in the caBundle",
+			reason: "the next one signs, the previous one stays in the caBundle",
 			secret: c.secret(t, names{Active: "a", Next: "b", Previous: "old"}),
 			known:  true,
 			want:   outcome{update, names{Active: "b", Previous: "a"}},
@@ -296,7 +296,7 @@ func TestPlan(t *testing.T) {
 			day:    365,
 			want:   outcome{update, names{Active: "late"}},
 		},
-		"former expired": {
+		"previous expired": {
 			reason: "the caBundle does not grow old",
 			secret: c.secret(t, names{Active: "a", Previous: "old"}),
 			day:    2,

@@ -13,19 +13,19 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// registered knows since when every registered caBundle has had which certificates.
+// registered records since when every registered caBundle has contained which certificates.
 type registered struct {
 	mu    sync.Mutex
-	since map[string]time.Time // by DER: in every caBundle
-	empty time.Time            // nothing is registered, so that nobody can be refused
+	since map[string]time.Time // by DER of certificates in every caBundle
+	empty time.Time            // since when nothing is registered, so that no call can fail
 
-	// inherited are those that another replica has written, or an earlier leader, as they were
-	// at a time.
+	// inherited are the certificates that another replica or an earlier leader had registered at a
+	// time.
 	inherited []*x509.Certificate
 	at        time.Time
 }
 
-// observe takes the caBundles that are registered at a time.
+// observe records the caBundles that are registered at a time.
 func (r *registered) observe(caBundles [][]byte, inherited bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *registered) observe(caBundles [][]byte, inherited bool, now time.Time) 
 	}
 }
 
-// inAll are the certificates that all caBundles have. A damaged one has none.
+// inAll returns the certificates that all caBundles contain. An invalid caBundle contains none.
 func inAll(caBundles [][]byte) []*x509.Certificate {
 	var common []*x509.Certificate
 	for i, caBundle := range caBundles {
@@ -70,7 +70,7 @@ func inAll(caBundles [][]byte) []*x509.Certificate {
 	return common
 }
 
-// of is since when callers have had a certificate, false if that is not known.
+// of returns since when callers have had a certificate, false if that is unknown.
 func (r *registered) of(certificate *x509.Certificate) (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *registered) of(certificate *x509.Certificate) (time.Time, bool) {
 	return since, ok
 }
 
-// covers reports whether callers have had for some time what they verify a certificate with.
+// covers reports whether callers have had the CA of a certificate for at least propagation.
 func (r *registered) covers(serving *tls.Certificate, now time.Time, propagation time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func addDER(pool *x509.CertPool, der []byte) {
 	}
 }
 
-// lasting are the inherited certificates, for as long as overlap.
+// lasting returns the inherited certificates until overlap has passed.
 func (r *registered) lasting(now time.Time, overlap time.Duration) (certificates []*x509.Certificate, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

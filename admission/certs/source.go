@@ -25,15 +25,15 @@ const (
 	namePreviousCA = "serving-ca-previous"
 )
 
-// Source is a serving certificate, the caBundle to verify it with, and who wants to
-// know when they change. It is empty until its Files or Managed has filled it.
+// Source holds a serving certificate and the caBundle to verify it with, and notifies of changes.
+// It is empty until its Files or Managed has filled it.
 type Source struct {
 	clock   clock.PassiveClock
 	metrics *Metrics
 	current atomic.Pointer[snapshot]
 
 	registered registered
-	observed   func() // is called after each change of it; may be nil
+	observed   func() // called after each change of registered; may be nil
 
 	mu      sync.Mutex
 	changed []func()
@@ -44,7 +44,7 @@ type snapshot struct {
 	serving  *tls.Certificate // nil while there is none
 	bundle   []byte
 	notAfter map[string]time.Time
-	trouble  error // why there is none, or what is wrong besides
+	trouble  error // why serving is nil, or the last error
 }
 
 func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
@@ -53,7 +53,7 @@ func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
 	return s
 }
 
-// GetCertificate is for tls.Config. It fails while there is no certificate.
+// GetCertificate implements tls.Config.GetCertificate. It fails while there is no certificate.
 func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	current := s.current.Load()
 	if current.serving == nil {
@@ -62,27 +62,27 @@ func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return current.serving, nil
 }
 
-// CABundle is the PEM to register. It is empty while there is no certificate, and for
-// files that come without a CA where none is needed. Callers must not modify it.
+// CABundle returns the PEM to register. It is empty while there is no certificate, and for files
+// without a CA if none is needed. Callers must not modify it.
 func (s *Source) CABundle() []byte { return s.current.Load().bundle }
 
-// NotAfter is the end of each certificate's life by name: "serving", "serving-ca",
+// NotAfter returns the expiry of each certificate by name: "serving", "serving-ca",
 // "serving-ca-next" and "serving-ca-previous", as far as they exist.
 func (s *Source) NotAfter() map[string]time.Time { return maps.Clone(s.current.Load().notAfter) }
 
-// Ready is nil when there is a certificate that callers can accept today.
+// Ready returns nil if there is a certificate that has not expired.
 func (s *Source) Ready() error {
 	current := s.current.Load()
 	if current.serving == nil {
 		return current.trouble
 	}
 	if end := current.notAfter[nameServing]; s.clock.Now().After(end) {
-		return fmt.Errorf("the serving certificate has expired at %s", end.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the serving certificate expired at %s", end.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// OnChange has notify called whenever the certificate or the caBundle is another. It
+// OnChange registers notify, which is called whenever the certificate or the caBundle changes. It
 // must not block.
 func (s *Source) OnChange(notify func()) {
 	s.mu.Lock()
@@ -90,9 +90,9 @@ func (s *Source) OnChange(notify func()) {
 	s.changed = append(s.changed, notify)
 }
 
-// Registered takes the caBundles that kube-apiserver has now, one of each webhook: a CA that
-// has been in all of them for a while is safe to serve with. It is called after each change.
-// Inherited says that another replica has written them, or an earlier leader.
+// Registered receives the caBundles that kube-apiserver has now, one of each webhook: a CA that has
+// been in all of them for a while is safe to serve with. It is called after each change. Inherited
+// means that another replica or an earlier leader has written them.
 func (s *Source) Registered(caBundles [][]byte, inherited bool) {
 	s.registered.observe(caBundles, inherited, s.clock.Now())
 	if s.observed != nil {
@@ -100,7 +100,7 @@ func (s *Source) Registered(caBundles [][]byte, inherited bool) {
 	}
 }
 
-// set makes next what is served. Only one goroutine of its owner calls it.
+// set serves next. Only one goroutine of its owner calls it.
 func (s *Source) set(next *snapshot) {
 	last := s.current.Swap(next)
 	s.metrics.show(next.notAfter)
@@ -115,7 +115,7 @@ func (s *Source) set(next *snapshot) {
 	}
 }
 
-// fail records what is wrong. What is served is still served.
+// fail records an error. It does not change what is served.
 func (s *Source) fail(err error) {
 	next := *s.current.Load()
 	next.trouble = err

@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/internal/stateobject"
 )
 
-// The content of the Secret. All is PEM but the version.
+// The keys of the Secret. All values are PEM, except the version.
 const (
 	keyActiveCert   = "ca.crt"
 	keyActiveKey    = "ca.key"
@@ -22,24 +22,24 @@ const (
 	keyPreviousCert = "previous.crt"
 )
 
-// state is what the Secret holds. It is immutable; plan copies it.
+// state is the content of the Secret. It is immutable; plan copies it.
 type state struct {
 	active   *authority        // signs leaves
 	next     *authority        // announced, signs nothing yet
-	previous *x509.Certificate // callers may still meet its leaves
+	previous *x509.Certificate // other replicas may still serve its leaves
 }
 
-// reading is what could be read of a Secret.
+// reading is the result of reading a Secret.
 type reading struct {
 	state
 
-	// damage says what could not be read, "" if all could.
+	// damage describes what could not be read, "" if all could.
 	damage string
-	// foreign says that the Secret is of another version, of which nothing is read.
+	// foreign is set if the Secret has another version; then nothing else is read.
 	foreign string
 }
 
-// read takes everything from secret that is whole.
+// read reads everything from secret that is intact.
 func read(secret *corev1.Secret) reading {
 	fields, err := stateobject.Read(secret.Data)
 	if err != nil {
@@ -63,16 +63,15 @@ func read(secret *corev1.Secret) reading {
 	return r
 }
 
-// Active is the CA certificate that leaves are signed with now, for commands that only look
-// at the Secret. It reads no key.
+// Active returns the CA certificate that issues leaves now, for commands. It does not read keys.
 func Active(secret *corev1.Secret) (*x509.Certificate, error) {
 	return readCA(secret.Data[keyActiveCert])
 }
 
-// whole reports whether leaves can be issued from what was read.
+// whole reports whether the Secret was read completely.
 func (r reading) whole() bool { return r.foreign == "" && r.damage == "" }
 
-// certificates are those of the caBundle, the active one first.
+// certificates returns those of the caBundle, the active one first.
 func (s state) certificates() []*x509.Certificate {
 	var all []*x509.Certificate
 	if s.active != nil {
@@ -96,7 +95,7 @@ func (s state) has(certificate *x509.Certificate) bool {
 	return false
 }
 
-// bundle is the caBundle. It has each of extra too that is not nil nor in it already.
+// bundle returns the caBundle, with those of extra that are neither nil nor contained already.
 func (s state) bundle(extra ...*x509.Certificate) []byte {
 	var all bytes.Buffer
 	for _, certificate := range s.certificates() {
@@ -110,7 +109,7 @@ func (s state) bundle(extra ...*x509.Certificate) []byte {
 	return all.Bytes()
 }
 
-// writeInto writes the state into a copy of secret, whose other keys stay.
+// writeInto returns a copy of secret with the state. Other keys are kept.
 func (s state) writeInto(secret *corev1.Secret) (*corev1.Secret, error) {
 	secret = secret.DeepCopy()
 	if secret.Data == nil {

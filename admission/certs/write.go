@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// act writes. Losing a race is no error: what the winner wrote comes through the watch.
+// act executes the decision. A lost conflict is no error: the other write comes through the watch.
 func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decision) error {
 	if decided.action == keep {
 		return nil
@@ -25,7 +25,7 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 		return fmt.Errorf("use secret %s/%s: %s", m.config.Namespace, m.config.Name, decided.reason)
 	}
 	if !m.writes.AllowN(m.config.Clock.Now(), 1) {
-		klog.FromContext(ctx).V(2).Info("The Secret of the serving CA is written too often, waiting", "secret", m.ref(), "reason", decided.reason)
+		klog.FromContext(ctx).V(2).Info("Another client keeps changing the Secret of the serving CA, delaying the repair", "secret", m.ref(), "reason", decided.reason)
 		return nil
 	}
 	if decided.action == create {
@@ -66,12 +66,12 @@ func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided dec
 	return nil
 }
 
-// written tells what was done; what somebody else had done before becomes an Event.
+// written logs the write, and records an Event if it repairs what another client has changed.
 func (m *Managed) written(ctx context.Context, reason string, repaired bool) {
 	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", m.ref(), "reason", reason)
 	if repaired {
 		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
-			"ServingCARepaired", "Repair", "wrote the serving CA again: "+reason)
+			"ServingCARepaired", "Repair", "Wrote the serving CA again: "+reason)
 	}
 }
 

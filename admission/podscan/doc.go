@@ -1,36 +1,33 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podscan finds the Pods that were admitted without what the ServiceAccount
-// plugin owes them, and names the commands that have controllers create them again.
+// Package podscan finds the Pods that were admitted without the webhook and miss what the
+// ServiceAccount plugin would have added. It also names the commands that make controllers create
+// them again.
 //
-// Such a Pod was created while nobody called the webhook: before it was registered, or
-// while a person had taken it out. It stays as it is, because a Pod's account and
-// volumes cannot be changed.
+// Such a Pod was created while kube-apiserver did not call the webhook: before it was registered,
+// or while a user had switched it off. A Pod's account and volumes cannot be changed afterwards.
 //
-// What is a miss is decided by the plugin's own rules (serviceaccount.Config.MissingFrom), as
-// far as the past can be known:
+// The plugin's own rules (serviceaccount.Config.MissingFrom) decide which Pods were missed, as far
+// as the past is known:
 //
-//   - A Pod without an account name is one for certain: the plugin names an account in
-//     every Pod, and so does kube-apiserver's own.
-//   - A Pod that names an account and mounts a token nowhere, although Pod and account
-//     want it, is one too. But what counts is what the account wanted when the Pod was
-//     created, and only its managedFields tell about that. An account that somebody has
-//     changed since makes the Pod an uncertain one, unless the Pod itself insists on a
-//     token. An account that is younger than the Pod does not: the plugin would have
-//     refused a Pod whose account does not exist.
-//   - A Pod in which one container has a token and another has none is no miss: the
-//     other one was added by somebody who came later.
+//   - A Pod without an account name was certainly missed: the plugin sets the account of every
+//     Pod, and so does kube-apiserver's own.
+//   - A Pod with an account name but without any token mount was missed if Pod and account want a
+//     token. But the account's wish at the time of the Pod's creation counts, and only its
+//     managedFields tell. If the account has changed since then, the Pod is uncertain, unless the
+//     Pod itself requests a token. An account younger than the Pod does not count as changed:
+//     the plugin would have refused a Pod whose account does not exist.
+//   - A Pod with a token in one container and none in another was not missed: the other container
+//     was added later.
 //
-// No misses are Pods that want no token, that bring their own, that have ended or are
-// about to, mirror pods, and those of namespaces that the registration excludes. What
-// cannot be told at all: which pull secrets an account had, whether a token Secret
-// existed where none is required, what an account wanted that is gone or was deleted and
-// made anew, and that somebody took automountServiceAccountToken: false back in a way that
+// Not missed are Pods that want no token, that bring their own, that have ended or are being
+// deleted, mirror pods, and Pods in namespaces that the registration excludes. Unknown are: which
+// pull secrets an account had, whether a token Secret existed if none is required, the wishes of an
+// account that is gone or was recreated, and a removal of automountServiceAccountToken: false that
 // left no trace.
 //
-// Finder lists Pods in pages and keeps nothing. Scanner has it do so on the leader, once
-// after each time that the registration has become right; in between it sends nothing.
-// Remedies are for the user to type. None of them may remove a Pod that no controller is
-// known to create again.
+// Finder lists Pods in pages and keeps nothing. Scanner runs it on the leader, once after each time
+// that the registration has become correct; in between it sends no requests. Users type the
+// Remedies. None of them may delete a Pod that no known controller creates again.
 package podscan

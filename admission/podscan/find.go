@@ -14,26 +14,26 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
-// stillRunning leaves out the Pods that have ended.
+// stillRunning selects the Pods that have not ended.
 const stillRunning = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 
-// Finder finds the Pods that were missed. It may be used by several goroutines.
+// Finder finds the Pods that were missed. It is safe for concurrent use.
 type Finder struct {
 	Client kubernetes.Interface
-	// Config is that of the plugin.
+	// Config is the plugin's configuration.
 	Config serviceaccount.Config
 }
 
-// Found is what a Finder has found, in the order of namespaces and names.
+// Found is the result of a Finder, sorted by namespace and name.
 type Found struct {
 	Missed    []Pod
 	Uncertain []Pod
-	Looked    int // how many Pods
+	Looked    int // number of Pods
 }
 
-// Find looks at the Pods of a namespace, or at all if it is empty. Those that come while it
-// looks are admitted by the webhook. Besides lists of Pods it sends one GET for each account, and perhaps
-// for each namespace, of Pods that look like misses.
+// Find checks the Pods of a namespace, or all if it is empty. New Pods meanwhile are admitted by
+// the webhook. Besides lists of Pods it sends one GET for each account, and perhaps for each
+// namespace, of Pods that look missed.
 func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	var found Found
 	lookups, err := newLookupCache(ctx, f.Client)
@@ -52,7 +52,7 @@ func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	return found, err
 }
 
-// add classifies a Pod and notes it if it is a miss.
+// add classifies a Pod and adds it to found if it was missed.
 func (f Finder) add(ctx context.Context, found *Found, lookups *lookupCache, pod *corev1.Pod) error {
 	found.Looked++
 	missing, uncertain, err := f.examine(ctx, lookups, pod)
@@ -68,7 +68,7 @@ func (f Finder) add(ctx context.Context, found *Found, lookups *lookupCache, pod
 	return nil
 }
 
-// examine classifies a Pod, and reads no more than that takes.
+// examine classifies a Pod. It reads only the objects that this needs.
 func (f Finder) examine(ctx context.Context, lookups *lookupCache, pod *corev1.Pod) (missing []Part, uncertain bool, _ error) {
 	if !mayLack(f.Config, pod) {
 		return nil, false, nil

@@ -17,8 +17,8 @@ import (
 	"sa-controller-manager/admission/registration"
 )
 
-// lookupCache has what besides a Pod decides whether it is a miss. Each object is read once.
-// The process's cache of accounts would not do: it keeps little of their managedFields.
+// lookupCache reads the objects besides the Pod that classification needs, each once. The process's
+// informer of accounts is not enough: it keeps little of their managedFields.
 type lookupCache struct {
 	client     kubernetes.Interface
 	selector   labels.Selector
@@ -49,12 +49,12 @@ func (c *lookupCache) covered(ctx context.Context, name string) (bool, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("read namespace %s: %w", name, err)
 	}
-	// One that is gone has taken its Pods along.
+	// The Pods of a deleted namespace are gone too.
 	c.namespaces[name] = err == nil && c.selector.Matches(labels.Set(namespace.Labels))
 	return c.namespaces[name], nil
 }
 
-// account is nil if there is none of that name.
+// account returns nil if there is none of that name.
 func (c *lookupCache) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	key := cache.NewObjectName(namespace, name)
 	if account, known := c.accounts[key]; known {

@@ -9,22 +9,22 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are the series of the scan. A nil Metrics counts nothing.
+// Metrics are the metrics of the scan. A nil Metrics is a no-op.
 type Metrics struct {
 	pods *metrics.Gauge
 	when *metrics.Gauge
 }
 
-// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+// NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		pods: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_missed_pods",
-			Help: "Pods that the last scan found to have been admitted without their account or token.",
+			Help: "Pods found by the last scan that were admitted without their account or token.",
 		}),
 		when: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_missed_scan_timestamp_seconds",
-			Help: "When this process has last completed a scan for Pods that were admitted without the webhook, 0 for never.",
+			Help: "Time of the last completed scan of this process for Pods that were admitted without the webhook, in seconds since 1970, 0 for never.",
 		}),
 	}
 	mustRegister(m.pods, m.when)

@@ -20,8 +20,7 @@ const (
 	Token   Part = "token"
 )
 
-// Pod is what is to be known about one that was missed. Its JSON form is that of the
-// command's output.
+// Pod describes a missed Pod. Its JSON form is that of the command's output.
 type Pod struct {
 	Namespace string      `json:"namespace"`
 	Name      string      `json:"name"`
@@ -32,7 +31,7 @@ type Pod struct {
 	Owner *Owner `json:"owner,omitempty"`
 	// Missing is not empty.
 	Missing []Part `json:"missing"`
-	// Uncertain: the account may have refused the token when the Pod was created.
+	// Uncertain: the account may not have wanted a token when the Pod was created.
 	Uncertain bool `json:"uncertain,omitempty"`
 
 	// deployment owns the ReplicaSet that owns the Pod, "" if none does.
@@ -47,12 +46,12 @@ type Owner struct {
 	UID        types.UID `json:"uid"`
 }
 
-// String is how people write it.
+// String returns the usual notation.
 func (o *Owner) String() string { return o.Kind + "/" + o.Name }
 
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// Lacks lists what is missing in words.
+// Lacks returns Missing in words.
 func (p *Pod) Lacks() string {
 	words := make([]string, len(p.Missing))
 	for i, part := range p.Missing {
@@ -65,7 +64,7 @@ func (p *Pod) reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 }
 
-// describe keeps of a Pod what is told about it.
+// describe converts a Pod to its description.
 func describe(pod *corev1.Pod, missing []Part, uncertain bool) Pod {
 	described := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,

@@ -15,17 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Remedy is how a new Pod comes to be in the place of one that was missed.
+// Remedy is how to replace a missed Pod.
 type Remedy struct {
-	// Command is the line to type, one and the same for all missed Pods of an owner. It is
-	// empty if no controller is known to create the Pod again.
+	// Command is the command line, the same for all missed Pods of an owner. It is empty if no
+	// controller is known to create the Pod again.
 	Command string `json:"command,omitempty"`
-	// Note is what to know before that, or instead.
+	// Note is an advice in addition to the command, or instead of it.
 	Note string `json:"note,omitempty"`
 }
 
-// Remedies has one Remedy for each Pod. The commands name the kubeconfig, unless it is
-// empty.
+// Remedies returns one Remedy for each Pod. The commands name the kubeconfig, unless it is empty.
 func Remedies(pods []Pod, kubeconfig string) []Remedy {
 	names := map[types.UID]string{} // of the Pods of an owner
 	for i := range pods {
@@ -49,8 +48,8 @@ func Remedies(pods []Pod, kubeconfig string) []Remedy {
 	return remedies
 }
 
-// remedy is what kubectl is to do about all missed Pods of the owner, which has been seen
-// to own that Pod. It is "" if nobody knows whether the owner creates Pods again.
+// remedy returns the kubectl arguments for all missed Pods of the owner. The action is "" if it is
+// unknown whether the owner creates Pods again.
 func (o *Owner) remedy(pod *Pod, names string) (action, note string) {
 	switch schema.FromAPIVersionAndKind(o.APIVersion, o.Kind) {
 	case appsv1.SchemeGroupVersion.WithKind("ReplicaSet"):
@@ -65,12 +64,12 @@ func (o *Owner) remedy(pod *Pod, names string) (action, note string) {
 	case batchv1.SchemeGroupVersion.WithKind("Job"):
 		return "delete pod" + names, fmt.Sprintf("%s counts a deleted Pod as failed", o)
 	default:
-		return "", fmt.Sprintf("whether %s creates it again is not known", o)
+		return "", fmt.Sprintf("it is not known whether %s creates it again", o)
 	}
 }
 
-// deploymentOf is the Deployment of a Pod's ReplicaSet, "" if it has none. The Deployment
-// controller calls a ReplicaSet by its own name and the hash with which it labels the Pods.
+// deploymentOf returns the Deployment of a Pod's ReplicaSet, "" if it has none. The Deployment
+// controller names a ReplicaSet after itself and the hash in the Pods' label.
 func deploymentOf(pod *corev1.Pod, owner string) string {
 	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	name, found := strings.CutSuffix(owner, "-"+hash)
@@ -80,11 +79,10 @@ func deploymentOf(pod *corev1.Pod, owner string) string {
 	return name
 }
 
-// plain is what no shell takes for more than it is.
+// plain matches text without characters that are special to a shell.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 
-// KubeconfigFlag is the flag that leads a command to the same cluster, with a blank before it; empty
-// without a path.
+// KubeconfigFlag returns the flag for the same cluster, with a leading blank; empty without a path.
 func KubeconfigFlag(path string) string {
 	switch {
 	case path == "":

@@ -69,7 +69,7 @@ func TestRemedy(t *testing.T) {
 		},
 		"Stranger": {
 			pod:  newPod(owned("example.org/v1", "ReplicaSet", "web")),
-			want: Remedy{Note: "whether ReplicaSet/web creates it again is not known"},
+			want: Remedy{Note: "it is not known whether ReplicaSet/web creates it again"},
 		},
 	}
 	for name, tc := range cases {

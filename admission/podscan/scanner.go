@@ -19,37 +19,36 @@ import (
 )
 
 const (
-	// settleDelay is how long kube-apiservers may take to notice what has been registered.
-	// Pods that they admit meanwhile are missed too.
+	// settleDelay is how long kube-apiservers may take to use a new registration. Pods that they
+	// admit meanwhile are missed too.
 	settleDelay = 5 * time.Second
 
-	// interval is the least time between two scans, however often the registration
-	// changes: each reads all Pods of the cluster.
+	// interval is the minimum time between two scans, however often the registration changes: each
+	// reads all Pods of the cluster.
 	interval = 30 * time.Second
 
-	// quietFailures in a row are recorded in no Event. They take some five seconds.
+	// quietFailures is how many consecutive failures get no Event. They take some five seconds.
 	quietFailures = 8
 
-	// eventLimit bounds the Events of one scan. The summary has the number.
+	// eventLimit limits the Events of one scan. The summary has the total.
 	eventLimit = 100
 
 	// everything is the only key of the queue.
 	everything = "all"
 )
 
-// ScannerConfig says what a Scanner needs. Metrics and Loops may be nil.
+// ScannerConfig configures a Scanner. Metrics and Loops may be nil.
 type ScannerConfig struct {
 	Finder
 
-	// Process is the object that the summary regards.
+	// Process is the object of the summary Event.
 	Process  *corev1.ObjectReference
 	Recorder *events.Recorder
 	Metrics  *Metrics
 	Loops    *reconcile.Metrics
 }
 
-// Scanner looks for missed Pods whenever the registration has become right, and reports
-// them.
+// Scanner scans for missed Pods whenever the registration has become correct, and reports them.
 type Scanner struct {
 	config     ScannerConfig
 	queue      *reconcile.Runner[string]
@@ -57,7 +56,7 @@ type Scanner struct {
 
 	// Only sync uses what follows.
 	notBefore time.Time // the next scan
-	failures  int       // in a row
+	failures  int       // consecutive
 }
 
 // NewScanner returns a Scanner that does not run yet.
@@ -67,7 +66,7 @@ func NewScanner(config ScannerConfig) *Scanner {
 	return s
 }
 
-// Registration is called with each state of the registration. It does not block.
+// Registration must be called with each state of the registration. It does not block.
 func (s *Scanner) Registration(state registration.State) {
 	registered := state == registration.Registered
 	s.registered.Store(registered)
@@ -76,7 +75,7 @@ func (s *Scanner) Registration(state registration.State) {
 	}
 }
 
-// Run scans whenever that is due, until ctx ends. It may be called again after that.
+// Run scans when due, until ctx ends. It may be called again after that.
 func (s *Scanner) Run(ctx context.Context) error {
 	s.queue.Run(ctx)
 	return nil
@@ -84,7 +83,7 @@ func (s *Scanner) Run(ctx context.Context) error {
 
 func (s *Scanner) sync(ctx context.Context, key string) error {
 	if !s.registered.Load() {
-		return nil // when it is again, that queues the key
+		return nil // Registration queues the key again
 	}
 	if left := time.Until(s.notBefore); left > 0 {
 		s.queue.AddAfter(key, left)
@@ -92,7 +91,7 @@ func (s *Scanner) sync(ctx context.Context, key string) error {
 	}
 	if err := s.scan(ctx); err != nil {
 		s.fail(err)
-		return fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
+		return fmt.Errorf("scan for Pods that were admitted without the webhook: %w", err)
 	}
 	s.failures, s.notBefore = 0, time.Now().Add(interval)
 	return nil
@@ -106,17 +105,17 @@ func (s *Scanner) scan(ctx context.Context) error {
 	}
 	now := time.Now()
 	s.config.Metrics.scanned(len(found.Missed), now)
-	klog.FromContext(ctx).Info("Looked for Pods that were admitted without the webhook",
+	klog.FromContext(ctx).Info("Scanned for Pods that were admitted without the webhook",
 		"missed", len(found.Missed), "uncertain", len(found.Uncertain), "pods", found.Looked, "took", now.Sub(begun))
 	s.report(found)
 	return nil
 }
 
-// fail records what keeps failing.
+// fail records an Event for a repeated failure.
 func (s *Scanner) fail(err error) {
 	if s.failures++; s.failures > quietFailures {
-		s.config.Recorder.Warn(s.config.Process, "MissedPodsUnknown", "Scan",
-			"Pods that were admitted without the webhook cannot be looked for: "+err.Error())
+		s.config.Recorder.Warn(s.config.Process, "PodScanFailed", "Scan",
+			"Failed to scan for Pods that were admitted without the webhook: "+err.Error())
 	}
 }
 
@@ -125,20 +124,20 @@ func (s *Scanner) report(found Found) {
 	if len(found.Missed) == 0 {
 		return
 	}
-	// The newest come first: what an earlier scan has found has had its Event.
+	// The newest come first: those that an earlier scan has found have had their Event.
 	newest := slices.SortedStableFunc(slices.Values(found.Missed), func(a, b Pod) int { return b.Created.Compare(a.Created.Time) })
 	for i := range newest[:min(len(newest), eventLimit)] {
 		pod := &newest[i]
 		s.config.Recorder.Warn(pod.reference(), "AdmittedWithoutWebhook", "Scan", fmt.Sprintf(
-			"the webhook was not called for this Pod, which lacks: %s; only a new Pod will have it", pod.Lacks()))
+			"The webhook was not called for this Pod, which lacks: %s. Only a new Pod will have it", pod.Lacks()))
 	}
 	note := fmt.Sprintf("Pods that were admitted without the webhook and lack their account or token: %d, the first is %s; "+
-		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them, and what to type to have them created again", len(found.Missed), &found.Missed[0])
+		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them with the commands that create them again", len(found.Missed), &found.Missed[0])
 	if n := len(found.Missed); n > eventLimit {
 		note += fmt.Sprintf("; the newest %d have Events of their own", eventLimit)
 	}
 	if n := len(found.Uncertain); n > 0 {
-		note += fmt.Sprintf("; uncertain are %d more", n)
+		note += fmt.Sprintf("; %d more are uncertain", n)
 	}
-	s.config.Recorder.Warn(s.config.Process, "PodsMissed", "Scan", note)
+	s.config.Recorder.Warn(s.config.Process, "PodsAdmittedWithoutWebhook", "Scan", note)
 }

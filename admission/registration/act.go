@@ -18,17 +18,17 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// quietFailures is how many tries may fail before anybody is told: an apiserver needs
-// a moment to learn of what has just been registered.
+// quietFailures is how many consecutive failures are not logged: an apiserver needs a moment until
+// it uses a new configuration.
 const quietFailures = 3
 
-// requeueAfter is for what the watch is about to show.
+// requeueAfter is when to check again if the watch is about to deliver a change.
 const requeueAfter = time.Second
 
-// proof are the certificates of a caBundle with which the apiserver has reached the webhook.
+// proof holds the certificates of the caBundle with which the apiserver has reached the webhook.
 type proof []*x509.Certificate
 
-// newProof takes a damaged caBundle for one without certificates.
+// newProof returns an empty proof for an invalid caBundle.
 func newProof(caBundle []byte) proof {
 	certificates, err := cert.ParseCertsPEM(caBundle)
 	if err != nil {
@@ -37,28 +37,28 @@ func newProof(caBundle []byte) proof {
 	return certificates
 }
 
-// covers reports whether the proof holds for caBundle too: a rollover changes it in steps
-// that have a certificate in common.
+// covers reports whether the proof holds for caBundle too: each step of a rollover has a
+// certificate in common with the one before.
 func (p proof) covers(caBundle []byte) bool {
 	return slices.ContainsFunc(newProof(caBundle), func(one *x509.Certificate) bool {
 		return slices.ContainsFunc(p, one.Equal)
 	})
 }
 
-// probe asks for the proof. What is decided next is decided anew: while it was asked
-// for, somebody may have switched the registration off.
+// probe runs the proof and requeues. The next decision starts from the current state: a user may
+// have switched the registration off during the proof.
 func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
 	if err := r.prove(ctx); err != nil {
 		return err
 	}
 	r.proven = newProof(caBundle)
-	klog.FromContext(ctx).Info("kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
+	klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
 	r.loop.Add(Name)
 	return nil
 }
 
-// write does what was decided, unless that was done too often lately. Losing a race is
-// no error: what the winner wrote comes through the watch.
+// write executes the decision, within the rate limit. A lost race is no error: the other write
+// comes through the watch.
 func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decision) (time.Duration, error) {
 	if len(decided.writes) > 0 {
 		if off, err := r.isOff(ctx); err != nil || off {
@@ -67,7 +67,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 	}
 	for _, w := range decided.writes {
 		if !r.writes.AllowN(r.config.Clock.Now(), 1) {
-			klog.FromContext(ctx).Info("Somebody else keeps writing the webhook configuration, waiting", "kind", w.kind.String(), "name", Name)
+			klog.FromContext(ctx).Info("Another client keeps changing the webhook configuration, delaying the repair", "kind", w.kind.String(), "name", Name)
 			return writeInterval, nil
 		}
 		err := w.kind.in(r.config.Client).put(ctx, w.onto(last[w.kind].object))
@@ -86,7 +86,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 	return decided.after, nil
 }
 
-// onto is what found becomes, nil if it does not exist.
+// onto returns found with the write applied. Found is nil if it does not exist.
 func (w write) onto(found *object) *object {
 	wanted := found.with(w.entries)
 	if w.off {
@@ -95,25 +95,24 @@ func (w write) onto(found *object) *object {
 	return wanted
 }
 
-// isOff asks the API before anything is written. The resourceVersion keeps us from
-// overwriting an annotation on the same object, but that on the other one may be on its
-// way in another watch.
+// isOff asks the API before a write. The resourceVersion protects an annotation on the same object,
+// but one on the other object may still be on its way in another watch.
 func (r *Registrar) isOff(ctx context.Context) (bool, error) {
 	live, err := getAll(ctx, r.config.Client)
 	return live[mutating].isOff() || live[validating].isOff(), err
 }
 
-// recordRecreated tells who has deleted a configuration how to do it so that it lasts, or
-// why it is there again, empty.
+// recordRecreated records an Event that says why a deleted configuration exists again, and how to
+// remove the webhook for good.
 func (r *Registrar) recordRecreated(w write) {
-	note := fmt.Sprintf("it was deleted and has been created again; to take the webhook out: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s first", Annotation, AnnotationOff)
+	note := fmt.Sprintf("It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s before you delete it", Annotation, AnnotationOff)
 	if w.off {
-		note = fmt.Sprintf("it said %s=%s when it was deleted, and has been created again without webhooks so that this lasts", Annotation, AnnotationOff)
+		note = fmt.Sprintf("It had the annotation %s=%s when it was deleted, and has been created again without webhooks to keep that", Annotation, AnnotationOff)
 	}
 	r.warn(w.kind, "WebhookConfigurationRecreated", "Register", note)
 }
 
-// fail makes a failure known, once. The queue only has to try again.
+// fail reports a failure, once, and returns an error that makes the queue retry.
 func (r *Registrar) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -122,13 +121,13 @@ func (r *Registrar) fail(ctx context.Context, err error) error {
 	r.setStatus(Status{r.Status().State, err.Error()})
 	if r.failed >= quietFailures && err.Error() != r.reported {
 		r.reported = err.Error()
-		klog.FromContext(ctx).Error(err, "The webhook is not registered as it should be, trying again")
+		klog.FromContext(ctx).Error(err, "Failed to register the webhook, retrying")
 		r.warn(mutating, "WebhookRegistrationFailed", "Register", err.Error())
 	}
 	return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
 }
 
-// show keeps the reason of a failure that is still being worked on.
+// show publishes a status, but keeps the error of a failure that is being retried.
 func (r *Registrar) show(ctx context.Context, status Status) {
 	last := r.Status()
 	if last.State == status.State && r.failed > 0 {
@@ -138,7 +137,7 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 	if last.State == status.State {
 		return
 	}
-	klog.FromContext(ctx).Info("Webhook registration", "state", status.State, "detail", status.Detail)
+	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
 	if r.config.Changed != nil {
 		r.config.Changed(status.State)
 	}

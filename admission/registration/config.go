@@ -17,8 +17,8 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// Name is that of both configurations. It sorts before those of injectors, because
-// they rely on the account name that we set and webhooks are called in this order.
+// Name is the name of both configurations. The apiserver calls webhooks in the order of these
+// names; ours sorts before injectors, because they rely on the account name that it sets.
 const Name = "00-sa-controller-manager"
 
 // The annotation that stops all writing, and its value.
@@ -27,7 +27,7 @@ const (
 	AnnotationOff = "off"
 )
 
-// Mode is how the apiserver is told to reach the webhook.
+// Mode is how the configurations refer to the webhook.
 type Mode string
 
 // The modes.
@@ -37,38 +37,38 @@ const (
 	Service Mode = "service"
 )
 
-// Object is one object of our own that the webhook must never decide on: it would
-// wait for itself. Namespace is empty for cluster-scoped objects.
+// Object is an object of our own that the webhook must never decide on, because it would wait for
+// itself. Namespace is empty for cluster-scoped objects.
 type Object struct{ Group, Resource, Namespace, Name string }
 
-// Spec is what to register, but for the caBundle.
+// Spec is what to register, except for the caBundle.
 type Spec struct {
 	Mode Mode
-	// Host is what the apiserver dials in mode url: an IP address or a DNS name.
+	// Host is the host in the URL in mode url: an IP address or a DNS name.
 	Host string
-	// Port is that of Host, or the Service's own one.
+	// Port is the port of Host or of the Service.
 	Port int
-	// ServiceNamespace and ServiceName are for mode service.
+	// ServiceNamespace and ServiceName name the Service in mode service.
 	ServiceNamespace, ServiceName string
 
 	FailurePolicy admissionregistrationv1.FailurePolicyType
-	// Timeout is one to thirty seconds; the apiserver counts in whole ones.
+	// Timeout is one to thirty seconds, in whole seconds.
 	Timeout time.Duration
 
-	// MutatingRules and ValidatingRules are what the enabled plugins match
-	// (admission.Chain). Without any, nothing of that kind is called.
+	// MutatingRules and ValidatingRules are the rules of the enabled plugins (admission.Chain).
+	// Without rules there is no webhook of that kind.
 	MutatingRules, ValidatingRules []admission.Rule
-	// AllowBroadRules accepts rules that reach resources which they do not name.
+	// AllowBroadRules accepts rules that match resources which they do not name.
 	AllowBroadRules bool
 
-	// Own are never covered. Rules that cannot reach them need no exclusion.
+	// Own objects are excluded from rules that match them.
 	Own []Object
-	// ExcludedNamespaces are never covered with all that is in them. Their Pods run
-	// without what the webhook would have given them.
+	// ExcludedNamespaces are excluded with all that is in them. Their Pods get nothing from the
+	// webhook.
 	ExcludedNamespaces []string
 }
 
-// Validate returns everything that is wrong with the spec.
+// Validate returns all errors in the spec.
 func (s Spec) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -100,13 +100,13 @@ func (s Spec) Validate() error {
 	}
 	for _, rule := range slices.Concat(s.MutatingRules, s.ValidatingRules) {
 		if rule.IsBroad() && !s.AllowBroadRules {
-			add("the rule %q reaches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule)
+			add("the rule %q matches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Endpoint is the URL that the apiserver calls for a path, for people to read.
+// Endpoint returns the URL that the apiserver calls for a path, for logs and messages.
 func (s Spec) Endpoint(path string) string {
 	host := s.Host
 	if s.Mode == Service {

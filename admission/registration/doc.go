@@ -1,37 +1,34 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registration tells kube-apiserver about the webhook: it keeps one
-// MutatingWebhookConfiguration and one ValidatingWebhookConfiguration right.
+// Package registration registers the webhook with kube-apiserver: it reconciles one
+// MutatingWebhookConfiguration and one ValidatingWebhookConfiguration.
 //
-// Three rules come before keeping them right.
+// Three rules come before keeping them correct.
 //
-// Nothing binds before it is proved. A webhook that the apiserver cannot reach stops
-// every Pod of a cluster. So what is registered first matches one probe Pod only,
-// which is then created with dryRun=All; the real rules are written once that call has
-// come back with our answer. That of another replica will do where no other cluster can
-// have given it (Config.Responder). Entries that are bound already stay as they are meanwhile
-// and let the probe pass. The proof holds while the caBundle has a certificate in
-// common with the one that was proved.
+// Nothing binds before it is proved. A webhook that the apiserver cannot reach blocks every Pod of
+// a cluster. So the first entry matches one probe Pod only, which is then created with dryRun=All;
+// the real rules are written once that call has returned our answer. The answer of another replica
+// counts too, unless a replica of another cluster could have given it (Config.Responder). Meanwhile
+// entries that are bound already stay, and exempt the probe. The proof holds while the caBundle has
+// a certificate in common with the proved one.
 //
-// Where each kube-apiserver calls the replica on its own host (Spec.PerHost), what nobody
-// calls yet binds only once there is a replica beside each of them. They are known by
-// their identity Leases, and replicas by their heartbeats: see HostReporter and hostCheck.
-// What is bound stays bound, also when a host joins that has none.
+// If each kube-apiserver calls the replica on its own host (Spec.PerHost), the first binding waits
+// until there is a replica on each of their hosts. These hosts are known by identity Leases, the
+// replicas by heartbeats: see HostReporter and hostCheck. A binding stays, even when a host without
+// a replica joins.
 //
-// Break-glass wins. The annotation sa-controller-manager/registration=off on either
-// object stops all writing until it is gone, whoever set it. It is looked for in the
-// API itself before each write. An object that is deleted with it comes back without
-// webhooks and with the annotation, unless the other one has it: the next leader could
-// not know otherwise. One that is deleted without it is created again as it should be.
-// Either happens after a second in which both watches catch up, and at most once in
-// five minutes.
+// Break-glass wins. The annotation sa-controller-manager/registration=off on either object stops
+// all writing until it is removed, no matter which client has set it. It is read from the API
+// itself before each write. An object that is deleted with the annotation is created again with it
+// and without webhooks, unless the other object has it: otherwise the next leader would not know.
+// An object that is deleted without it is created again with its webhooks. Both happen after a
+// second in which both watches catch up, and at most once in five minutes.
 //
-// A client that undoes each write does not get a race: after a few repairs at once, there is
-// one per second.
+// If another client reverts each write, there are a few repairs at once and then one per second.
 //
 // A HostReporter and a Registrar run on every replica. The Registrar watches the two objects by
-// name and tells the serving CA of its replica what is registered (ServingCA). While it leads
-// it takes the caBundle from there, decides in plan without a client and writes with the
-// resourceVersion that it has decided on. Status and Check may be called from any goroutine.
+// name and passes what is registered to the serving CA of its replica (ServingCA). While it leads
+// it registers the caBundle of that CA, decides in plan without a client and writes with the
+// resourceVersion that it has decided on. Status and Check are safe for concurrent use.
 package registration

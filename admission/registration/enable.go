@@ -13,9 +13,9 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// Unregister takes the webhook out: both configurations hold no webhooks and the
-// annotation, so that no replica fills them until Register. The mutating one comes
-// first, because its annotation is enough to stop all.
+// Unregister switches the webhook off: both configurations get the annotation and lose their
+// webhooks, so that no replica adds them until Register. The mutating one comes first, because its
+// annotation alone stops all writing.
 func Unregister(ctx context.Context, client kubernetes.Interface) error {
 	for k := range kinds {
 		err := edit(ctx, client, k, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
@@ -26,10 +26,9 @@ func Unregister(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// Register takes the annotation of both configurations back. The leader fills them then
-// as soon as it has proved that the apiserver reaches it. One that is missing is made,
-// empty: an object that was deleted while it was off counts as off to the leader that
-// saw it.
+// Register removes the annotation of both configurations. The leader adds the webhooks as soon as
+// it has proved that the apiserver reaches them. A missing configuration is created, empty: an
+// object that was deleted while it was off counts as off for the leader that saw the deletion.
 func Register(ctx context.Context, client kubernetes.Interface) error {
 	for k := range kinds {
 		err := edit(ctx, client, k, func(o *object) *object {
@@ -58,10 +57,10 @@ func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(
 	})
 }
 
-// Delete removes both configurations if they are switched off, so that nobody is there
-// to make them again. It is no error if there are none.
+// Delete deletes both configurations if they are switched off, once no replica runs that would
+// create them again. It is a no-op if there are none.
 func Delete(ctx context.Context, client kubernetes.Interface) error {
-	// Both are looked at before the first is gone: either annotation stops all writing.
+	// Both are checked before the first is deleted: either annotation stops all writing.
 	found, err := getAll(ctx, client)
 	if err != nil {
 		return err

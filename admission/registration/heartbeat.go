@@ -24,38 +24,37 @@ import (
 	"sa-controller-manager/internal/stateobject"
 )
 
-// The hosts object is the ConfigMap in which each replica has a line.
+// The hosts object is the ConfigMap in which each replica has an entry.
 const (
 	HostsNamespace = metav1.NamespaceSystem
 	HostsName      = "sa-controller-manager-hosts"
 
-	// hostsObject is what errors call it.
+	// hostsObject names it in errors.
 	hostsObject = "configmap " + HostsNamespace + "/" + HostsName
 
-	// hostPrefix begins the key of a line; the name of the host follows.
+	// hostPrefix begins the key of an entry; the name of the host follows.
 	hostPrefix = "host."
 )
 
 const (
-	// heartbeatInterval is as long as that in which kube-apiserver renews its identity Lease.
+	// heartbeatInterval is the same as kube-apiserver's for its identity Lease.
 	heartbeatInterval = 10 * time.Second
 
-	// unreadyDelay is how soon a replica that is not ready looks at itself again.
+	// unreadyDelay is when a replica that is not ready checks itself again.
 	unreadyDelay = time.Second
 
 	heartbeatQueue = "webhook_host_heartbeat"
 )
 
-// line is what the replica on a host says of itself, as JSON.
+// line is the entry of the replica on a host, as JSON.
 type line struct {
-	// Endpoint is what kube-apiserver on that host has to call.
+	// Endpoint is the URL that kube-apiserver on that host has to call.
 	Endpoint string `json:"endpoint"`
-	// Counter is another one with each heartbeat.
+	// Counter changes with each heartbeat.
 	Counter int64 `json:"counter"`
 }
 
-// readLine takes a damaged line for that of a replica which serves nothing. Its host writes
-// over it with the next heartbeat.
+// readLine returns an empty line if it is damaged. The next heartbeat of its host overwrites it.
 func readLine(encoded string) line {
 	var l line
 	if json.Unmarshal([]byte(encoded), &l) != nil {
@@ -64,8 +63,8 @@ func readLine(encoded string) line {
 	return l
 }
 
-// readHosts is what the hosts object holds by host, and whether its version is damaged. The
-// object may be nil; one of another version is an error, and so is one that takes no heartbeat.
+// readHosts returns the lines by host, and whether the version in the object is damaged. The object
+// may be nil. An object of another version is an error, and so is an immutable one.
 func readHosts(object *corev1.ConfigMap) (lines map[string]string, damaged bool, err error) {
 	if object == nil {
 		return nil, false, nil
@@ -75,7 +74,7 @@ func readHosts(object *corev1.ConfigMap) (lines map[string]string, damaged bool,
 		return nil, false, fmt.Errorf("%s: %w", hostsObject, err)
 	}
 	if object.Immutable != nil && *object.Immutable {
-		return nil, false, fmt.Errorf("%s is immutable and takes no heartbeat: delete it, it is created again at once", hostsObject)
+		return nil, false, fmt.Errorf("%s is immutable, which prevents heartbeats: delete it, it is created again at once", hostsObject)
 	}
 	lines = map[string]string{}
 	for _, host := range fields.Between(hostPrefix, "") {
@@ -84,23 +83,21 @@ func readHosts(object *corev1.ConfigMap) (lines map[string]string, damaged bool,
 	return lines, fields.Damage() != "", nil
 }
 
-// HostReporterConfig says what a HostReporter needs. Loops and Clock may be nil.
+// HostReporterConfig configures a HostReporter. Loops and Clock may be nil.
 type HostReporterConfig struct {
 	Client kubernetes.Interface
-	// Host is the name of this host, as kube-apiserver on it would write it into its
-	// identity Lease.
+	// Host is the name of this host, as in the identity Lease of the kube-apiserver on it.
 	Host string
-	// Endpoint is what kube-apiserver on this host has to call (Spec.Endpoint).
+	// Endpoint is the URL that kube-apiserver on this host has to call (Spec.Endpoint).
 	Endpoint string
-	// Ready is nil once calls can be answered.
+	// Ready returns nil when the webhook can answer calls.
 	Ready func() error
 	Loops *reconcile.Metrics
 	Clock clock.WithTicker
 }
 
-// HostReporter keeps the heartbeat of this host while its replica is ready and kube-apiserver
-// runs on several hosts. Every replica runs one. A replica that has stopped leaves its line,
-// which ages.
+// HostReporter writes heartbeats for this host while its replica is ready and kube-apiserver runs
+// on several hosts. Every replica runs one. A stopped replica leaves its line, which becomes stale.
 type HostReporter struct {
 	config        HostReporterConfig
 	leases, hosts cache.SharedIndexInformer
@@ -111,7 +108,7 @@ type HostReporter struct {
 	renewed time.Time
 }
 
-// NewHostReporter returns a HostReporter that knows nothing until Run has begun.
+// NewHostReporter returns a HostReporter that does not run yet.
 func NewHostReporter(config HostReporterConfig) *HostReporter {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -128,14 +125,14 @@ func NewHostReporter(config HostReporterConfig) *HostReporter {
 	return h
 }
 
-// Run works until ctx ends. It is called once.
+// Run runs until ctx ends. It must be called once.
 func (h *HostReporter) Run(ctx context.Context) error {
 	return h.loop.RunWatching(ctx, HostsName,
 		reconcile.Watch{Informer: h.leases}, reconcile.Watch{Informer: h.hosts})
 }
 
-// sync renews the line of this host if that is due. Where there is one host only it waits for
-// the identity Lease of another one.
+// sync renews the line of this host when it is due. With a single host it waits for the identity
+// Lease of another one.
 func (h *HostReporter) sync(ctx context.Context, key string) error {
 	now := h.config.Clock.Now()
 	if len(liveHosts(identities(h.leases.GetStore()), now)) < 2 {
@@ -146,7 +143,7 @@ func (h *HostReporter) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	if err := h.config.Ready(); err != nil {
-		klog.FromContext(ctx).V(4).Info("No heartbeat until this replica is ready", "reason", err.Error())
+		klog.FromContext(ctx).V(4).Info("Skipped the heartbeat because this replica is not ready", "reason", err.Error())
 		h.loop.AddAfter(key, unreadyDelay)
 		return nil
 	}
@@ -158,16 +155,15 @@ func (h *HostReporter) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// renew writes this host's line, and makes the object if there is none. The patch has no
-// precondition: the line is this replica's own, so that no other write can be lost by it, and
-// the lines of other hosts are not in it.
+// renew writes this host's line, and creates the object if there is none. The patch has no
+// precondition: no other process writes this line, and the patch contains no other.
 func (h *HostReporter) renew(ctx context.Context) error {
 	object := h.object()
 	lines, damaged, err := readHosts(object)
 	if err != nil {
 		return err
 	}
-	// Readers must see that a replica which has just started is there.
+	// A replica that has just started must change the counter too.
 	h.counter = max(h.counter, readLine(lines[h.config.Host]).Counter) + 1
 	encoded, err := json.Marshal(line{Endpoint: h.config.Endpoint, Counter: h.counter})
 	if err != nil {
@@ -198,14 +194,14 @@ func (h *HostReporter) create(ctx context.Context, data map[string]string) error
 	return err
 }
 
-// object is the hosts object as the watch has it, nil for none. It is not to be changed.
+// object returns the hosts object from the watch, nil if there is none. It must not be changed.
 func (h *HostReporter) object() *corev1.ConfigMap {
 	found, _, _ := h.hosts.GetStore().GetByKey(HostsNamespace + "/" + HostsName)
 	object, _ := found.(*corev1.ConfigMap)
 	return object
 }
 
-// synced reports whether it is known which hosts and which lines there are.
+// synced reports whether both informers have listed.
 func (h *HostReporter) synced() bool { return h.leases.HasSynced() && h.hosts.HasSynced() }
 
 func patchHosts(ctx context.Context, client kubernetes.Interface, patch map[string]any) error {

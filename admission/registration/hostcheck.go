@@ -19,34 +19,33 @@ import (
 )
 
 const (
-	// heartbeatTimeout is how long a line may stay as it is: a few heartbeats may be lost.
+	// heartbeatTimeout is how long a line may stay unchanged: a few heartbeats may be lost.
 	heartbeatTimeout = 3 * heartbeatInterval
 
-	// shownAfter is how long a host is missing before that is shown. A leader begins without
-	// knowing how old any line is, and hears from each replica within a heartbeatInterval.
+	// shownAfter is how long a host is missing before the status shows it. A new leader does not
+	// know the age of any line, and receives each replica's heartbeat within a heartbeatInterval.
 	shownAfter = 2 * heartbeatInterval
 
-	// missingGrace is how long a host may be missing before an Event says so. The static
-	// pods of a node that joins do not start at the same time.
+	// missingGrace is how long a host may be missing before an Event names it. The static pods of a
+	// node that joins do not start at the same time.
 	missingGrace = time.Minute
 )
 
-// AwaitsHosts begins what Status says while hosts are missing. Users and kubeadm takeover
-// know it.
+// AwaitsHosts begins the detail of Status while hosts are missing. kubeadm takeover depends on it.
 const AwaitsHosts = "every kube-apiserver needs a replica on its own host before the webhook binds"
 
-// hostCheck is what is known of the hosts whose kube-apiserver calls the replica beside it.
-// Its zero value is for a registration that every kube-apiserver reaches the same way.
+// hostCheck is the state of the hosts whose kube-apiserver calls the replica beside it. The zero
+// value applies if every kube-apiserver reaches the webhook the same way.
 type hostCheck struct {
 	applies bool
-	unknown error    // why nothing of what follows is known
-	missing []string // hosts without a heartbeat; none where there is one host only
-	shown   []string // those that have been missing for longer than shownAfter
-	stale   []string // lines that no replica keeps any more
+	unknown error    // why the fields below are unknown
+	missing []string // hosts without a heartbeat; empty for a single host
+	shown   []string // hosts missing for longer than shownAfter
+	stale   []string // lines that no replica renews
 }
 
-// hold decides whether a webhook that nobody calls yet has to wait, and for what: no
-// kube-apiserver may be told to call it that does not reach one.
+// hold decides whether the first binding has to wait, and for what: no kube-apiserver may be made
+// to call a webhook that it does not reach.
 func (c hostCheck) hold() (d decision, held bool) {
 	detail := awaits(c.missing)
 	if c.unknown != nil {
@@ -58,32 +57,32 @@ func (c hostCheck) hold() (d decision, held bool) {
 	return decision{status: Status{Waiting, detail}, after: requeueAfter}, true
 }
 
-// awaits names hosts that hold up what nobody calls yet.
+// awaits names the hosts that delay the first binding.
 func awaits(hosts []string) string {
 	return AwaitsHosts + "; no heartbeat from " + strings.Join(hosts, ", ")
 }
 
-// withoutReplica names hosts whose kube-apiserver calls a webhook that is not there.
+// withoutReplica names the hosts whose kube-apiserver calls a missing replica.
 func withoutReplica(hosts []string) string {
 	return "kube-apiserver runs without a replica beside it and refuses Pods on " + strings.Join(hosts, ", ")
 }
 
-// hostChecker is what a leader remembers of the hosts.
+// hostChecker is a leader's history of the hosts.
 type hostChecker struct {
-	lines    map[string]heartbeat // nil before the first look at several hosts
+	lines    map[string]heartbeat // nil before the first check of several hosts
 	missing  map[string]time.Time // since when
 	reported []string             // the hosts of the last Event
 }
 
-// heartbeat is a line as it has been since a time by our clock: the clocks of hosts differ.
-// Nobody knows the age of a line that was there at the first look and has not moved since.
+// heartbeat is a line and since when it is unchanged, by our clock: the clocks of hosts differ. The
+// age of a line that has not changed since the first check is unknown.
 type heartbeat struct {
 	line  string
 	since time.Time
 	moved bool
 }
 
-// look compares the lines with those of the last look.
+// look compares the lines with those of the last check.
 func (c *hostChecker) look(hosts []string, self, endpoint string, lines map[string]string, now time.Time) hostCheck {
 	if len(hosts) < 2 {
 		*c = hostChecker{}
@@ -103,7 +102,7 @@ func (c *hostChecker) look(hosts []string, self, endpoint string, lines map[stri
 		}
 	}
 	for _, host := range hosts {
-		// That this replica is reached on its own host was proved by the probe.
+		// The probe has proved that this replica is reached on its own host.
 		if host != self && !c.lines[host].alive(endpoint, now) {
 			check.missing = append(check.missing, host)
 		}
@@ -118,7 +117,7 @@ func (b heartbeat) alive(endpoint string, now time.Time) bool {
 	return b.moved && now.Sub(b.since) <= heartbeatTimeout && readLine(b.line).Endpoint == endpoint
 }
 
-// note remembers since when each host has been missing.
+// note records since when each host has been missing.
 func (c *hostChecker) note(missing []string, now time.Time) {
 	since := map[string]time.Time{}
 	for _, host := range missing {
@@ -130,7 +129,7 @@ func (c *hostChecker) note(missing []string, now time.Time) {
 	c.missing = since
 }
 
-// longer are the hosts that have been missing for at least d.
+// longer returns the hosts that have been missing for at least d.
 func (c *hostChecker) longer(d time.Duration, now time.Time) []string {
 	var hosts []string
 	for _, host := range slices.Sorted(maps.Keys(c.missing)) {
@@ -141,7 +140,7 @@ func (c *hostChecker) longer(d time.Duration, now time.Time) []string {
 	return hosts
 }
 
-// checkHosts looks which hosts have a replica, if that matters.
+// checkHosts checks which hosts have a replica, if that matters.
 func (r *Registrar) checkHosts(now time.Time) hostCheck {
 	reporter := r.config.Hosts
 	if reporter == nil || !r.config.PerHost() {
@@ -159,7 +158,7 @@ func (r *Registrar) checkHosts(now time.Time) hostCheck {
 	return r.hosts.look(hosts, reporter.config.Host, r.config.Endpoint(""), lines, now)
 }
 
-// reportMissing makes hosts known that stay without a replica.
+// reportMissing sets the metric and records an Event for hosts that stay without a replica.
 func (r *Registrar) reportMissing(ctx context.Context, check hostCheck, active bool, now time.Time) {
 	r.config.Metrics.missing(len(check.shown))
 	hosts := r.hosts.longer(missingGrace, now)
@@ -171,23 +170,23 @@ func (r *Registrar) reportMissing(ctx context.Context, check hostCheck, active b
 	}
 	note := awaits(hosts)
 	if active {
-		note = withoutReplica(hosts) + "; start one there, or take the webhook out: " +
+		note = withoutReplica(hosts) + "; start one there, or remove the webhook: " +
 			"sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
 	}
-	klog.FromContext(ctx).Info("Hosts of kube-apiserver have no replica", "hosts", hosts, "active", active)
+	klog.FromContext(ctx).Info("Some hosts of kube-apiserver have no replica", "hosts", hosts, "active", active)
 	r.warn(mutating, "WebhookHostWithoutReplica", "Register", note)
 }
 
-// prune removes lines that no replica keeps any more, so that those that are there can be
-// relied on by a command that has no time to watch. The lines of hosts that are gone for good
-// go with them. A replica that has just renewed its line wins.
+// prune removes stale lines, so that commands, which cannot wait for heartbeats, can rely on the
+// others. Lines of hosts that are gone for good are removed too. A replica that has just renewed
+// its line wins the conflict.
 func (r *Registrar) prune(ctx context.Context, stale []string) error {
 	if len(stale) == 0 {
 		return nil
 	}
 	object := r.config.Hosts.object()
 	if object == nil {
-		return nil // it was deleted just now
+		return nil // it has just been deleted
 	}
 	data := map[string]any{}
 	for _, host := range stale {
@@ -198,13 +197,13 @@ func (r *Registrar) prune(ctx context.Context, stale []string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("remove the lines of %s from %s: %w", strings.Join(stale, ", "), hostsObject, err)
+		return fmt.Errorf("remove the entries of %s from %s: %w", strings.Join(stale, ", "), hostsObject, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Removed the lines of hosts without heartbeat", "hosts", stale)
+	klog.FromContext(ctx).V(2).Info("Removed the entries of hosts without a heartbeat", "hosts", stale)
 	return nil
 }
 
-// forgetHosts is for a replica that no longer leads.
+// forgetHosts clears the history when a term ends.
 func (r *Registrar) forgetHosts() {
 	r.hosts = hostChecker{}
 	r.config.Metrics.missing(0)

@@ -20,18 +20,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// identitySelector finds the Leases by which each kube-apiserver says that it is there
+// identitySelector selects the identity Leases of kube-apiservers
 // (pkg/controlplane/apiserver/server.go).
 const identitySelector = "apiserver.kubernetes.io/identity=kube-apiserver"
 
-// identityAge is how long a kube-apiserver is taken for alive after it has renewed its
-// Lease, which it does every 10 s and whose own duration is an hour. One that has not
-// managed to for thirty times does not reach etcd and creates no Pods. Clocks of hosts
-// may differ by as much. Too long holds up the first binding; too short would refuse Pods.
+// identityAge is how long a kube-apiserver counts as running after it has renewed its Lease. It
+// renews every 10 s, with a duration of an hour. One that has failed thirty times does not reach
+// etcd and creates no Pods. The clocks of hosts may differ by as much. A longer time would delay
+// the first binding; a shorter one could bind too early and refuse Pods.
 const identityAge = 5 * time.Minute
 
-// PerHost reports whether each kube-apiserver reaches the replica on its own host and no
-// other one.
+// PerHost reports whether each kube-apiserver reaches only the replica on its own host.
 func (s Spec) PerHost() bool {
 	if s.Mode != URL {
 		return false
@@ -39,12 +38,12 @@ func (s Spec) PerHost() bool {
 	return s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback()
 }
 
-// liveHosts are the hosts of the kube-apiservers that live, sorted. A Lease that does not
-// name its host counts under its own name: no replica reports from there, and it is safer
-// than to overlook a kube-apiserver.
+// liveHosts returns the hosts of the running kube-apiservers, sorted. A Lease without a host counts
+// under its own name: no replica reports from there, and that is safer than to overlook a
+// kube-apiserver.
 //
-// Both our clock and the newest of the Leases have to take one for old: a clock that is
-// fast, ours or that of one host, must not hide the others.
+// A Lease counts as old only if it is old both by our clock and by the newest Lease: a fast clock,
+// ours or that of one host, must not hide the others.
 func liveHosts(leases []*coordinationv1.Lease, now time.Time) []string {
 	var newest time.Time
 	for _, lease := range leases {
@@ -72,12 +71,12 @@ func liveHosts(leases []*coordinationv1.Lease, now time.Time) []string {
 
 func selectIdentities(o *metav1.ListOptions) { o.LabelSelector = identitySelector }
 
-// newIdentityInformer watches those Leases.
+// newIdentityInformer returns an informer of the identity Leases.
 func newIdentityInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 	return coordinationinformers.NewFilteredLeaseInformer(client, metav1.NamespaceSystem, 0, cache.Indexers{}, selectIdentities)
 }
 
-// identities are the Leases in an informer's store.
+// identities returns the Leases in an informer's store.
 func identities(store cache.Store) []*coordinationv1.Lease {
 	var leases []*coordinationv1.Lease
 	for _, one := range store.List() {
@@ -88,7 +87,7 @@ func identities(store cache.Store) []*coordinationv1.Lease {
 	return leases
 }
 
-// LiveHosts asks the API on which hosts a kube-apiserver runs that has an identity Lease.
+// LiveHosts returns the hosts of kube-apiservers with a recent identity Lease, from the API.
 func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
 	var options metav1.ListOptions
 	selectIdentities(&options)
@@ -103,9 +102,9 @@ func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) 
 	return liveHosts(leases, now), nil
 }
 
-// HostsWithoutReplica asks the API on which hosts a kube-apiserver has no replica to call. It
-// is empty where that does not matter, and where no replica has ever reported. A replica that
-// is gone is noticed once the leader has removed its line.
+// HostsWithoutReplica returns the hosts on which a kube-apiserver has no replica to call, from the
+// API. It is empty if that does not matter, or if no replica has ever reported. A missing replica
+// is noticed once the leader has removed its line.
 func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
 	o, err := mutating.in(client).get(ctx)
 	if err != nil {
@@ -136,7 +135,7 @@ func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now t
 	return slices.DeleteFunc(hosts, has), nil
 }
 
-// perHostEndpoint is the endpoint of what is registered, empty if its Spec is not PerHost.
+// perHostEndpoint returns the registered endpoint, empty if its Spec is not PerHost.
 func perHostEndpoint(e entry) string {
 	if e.ClientConfig.URL == nil {
 		return ""

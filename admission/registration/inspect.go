@@ -16,15 +16,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Inspected is one configuration as the API has it, for those who only look.
+// Inspected is one configuration as the API has it, for commands.
 type Inspected struct {
 	Kind   string
 	Exists bool
-	// Off: the annotation says so.
+	// Off reports that the annotation switches it off.
 	Off bool
-	// Active: it holds more than the entry of the probe.
+	// Active reports that it holds more than the entry of the probe.
 	Active bool
-	// CABundles are those of all entries.
+	// CABundles are the caBundles of all entries.
 	CABundles [][]byte
 }
 
@@ -45,27 +45,26 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	return all, nil
 }
 
-// ProbePod is a TrialPod that every replica answers when it is created with dryRun.
+// ProbePod returns a TrialPod that every replica answers when it is created with dryRun.
 func ProbePod(id string) *corev1.Pod { return probePod(id) }
 
-// Answered reports whether the Pod that came back has passed one of the replicas.
+// Answered reports whether a replica has answered the probe Pod.
 func Answered(pod *corev1.Pod, id string) bool {
 	return id != "" && pod.Annotations[answerAnnotation] == id
 }
 
-// Concerns reports whether kube-apiserver refused a request because of our webhook: it
-// said no, or could not be called. The names of the entries are in what users are told.
+// Concerns reports whether err is a refusal because of our webhook: it refused the request, or
+// could not be called. The error text has the names of the entries.
 func Concerns(err error) bool {
 	return err != nil && slices.ContainsFunc([]string{mutateName, validateName, probeName},
 		func(name string) bool { return strings.Contains(err.Error(), name) })
 }
 
-// ErrOff says that a user has switched the webhook off.
+// ErrOff means that a user has switched the webhook off.
 var ErrOff = errors.New("the webhook is switched off by the annotation " + Annotation + "=" + AnnotationOff)
 
-// IsActive asks the API whether kube-apiserver calls the webhook, which is not registered
-// before it is proved. It is nil if so, wraps ErrOff if a user does not want it, and says
-// otherwise what is missing.
+// IsActive returns nil if kube-apiserver calls the webhook, an error that wraps ErrOff if a user
+// has switched it off, and otherwise an error that names what is missing.
 func IsActive(ctx context.Context, client kubernetes.Interface) error {
 	found, err := getAll(ctx, client)
 	if err != nil {
@@ -82,7 +81,7 @@ func IsActive(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// IsInactive asks the API whether nothing is called any more, and says otherwise what is.
+// IsInactive returns nil if kube-apiserver does not call the webhook.
 func IsInactive(ctx context.Context, client kubernetes.Interface) error {
 	found, err := getAll(ctx, client)
 	if err != nil {
@@ -96,9 +95,8 @@ func IsInactive(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// NamespaceSelector reads from the API in which namespaces objects are mutated by the
-// webhook. That is all of them if it is not registered under Name: nobody has excluded
-// one then.
+// NamespaceSelector returns the selector of the namespaces in which the webhook mutates objects:
+// all of them if it is not registered under Name, because no namespace is excluded then.
 func NamespaceSelector(ctx context.Context, client kubernetes.Interface) (labels.Selector, error) {
 	live, err := mutating.in(client).get(ctx)
 	if err != nil {

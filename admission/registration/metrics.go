@@ -5,25 +5,25 @@ package registration
 
 import "k8s.io/component-base/metrics"
 
-// Metrics says how far the registration is and how many hosts lack a replica. A nil Metrics
-// shows nothing.
+// Metrics holds the state of the registration and the number of hosts without a replica. A nil
+// Metrics is a no-op.
 type Metrics struct {
 	states *metrics.GaugeVec
 	hosts  *metrics.Gauge
 }
 
-// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+// NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		states: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_registration_state",
-			Help: "How far the registration of the webhook is, with --webhook-registration=url or service: 1 for the state it is in, 0 for " +
-				"each other one. The leader has starting, waiting, proving, repairing, registered, off and deleted; another replica is idle.",
+			Help: "State of the webhook registration, with --webhook-registration=url or service: 1 for the current state, 0 for " +
+				"every other. On the leader it is starting, waiting, proving, repairing, registered, off or deleted; on other replicas idle.",
 		}, []string{"state"}),
 		hosts: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_hosts_without_replica",
-			Help: "Hosts on which a kube-apiserver runs and no replica that it could call, with --webhook-registration=url, " +
-				"as the leader knows it; 0 on other replicas.",
+			Help: "Hosts with a kube-apiserver but without a replica that it could call, with --webhook-registration=url, " +
+				"on the leader; 0 on other replicas.",
 		}),
 	}
 	mustRegister(m.states, m.hosts)

@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// A mirror pod is the copy of a static pod in the API, where it must not differ from its
-// source: mutation leaves out whatever carries the annotation. Validation leaves out those
-// alone that a node asks for and that refer to nothing of their namespace. Our plugin would
-// admit them, so nothing is lost, and the control plane's own Pods are there again after a
-// reboot, an upgrade or a handback while nobody answers the webhook. NodeRestriction, which
-// would keep a node from more than that, is not relied on.
+// A mirror pod is the copy of a static pod in the API and must equal its source: the mutating
+// webhook excludes every Pod with the annotation. The validating webhook excludes those that a node
+// creates and that refer to nothing in their namespace. Our plugin would admit them, so nothing is
+// lost, and the control plane's own Pods return after a reboot, an upgrade or a handback while no
+// replica answers. This does not rely on NodeRestriction, which would keep a node from more than
+// that.
 //
-// Each condition looks before it reads: fields that are empty do not exist.
+// Each condition uses has() before it reads a field: empty fields do not exist.
 const (
 	mirrorConditionName = "not-a-mirror-pod"
 	harmlessMirrorName  = "not-a-harmless-mirror-pod-of-a-node"
@@ -35,8 +35,8 @@ const (
 		`has(request.userInfo.username) && request.userInfo.username.startsWith("system:node:") && ` +
 		`has(request.userInfo.groups) && "system:nodes" in request.userInfo.groups`
 
-	// A volume has its name and the member that says of which kind it is. Other kinds, those
-	// of later versions too, may refer to anything.
+	// A volume has its name and one field for its type. Other types, including those of later
+	// versions, may refer to anything.
 	refersToNothing = `has(object.spec) && !has(object.spec.serviceAccountName) && !has(object.spec.serviceAccount) && ` +
 		`!has(object.spec.imagePullSecrets) && ` +
 		`(!has(object.spec.volumes) || object.spec.volumes.all(v, v.all(field, field in ["name", "hostPath", "emptyDir", "downwardAPI"]))) && ` +
@@ -56,8 +56,8 @@ func notAHarmlessMirror() admissionregistrationv1.MatchCondition {
 	}
 }
 
-// ExemptMirrorPods adds to what an older version has registered the condition without which
-// no mirror pod comes while nobody answers the webhook.
+// ExemptMirrorPods adds the exemption of mirror pods to webhooks that an older version has
+// registered. Without it no mirror pod can be created while no replica answers.
 func ExemptMirrorPods(ctx context.Context, client kubernetes.Interface) error {
 	lacks := func(e entry) bool {
 		return e.Name == validateName && !slices.ContainsFunc(e.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {

@@ -23,10 +23,10 @@ type object struct {
 	entries []entry
 }
 
-// isOff reports whether the annotation says so.
+// isOff reports whether the annotation is set.
 func (o *object) isOff() bool { return o != nil && o.meta.Annotations[Annotation] == AnnotationOff }
 
-// webhooks are those of o, none if it does not exist.
+// webhooks returns the webhooks of o, none if it does not exist.
 func (o *object) webhooks() []entry {
 	if o == nil {
 		return nil
@@ -34,14 +34,14 @@ func (o *object) webhooks() []entry {
 	return o.entries
 }
 
-// binds reports whether more than the probe is registered.
+// binds reports whether a webhook other than the probe is registered.
 func (o *object) binds() bool { return binds(o.webhooks()) }
 
 func binds(entries []entry) bool {
 	return slices.ContainsFunc(entries, func(e entry) bool { return e.Name != probeName })
 }
 
-// with returns a copy that holds entries; a nil object becomes a new one.
+// with returns a copy of o with entries; for nil it returns a new object.
 func (o *object) with(entries []entry) *object {
 	if o == nil {
 		return &object{meta: metav1.ObjectMeta{Name: Name}, entries: entries}
@@ -103,14 +103,13 @@ func (o *object) validating() *admissionregistrationv1.ValidatingWebhookConfigur
 type api interface {
 	// get returns nil if there is none.
 	get(ctx context.Context) (*object, error)
-	// put creates o if it does not exist and replaces it otherwise, if it still has the same
-	// resourceVersion.
+	// put creates o, or replaces it if it has the same resourceVersion.
 	put(ctx context.Context, o *object) error
-	// remove deletes o if nobody has changed it since it was read.
+	// remove deletes o if it has not changed since it was read.
 	remove(ctx context.Context, o *object) error
 }
 
-// in is the API of a kind of configuration.
+// in returns the API of a kind of configuration.
 func (k kind) in(client kubernetes.Interface) api {
 	registrations := client.AdmissionregistrationV1()
 	if k == mutating {
@@ -129,7 +128,7 @@ func getAll(ctx context.Context, client kubernetes.Interface) (all [kinds]*objec
 	return all, nil
 }
 
-// typed is api with a client and an object of client-go.
+// typed implements api with a typed client of client-go.
 type typed[C any] struct {
 	kind   kind
 	client interface {

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// recreateInterval is how long a configuration that was deleted a second time stays
-// away. Somebody wants it to, and may not know the right way.
+// recreateInterval is how long a configuration that was deleted a second time stays away: the user
+// wants it to, but may not know the right way.
 const recreateInterval = 5 * time.Minute
 
-// settleDelay is how long a deletion is left alone: what was done just before it, such as
-// switching off the other configuration, may be on its way in another watch.
+// settleDelay is how long nothing is recreated after a deletion: an earlier change, such as
+// switching off the other configuration, may still be on its way in another watch.
 const settleDelay = time.Second
 
 // kind is one of the two configurations.
@@ -35,11 +35,11 @@ func (k kind) String() string {
 	return "ValidatingWebhookConfiguration"
 }
 
-// observation is all that plan decides on.
+// observation is the input of plan.
 type observation struct {
 	last [kinds]last
 	spec Spec
-	// caBundle is what to register, empty while it is not known.
+	// caBundle is the one to register, empty while it is unknown.
 	caBundle []byte
 	proven   bool
 	hosts    hostCheck
@@ -47,26 +47,26 @@ type observation struct {
 	now      time.Time
 }
 
-// decision is what to do. Without writes and probe it is to wait.
+// decision is the output of plan. Without writes and probe nothing is to be done.
 type decision struct {
 	status Status
 	writes []write
-	// probe means that all is in place for the proof.
+	// probe means that everything is in place for the probe.
 	probe bool
-	// after is when time alone will have changed the decision, zero for never.
+	// after is when to decide again without any event, zero for never.
 	after time.Duration
 }
 
-// write is what one configuration is to hold.
+// write is the new content of one configuration.
 type write struct {
 	kind    kind
 	create  bool
-	again   bool // somebody deleted it
-	off     bool // with the annotation, which went with it
+	again   bool // it was deleted
+	off     bool // with the annotation that the deleted object had
 	entries []entry
 }
 
-// plan decides, first rule first: see the package comment.
+// plan decides. The order of the rules is that of the package comment.
 func plan(o observation) decision {
 	for k, one := range o.last {
 		if one.object.isOff() {
@@ -96,17 +96,17 @@ func plan(o observation) decision {
 	return o.bind(wanted)
 }
 
-// active reports whether kube-apiserver calls the webhook already, however wrong what it was
-// told may be. Then no host is waited for: it is repaired and never taken back, because
-// Pods that are refused on one host are a lesser harm than Pods without a token on all.
+// active reports whether kube-apiserver calls the webhook already, even if the configuration is
+// wrong. Then it does not wait for hosts but repairs the configuration: refused Pods on one host
+// are better than Pods without a token on all.
 func (o observation) active() bool { return binds(o.entries()) }
 
-// entries are those of both configurations.
+// entries returns the webhooks of both configurations.
 func (o observation) entries() []entry {
 	return slices.Concat(o.last[mutating].object.webhooks(), o.last[validating].object.webhooks())
 }
 
-// caBundles are those that kube-apiserver has now.
+// caBundles returns those that kube-apiserver has now.
 func (o observation) caBundles() [][]byte {
 	var all [][]byte
 	for _, one := range o.entries() {
@@ -115,7 +115,8 @@ func (o observation) caBundles() [][]byte {
 	return all
 }
 
-// registered says which hosts have come without a replica, and goes on to look at them.
+// registered returns the decision for a correct registration. It names hosts that joined without a
+// replica.
 func (o observation) registered() decision {
 	d := decision{status: Status{Registered, o.spec.Endpoint("")}}
 	if o.hosts.applies {
@@ -127,7 +128,7 @@ func (o observation) registered() decision {
 	return d
 }
 
-// followed is what a replica that does not lead can say.
+// followed returns the status on a replica that does not lead.
 func (o observation) followed() Status {
 	for k, one := range o.last {
 		if one.object.isOff() {
@@ -154,8 +155,8 @@ func switchedOff(k kind) Status {
 	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name)}
 }
 
-// remember writes down what the next leader could not know: that the object said off
-// when it was deleted. What comes back says that and holds no webhooks.
+// remember recreates a configuration that was deleted while it was switched off, with the
+// annotation and without webhooks: the next leader could not know otherwise.
 func (o observation) remember(k kind) decision {
 	var d decision
 	d.add(o, k, nil)
@@ -166,7 +167,7 @@ func (o observation) remember(k kind) decision {
 	return d
 }
 
-// bind writes the real rules.
+// bind writes the webhooks with the real rules.
 func (o observation) bind(wanted [kinds][]entry) decision {
 	d := decision{status: Status{Repairing, "writing " + Name}}
 	for k := range kinds {
@@ -177,9 +178,9 @@ func (o observation) bind(wanted [kinds][]entry) decision {
 	return d
 }
 
-// prove puts in place what the proof needs: the probe's entry, and a way past all that is
-// bound. What is right may be in its way too: the proof is that a call arrives, and not
-// that a plugin or another webhook lets such a Pod pass.
+// prove writes what the proof needs: the probe's entry, and an exemption in all bound entries.
+// Correct entries are exempted too: the proof is that a call arrives, and not that a plugin or
+// another webhook admits such a Pod.
 func (o observation) prove() decision {
 	d := decision{status: Status{Proving, "asking kube-apiserver to call " + o.spec.Endpoint(mutatePath)}}
 	for k := range kinds {
@@ -196,8 +197,7 @@ func (o observation) prove() decision {
 	return d
 }
 
-// add writes entries into a configuration, unless it was deleted and has been created
-// again not long ago.
+// add appends a write of entries, unless the configuration was deleted and recreated recently.
 func (d *decision) add(o observation, k kind, entries []entry) {
 	last := o.last[k]
 	again := last.object == nil && last.existed

@@ -16,20 +16,20 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// probeTimeout is more than the apiserver gives the webhook.
+// probeTimeout is longer than the apiserver's timeout for the webhook.
 const probeTimeout = maxProbeTimeout + 5*time.Second
 
-// probeNamespace is always there: kube-apiserver makes it and keeps it.
+// probeNamespace always exists: kube-apiserver creates it.
 const probeNamespace = metav1.NamespaceSystem
 
-// prove creates the probe Pod with dryRun and is nil when the apiserver has called
-// here for it and has taken our answer.
+// prove creates the probe Pod with dryRun. It returns nil if the apiserver has called the webhook
+// and used its answer.
 func (r *Registrar) prove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	wanted := probePod(r.probeID)
-	// Where Pods get token Secrets, a call for one that wants a token waits for it, and
-	// nobody may make one for this account.
+	// With --pod-token=secret the webhook waits for the token Secret of a Pod that wants a token,
+	// and this account may never get one.
 	wanted.Spec.AutomountServiceAccountToken = new(false)
 	pod, err := r.config.Client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
@@ -39,7 +39,7 @@ func (r *Registrar) prove(ctx context.Context) error {
 		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w", endpoint, probeNamespace, err)
 	}
 	if pod.Annotations[answerAnnotation] != r.probeID {
-		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer of %s: it has not called it yet, or it reaches somebody else there", endpoint)
+		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, or another server answers there", endpoint)
 	}
 	if r.config.Responder != nil && !r.config.Responder.Arrived(r.probeID) {
 		return errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
@@ -47,17 +47,17 @@ func (r *Registrar) prove(ctx context.Context) error {
 	return nil
 }
 
-// probePod is the Pod that the webhook answers.
+// probePod returns the Pod that the webhook answers.
 func probePod(id string) *corev1.Pod {
 	pod := TrialPod()
 	pod.Annotations = map[string]string{probeAnnotation: id}
 	return pod
 }
 
-// TrialPod is a Pod that no policy in its right mind refuses: it meets the restricted
-// Pod Security Standard and has the resources that a quota may ask for. It names no
-// account, and no user: that would be more than the standard wants, and SecurityContextDeny
-// refuses it. It is for creation with dryRun and never runs.
+// TrialPod returns a Pod that no reasonable policy refuses: it meets the restricted Pod Security
+// Standard and has the resources that a quota may require. It names no account. It names no user
+// either: the standard does not require one, and SecurityContextDeny refuses it. It is created with
+// dryRun only and never runs.
 func TrialPod() *corev1.Pod {
 	small := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1m"),

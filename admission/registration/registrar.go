@@ -21,52 +21,52 @@ import (
 )
 
 const (
-	// queueName is that of the queue in metrics.
+	// queueName is the name of the queue in metrics.
 	queueName  = "webhook_registration"
 	maxBackoff = 30 * time.Second
 
-	// Where somebody else writes whenever we do, a few answers are at once and the
-	// others once per interval. What they write is in force meanwhile, so that this is
-	// within the two seconds that a person's edit may last.
+	// If another client reverts our writes, a few repairs are immediate and then there is one per
+	// interval. The other client's version is in force meanwhile, so the interval is below the two
+	// seconds that a user's edit may last.
 	writeBurst    = 10
 	writeInterval = time.Second
 )
 
-// ServingCA is what the apiserver verifies the webhook with (certs.Source).
+// ServingCA provides the caBundle with which the apiserver verifies the webhook (certs.Source).
 type ServingCA interface {
-	// CABundle is what to register now. While it is empty, nothing is written.
+	// CABundle returns the caBundle to register. While it is empty, nothing is written.
 	CABundle() []byte
-	// OnChange has notify called whenever CABundle is another.
+	// OnChange registers notify, which is called whenever CABundle changes.
 	OnChange(notify func())
-	// Registered is told which caBundles the apiserver has, and whether another replica has
-	// written them, or an earlier leader.
+	// Registered receives the caBundles of the registered webhooks, and whether another replica or
+	// an earlier leader has written them.
 	Registered(caBundles [][]byte, inherited bool)
 }
 
-// Config says what a Registrar needs. Client and ServingCA are required.
+// Config configures a Registrar. Client and ServingCA are required.
 type Config struct {
 	Spec
 
 	Client    kubernetes.Interface
 	ServingCA ServingCA
-	// Responder is the one of this process. Nil takes any answer under the caBundle for
-	// proof: behind a balancer the call may always come to another replica, because the
-	// apiserver keeps its connections.
+	// Responder is the one of this process. If it is nil, an answer of any replica is a proof:
+	// behind a load balancer the call may always reach another replica, because the apiserver
+	// reuses its connections.
 	Responder *ProbeResponder
-	// Hosts is the reporter of this replica, whose watches say which hosts have one. With nil
-	// no host is waited for, and neither is with a Spec that is not PerHost.
+	// Hosts is the reporter of this replica, whose watches provide the hosts with a replica. If it
+	// is nil, or the Spec is not PerHost, binding does not wait for hosts.
 	Hosts *HostReporter
-	// Recorder reports a deleted configuration and a failed proof. It may be nil.
+	// Recorder records Events for a deleted configuration and a failed proof. It may be nil.
 	Recorder *events.Recorder
-	// Changed is told each state that the registration comes to, in order. It must not
-	// block. It may be nil.
+	// Changed is called with each new state of the registration, in order. It must not block. It
+	// may be nil.
 	Changed func(State)
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker // nil means the real one
 }
 
-// Registrar follows both configurations, and keeps them right while it leads.
+// Registrar watches both configurations, and reconciles them while it leads.
 type Registrar struct {
 	config  Config
 	probeID string
@@ -75,14 +75,14 @@ type Registrar struct {
 	watched watched
 	status  atomic.Pointer[Status]
 
-	// mu is held while a step is taken, so that none is under way once Lead has returned.
+	// mu is held during a step, so that none is in progress once Lead has returned.
 	mu      sync.Mutex
-	leading context.Context //nolint:containedctx // the term, in which the loop of Run takes steps; nil without one
+	leading context.Context //nolint:containedctx // the term in which Run's loop takes steps; nil if not leading
 	first   bool            // the next step is the first one of this term
 
 	proven   proof  // nil before
-	failed   int    // looks in a row
-	reported string // the last failure that was reported
+	failed   int    // consecutive steps
+	reported string // the last failure in an Event
 	hosts    hostChecker
 }
 
@@ -93,7 +93,7 @@ func New(config Config) *Registrar {
 	}
 	r := &Registrar{
 		config: config,
-		// 128 bits that nobody can guess: whoever knows them may be called a probe.
+		// 128 random bits: a Pod that has them passes as the probe.
 		probeID: rand.Text(),
 		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 	}
@@ -106,7 +106,7 @@ func New(config Config) *Registrar {
 	return r
 }
 
-// Status is how far the registration is. While another replica leads, it is Idle.
+// Status returns the state of the registration. It is Idle while another replica leads.
 func (r *Registrar) Status() Status { return *r.status.Load() }
 
 func (r *Registrar) setStatus(status Status) {
@@ -114,12 +114,11 @@ func (r *Registrar) setStatus(status Status) {
 	r.config.Metrics.state(status.State)
 }
 
-// Check is nil unless the registration is not what it should be by now; it is what
-// readiness shows.
+// Check returns nil if the registration is as intended; readiness shows its error.
 func (r *Registrar) Check() error { return r.Status().Check() }
 
-// Run follows both configurations until ctx ends, on every replica: each has to know which
-// caBundles kube-apiserver has. It is called once, and in mode none does nothing.
+// Run watches both configurations until ctx ends, on every replica: each has to know which
+// caBundles kube-apiserver has. It must be called once, and is a no-op in mode none.
 func (r *Registrar) Run(ctx context.Context) error {
 	if r.config.Mode == None {
 		return nil
@@ -130,8 +129,8 @@ func (r *Registrar) Run(ctx context.Context) error {
 	return r.loop.RunWatching(ctx, Name, r.watch(mutating, mutatings), r.watch(validating, validatings))
 }
 
-// Lead keeps both configurations right until ctx ends, while Run runs. It may be called again
-// once it has returned, and then takes for granted what there is, not what was before.
+// Lead reconciles both configurations until ctx ends, while Run runs. It may be called again once
+// it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
 	if r.config.Mode != None {
 		r.term(ctx, Status{Starting, "reading " + Name})
@@ -152,7 +151,7 @@ func (r *Registrar) term(ctx context.Context, status Status) {
 	r.loop.AddIfRunning(Name)
 }
 
-// sync takes one step, and says what keeps it from the next one.
+// sync takes one step and returns its error.
 func (r *Registrar) sync(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +166,7 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	defer context.AfterFunc(r.leading, stop)()
 	after, err := r.step(ctx)
 	if r.leading.Err() != nil {
-		return nil // it was cut off
+		return nil // the end of the term interrupted it
 	}
 	if err != nil {
 		return r.fail(ctx, err)
@@ -179,8 +178,8 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// step does what is due now, and says after what time there may be more to do if nothing
-// happens, zero for never. What it writes comes back through the watch.
+// step does what is due now, and returns when to check again if nothing happens, zero for never.
+// Its writes come back through the watch.
 func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
 	last := r.watched.get()
 	now, caBundle := r.config.Clock.Now(), r.config.ServingCA.CABundle()
@@ -193,7 +192,7 @@ func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
 	decided := plan(o)
 	r.show(ctx, decided.status)
 	if decided.status.State == Off || decided.status.State == Deleted {
-		r.forgetHosts() // nobody is missed where nobody is called
+		r.forgetHosts() // hosts do not matter while the webhook is off
 	} else {
 		r.reportMissing(ctx, o.hosts, o.active(), now)
 	}

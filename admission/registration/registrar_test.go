@@ -414,7 +414,7 @@ func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 		a.remove(t, validating)
 		a.remove(t, mutating)
 		pause(2 * settleDelay)
-		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "without webhooks so that this lasts") {
+		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "without webhooks to keep that") {
 			t.Errorf("Events: %q, want one that says why it is there again", a.recorded())
 		}
 		end()

@@ -17,8 +17,7 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// The apiserver wants names of three labels. They are in what it tells users who are
-// refused.
+// The names of the webhooks: three labels, as the apiserver requires. Users see them in refusals.
 const (
 	mutateName   = "mutate.sa-controller-manager.webhook"
 	validateName = "validate.sa-controller-manager.webhook"
@@ -28,16 +27,16 @@ const (
 	validatePath = "/validate"
 )
 
-// ownConditionName is that of the match condition on objects of our own. Conditions are CEL
-// over the admission request (KEP-3716); one that fails to evaluate refuses the request.
+// ownConditionName is the name of the match condition that excludes our own objects. Conditions are
+// CEL over the admission request (KEP-3716); an evaluation error refuses the request.
 const ownConditionName = "not-our-own-objects"
 
-// entry is a webhook of either kind. Validating ones have no reinvocationPolicy, which
-// is all that the types differ in.
+// entry is a webhook of either kind. The types differ only in reinvocationPolicy, which validating
+// ones lack.
 type entry = admissionregistrationv1.MutatingWebhook
 
-// entries are what the two configurations are to hold. They are complete: what the
-// apiserver would default is set, so that what it gives back compares equal.
+// entries returns the webhooks of the two configurations. Every field is set, including defaults,
+// so that the objects that the apiserver returns compare equal.
 func (s Spec) entries(caBundle []byte) (mutating, validating []entry) {
 	if len(s.MutatingRules) > 0 {
 		one := s.entry(mutateName, mutatePath, s.MutatingRules, caBundle)
@@ -95,7 +94,7 @@ func (s Spec) namespaceSelector() *metav1.LabelSelector {
 	}}}
 }
 
-// ownCondition excludes those of our own objects that rules reach; mostly none.
+// ownCondition excludes the own objects that rules match; mostly there are none.
 func (s Spec) ownCondition(rules []admission.Rule) []admissionregistrationv1.MatchCondition {
 	var parts []string
 	for _, object := range s.Own {
@@ -109,8 +108,7 @@ func (s Spec) ownCondition(rules []admission.Rule) []admissionregistrationv1.Mat
 	return []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: strings.Join(parts, " && ")}}
 }
 
-// reaches leaves out what could only widen the answer: operations, versions and
-// subresources.
+// reaches reports whether rule may match object. It ignores operations, versions and subresources.
 func reaches(rule admission.Rule, object Object) bool {
 	return (rule.Group == admission.Any || rule.Group == object.Group) &&
 		(rule.Resource == admission.Any || rule.Resource == object.Resource)

@@ -14,12 +14,12 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// rememberedProbes bounds what strangers can make a ProbeResponder remember.
+// rememberedProbes limits the memory that other clients' probes can use.
 const rememberedProbes = 64
 
-// ProbeResponder answers probe Pods and remembers that they came. It belongs into the chain
-// of every replica, and not into the rules that are registered. Anybody may send a
-// probe: it is a dry run, and all that it gets is its own annotation back.
+// ProbeResponder answers probe Pods and records them. It belongs into the chain of every replica,
+// but not into the registered rules. Every user may send a probe: it is a dry run, and returns only
+// its own annotation.
 type ProbeResponder struct {
 	mu      sync.Mutex
 	arrived []string // the newest last
@@ -30,15 +30,15 @@ var _ admission.Mutator = (*ProbeResponder)(nil)
 // Rules match the creation of Pods.
 func (*ProbeResponder) Rules() []admission.Rule { return []admission.Rule{podCreation()} }
 
-// Ready is always nil.
+// Ready returns nil.
 func (*ProbeResponder) Ready(context.Context) error { return nil }
 
-// Admit answers a probe and leaves all else alone.
+// Admit answers a probe and ignores all other Pods.
 func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
 	if !request.DryRun {
 		return nil
 	}
-	// Next to no Pod is a probe, and looking for a word costs less than reading JSON.
+	// Very few Pods are probes, and searching for a word is cheaper than decoding JSON.
 	if !bytes.Contains(request.Object, []byte(probeAnnotation)) {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, re
 		} `json:"metadata"`
 	}
 	if err := admission.Decode(request.Object, &pod); err != nil {
-		return nil //nolint:nilerr // not a probe; plugins that need the Pod say what is wrong with it
+		return nil //nolint:nilerr // not a probe; plugins that need the Pod report the error
 	}
 	id := pod.Metadata.Annotations[probeAnnotation]
 	if id == "" {
@@ -65,7 +65,7 @@ func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, re
 	return nil
 }
 
-// Arrived reports whether the probe with that id came here.
+// Arrived reports whether this process has received the probe with that ID.
 func (p *ProbeResponder) Arrived(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

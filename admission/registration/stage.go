@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// The annotations of a probe Pod: what it is known by, and what the webhook answers.
+// The annotations of a probe Pod: its ID, and the webhook's answer.
 const (
 	probeAnnotation  = "sa-controller-manager/probe"
 	answerAnnotation = "sa-controller-manager/probe-answer"
@@ -23,19 +23,19 @@ const (
 	onlyProbeName   = "only-the-probe"
 	exceptProbeName = "except-the-probe"
 
-	// A probe is answered at once or not at all.
+	// A probe needs no time: it is answered at once or not at all.
 	maxProbeTimeout = 5 * time.Second
 )
 
-// isProbe is CEL that is true for the probe Pod of this process alone. It asks for
-// dryRun, so that no Pod which is really created can ever pass for one.
+// isProbe returns a CEL expression that is true only for the probe Pod of this process. It requires
+// dryRun, so that no Pod which is really created can match.
 func isProbe(id string) string {
 	return `request.kind.kind == "Pod" && request.operation == "CREATE" && has(request.dryRun) && request.dryRun && ` +
 		`has(object.metadata.annotations) && "` + probeAnnotation + `" in object.metadata.annotations && ` +
 		`object.metadata.annotations["` + probeAnnotation + `"] == ` + strconv.Quote(id)
 }
 
-// probeEntry is called for the probe alone and refuses it when that cannot be done.
+// probeEntry returns the webhook that matches the probe alone and refuses it if the call fails.
 func (s Spec) probeEntry(id string, caBundle []byte) entry {
 	probe := s.entry(probeName, mutatePath, []admission.Rule{podCreation()}, caBundle)
 	probe.FailurePolicy = new(admissionregistrationv1.Fail)
@@ -50,9 +50,9 @@ func podCreation() admission.Rule {
 	return admission.Rule{Resource: "pods", Operations: []admission.Operation{admission.Create}}
 }
 
-// staged is found with the probe let through, so that an entry which is bound to
-// something unreachable does not stop the proof that would mend it. What was staged
-// before, by whomever, is taken out, so that staging twice is staging once.
+// staged returns found with an exemption for the probe, so that an entry which points to an
+// unreachable endpoint does not block the proof that would repair it. It replaces any earlier
+// exemption, so it is idempotent.
 func staged(found []entry, id string) []entry {
 	var result []entry
 	for _, one := range found {

@@ -5,7 +5,7 @@ package registration
 
 import "errors"
 
-// State is how far the registration is.
+// State is the state of the registration.
 type State string
 
 // The states.
@@ -15,12 +15,12 @@ const (
 	Proving    State = "proving"
 	Repairing  State = "repairing"
 	Registered State = "registered"
-	Off        State = "off"     // a person has switched it off
-	Deleted    State = "deleted" // a person has deleted it twice
-	Idle       State = "idle"    // mode none, or not running
+	Off        State = "off"     // a user has switched it off
+	Deleted    State = "deleted" // a user has deleted it twice
+	Idle       State = "idle"    // mode none, or another replica leads
 )
 
-// Status is the state and what is to be known about it, for people.
+// Status is the state with details in words.
 type Status struct {
 	State  State
 	Detail string
@@ -33,8 +33,7 @@ func (s Status) String() string {
 	return string(s.State) + ": " + s.Detail
 }
 
-// Check is nil unless the registration is not what it should be by now. What a person
-// has switched off is as it should be.
+// Check returns an error if the registration is not as intended. A user may intend that it is off.
 func (s Status) Check() error {
 	switch s.State {
 	case Registered, Off, Deleted, Idle:

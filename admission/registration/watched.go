@@ -13,23 +13,23 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// watched is what the watches have told. The informers' stores will not do: they keep
-// nothing of what was deleted, and an annotation just before it counts.
+// watched holds what the watches have delivered. The informers' stores are not enough: they keep
+// nothing of deleted objects, and an annotation just before a deletion counts.
 type watched struct {
 	mu   sync.Mutex
 	last [kinds]last
 }
 
-// last is what was last told of one configuration, and what it cannot tell once it is gone.
+// last is the last known state of one configuration, and of its deletion.
 type last struct {
 	object    *object // nil while there is none
-	existed   bool    // it was there, so that it was deleted if it is not now
-	off       bool    // its last state was switched off
+	existed   bool    // it existed, so it was deleted if object is nil
+	off       bool    // the last object had the annotation
 	deleted   time.Time
-	recreated time.Time // by us, because it was deleted
+	recreated time.Time // by us, after a deletion
 }
 
-// forget keeps of all that was told only what there is.
+// forget drops all history and keeps the objects that exist.
 func (w *watched) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,9 +44,8 @@ func (w *watched) get() [kinds]last {
 	return w.last
 }
 
-// recreate is for a configuration that we have just created again: it was not deleted
-// another time until the watch has told that it was there. What it says now counts
-// until then.
+// recreate records that we have created a deleted configuration again. Until the watch delivers it,
+// it does not count as deleted once more, and off holds.
 func (w *watched) recreate(k kind, off bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +67,7 @@ func (w *watched) remove(k kind, object *object, now time.Time) {
 	w.last[k] = last{existed: true, off: object.isOff(), deleted: now, recreated: w.last[k].recreated}
 }
 
-// watch takes what an informer of a configuration observes.
+// watch returns the watch of one configuration.
 func (r *Registrar) watch(k kind, informer cache.SharedIndexInformer) reconcile.Watch {
 	return reconcile.Watch{Informer: informer, Observe: func(obj any, deleted bool) {
 		o := asObject(obj)

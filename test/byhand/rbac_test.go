@@ -54,7 +54,7 @@ func TestRBAC(t *testing.T) {
 	manager := startManager(t, binary, cluster, flags)
 	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
-	awaitLogs(t, manager, "Looked for Pods that were admitted without the webhook")
+	awaitLogs(t, manager, "Scanned for Pods that were admitted without the webhook")
 	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+kubeconfig+"'")
 
 	awaitLogs(t, manager, `"Marked legacy token invalid"`, `reason="LegacyTokenDeleted"`)

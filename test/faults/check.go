@@ -310,7 +310,7 @@ func (w *World) awaitTold(ctx context.Context, missed map[string]bool) ([]string
 		if err != nil {
 			return nil, err
 		}
-		all, err := w.events(ctx, "PodsMissed")
+		all, err := w.events(ctx, "PodsAdmittedWithoutWebhook")
 		if err != nil {
 			return nil, err
 		}

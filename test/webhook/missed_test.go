@@ -42,7 +42,7 @@ func TestMissedPods(t *testing.T) {
 			t.Errorf("the metric says %v Pods, want %d", got, len(want))
 		}
 		c.awaitScanEvents(t, namespace, want)
-		c.awaitEvent(t, "PodsMissed", metav1.NamespaceSystem, fmt.Sprintf("lack their account or token: %d,", len(want)))
+		c.awaitEvent(t, "PodsAdmittedWithoutWebhook", metav1.NamespaceSystem, fmt.Sprintf("lack their account or token: %d,", len(want)))
 	})
 	t.Run("Command", func(t *testing.T) {
 		got := c.missed(t, 2)

@@ -91,7 +91,7 @@ func (o *missedOptions) run(ctx context.Context, client cli.ClientFunc, stdout, 
 	}
 	found, err := podscan.Finder{Client: connected, Config: config}.Find(ctx, o.namespace)
 	if err != nil {
-		return fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
+		return fmt.Errorf("scan for Pods that were admitted without the webhook: %w", err)
 	}
 	report := newMissedReport(found, o.connection.Kubeconfig)
 	if err := report.print(stdout, o.output.Format, time.Now()); err != nil {

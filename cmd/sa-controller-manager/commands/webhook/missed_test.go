@@ -133,7 +133,7 @@ func TestMissedCommandFails(t *testing.T) {
 		return true, nil, errors.New("boom")
 	})
 	stdout, stderr, err := runMissed(t, client)
-	const want = "look for Pods that were admitted without the webhook: list Pods: boom"
+	const want = "scan for Pods that were admitted without the webhook: list Pods: boom"
 	if err == nil || err.Error() != want || stdout+stderr != "" {
 		t.Errorf("error %v and output %q, want %q and none", err, stdout+stderr, want)
 	}

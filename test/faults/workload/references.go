@@ -60,9 +60,9 @@ func (c Client) EditReferences(ctx context.Context, n *Namespace, name string, d
 	})
 }
 
-// reissuePair is an account in the namespace that lists more than one auto-created Secret, "" if there
+// ReissuePair is an account in the namespace that lists more than one auto-created Secret, "" if there
 // is none whose list the user has not edited yet.
-func (c Client) reissuePair(ctx context.Context, n *Namespace) (account string, err error) {
+func (c Client) ReissuePair(ctx context.Context, n *Namespace) (account string, err error) {
 	err = Retry(ctx, "list serviceaccounts", func(ctx context.Context) error {
 		accounts, err := c.CoreV1().ServiceAccounts(n.Name).List(ctx, metav1.ListOptions{})
 		for _, one := range accounts.Items {

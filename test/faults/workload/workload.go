@@ -29,7 +29,7 @@ const (
 	userPace = 100 * time.Millisecond
 )
 
-// Workload churns until it is told to end.
+// Workload churns until End is called.
 type Workload struct {
 	users []*user
 	pods  *podUser
@@ -158,7 +158,7 @@ func (u *user) step(ctx context.Context) (string, error) {
 		return "delete own token Secret", u.deleteOwn(ctx, n, account)
 	case draw < 60:
 		half := u.random.IntN(2)
-		pair, err := u.reissuePair(ctx, n)
+		pair, err := u.ReissuePair(ctx, n)
 		if err != nil {
 			return "", err
 		}

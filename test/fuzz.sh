@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Runs every fuzz target of the product's module for FUZZTIME each (5s, or 500x for as many
-# executions), one after the other, and prints what came of it. FUZZ selects lines "package target" by a regular
+# executions), one after the other, and prints a table of the results. FUZZ selects lines "package target" by a regular
 # expression. Targets of the module in test/ take minutes to build and run only if FUZZ says
-# "test/", such as FUZZ='test/differential'. What fails is shown with the input that did it, which Go has written into
-# testdata/fuzz. What is found interesting stays in Go's cache, so the next run goes on there.
-# It ends with 1 if a target fails or was executed no time at all, and if there is no target.
+# "test/", such as FUZZ='test/differential'. A failure is shown with its input, which Go writes into testdata/fuzz. Interesting
+# inputs stay in Go's cache, so the next run continues from there.
+# It exits with 1 if a target fails or was never executed, and if there is no target.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,9 +32,9 @@ targets() {
 		sort | grep -E "${FUZZ:-.}" || true
 }
 
-# build reads lines "package target" and prints them with the package's tests behind them, built with what guides a
-# fuzzer, or - if they cannot be built. It is ahead of the fuzzing, which waits for the first of them alone. Go
-# instruments everything below a package for that: with an empty build cache it takes minutes.
+# build reads lines "package target" and appends the test binary of the package, built with the fuzzer's coverage
+# instrumentation, or - if the build fails. It runs ahead of the fuzzing, which waits for the first binary only.
+# Go instruments all dependencies of a package: with an empty build cache this takes minutes.
 build() {
 	local package target module built
 	while read -r package target; do

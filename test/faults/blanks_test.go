@@ -45,7 +45,7 @@ func TestBlanks(t *testing.T) {
 		"NothingTidied":   {part: RotationPart, empty: func(o *checker.Outcome) { delete(o.Operations, workload.Tidied) }, want: []string{"there were no re-issue pairs that users tidied"}},
 		"NotInterrupted":  {part: RotationPart, empty: func(o *checker.Outcome) { delete(o.Injected, "leader-killed") }, want: []string{"fault leader-killed was never injected"}},
 		"NeverInjected":   {part: FaultsPart, empty: func(o *checker.Outcome) { delete(o.Injected, "etcd-killed") }, want: []string{"fault etcd-killed was never injected"}},
-		"Skipped":         {reason: "it was told", part: FaultsPart, empty: func(o *checker.Outcome) { o.Injected["disk-full"], o.Skipped["disk-full"] = 0, "only root may" }},
+		"Skipped":         {reason: "the output says so", part: FaultsPart, empty: func(o *checker.Outcome) { o.Injected["disk-full"], o.Skipped["disk-full"] = 0, "only root may" }},
 		"NeverMet":        {part: FaultsPart, empty: func(o *checker.Outcome) { o.Met["conflict-409"] = 0 }, want: []string{"fault conflict-409 was injected, and no request ever met it"}},
 		"PartitionNotMet": {reason: "it counts though it is of another lane", part: FaultsPart, empty: func(o *checker.Outcome) { o.Met["lease-held"] = 0 }, want: []string{"fault lease-held was injected, and no request ever met it"}},
 		"NoPods":          {part: LoadPart, empty: func(o *checker.Outcome) { o.Pods = 0 }, want: []string{"there were no Pods"}},

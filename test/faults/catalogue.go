@@ -20,11 +20,11 @@ type Entry struct {
 	Lane Lane
 	// For is how long it lasts, at least.
 	For time.Duration
-	// Excuse is what it excuses. OnlyAtFirst: the rest of its time is like any other, for
-	// whoever is left does the work.
+	// Excuse is what it excuses. OnlyAtFirst: it excuses nothing after it has begun, because the other
+	// replica does the work.
 	Excuse      checker.Excuse
 	OnlyAtFirst bool
-	// Once: whoever does it twice in ten minutes means it, and the product obeys.
+	// Once: the product takes a second time within ten minutes for intent, and obeys.
 	Once   bool
 	Inject Inject
 }

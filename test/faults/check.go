@@ -39,9 +39,9 @@ type scope struct {
 	bound []question
 }
 
-// check awaits that all is as promised, within the given patience, and then looks at
+// check awaits that all is as promised, within the given timeout, and then looks at
 // everything else that the run has left behind.
-func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, patience time.Duration) (checker.Outcome, error) {
+func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, timeout time.Duration) (checker.Outcome, error) {
 	outcome := checker.Outcome{Pods: len(calls)}
 	verify, err := scope.verifier(w)
 	if err != nil {
@@ -64,7 +64,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, p
 		if scope.ring != nil {
 			outcome.Violations = append(outcome.Violations, checker.JudgeReissue(now, scope.model, scope.ring.Retired)...)
 		}
-		if well || time.Since(begun) > patience {
+		if well || time.Since(begun) > timeout {
 			break
 		}
 		again := 200 * time.Millisecond
@@ -88,9 +88,9 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, p
 	w.checkLogs(&outcome)
 	w.mu.Lock()
 	outcome.Violations = append(outcome.Violations, w.found...)
-	outcome.Unsure = errors.Join(w.untold...)
+	outcome.Unsure = errors.Join(w.unreported...)
 	outcome.Injected, outcome.Met, outcome.Skipped = w.record.injected, w.record.met, w.record.skipped
-	w.found, w.untold, w.record = nil, nil, newRecord()
+	w.found, w.unreported, w.record = nil, nil, newRecord()
 	w.mu.Unlock()
 	var found []checker.Violation
 	outcome.Samples, outcome.Most, found = w.monitor.take()
@@ -212,15 +212,15 @@ func (w *World) review(ctx context.Context, token string) (authenticationv1.Toke
 	return review.Status, nil
 }
 
-// checkCalls judges every Pod, and has each that was missed be reported by an Event.
+// checkCalls judges every Pod, and wants an Event about each that was missed.
 func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *checker.Outcome) error {
 	excuses := w.excuses.List()
 	missed := map[string]bool{}
 	for _, call := range calls {
 		if what := checker.JudgeCall(call, excuses); what != "" {
 			found := checker.Violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what)
-			if checker.RefusedWhileBusy(call, excuses) {
-				w.cannotTell(fmt.Errorf("%v, but other programs used the machine", found))
+			if checker.RefusedWhileStarved(call, excuses) {
+				w.noteUnsure(fmt.Errorf("%v, but other programs used the machine", found))
 			} else {
 				outcome.Violations = append(outcome.Violations, found)
 			}
@@ -229,12 +229,12 @@ func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *
 			missed[call.Namespace+"/"+call.Name] = true
 		}
 	}
-	untold, err := w.awaitTold(ctx, missed)
+	unreported, err := w.awaitEvents(ctx, missed)
 	if err != nil {
 		return err
 	}
-	for _, pod := range untold {
-		outcome.Violations = append(outcome.Violations, checker.Violated(5, "Pod %s was missed, and no Event says so", pod))
+	for _, pod := range unreported {
+		outcome.Violations = append(outcome.Violations, checker.Violated(5, "Pod %s was admitted without what it needs, and no Event names it", pod))
 	}
 	return nil
 }
@@ -301,11 +301,11 @@ func (w *World) checkLogs(outcome *checker.Outcome) {
 
 func anything(faultproxy.Request) bool { return true }
 
-// awaitTold returns once Events tell of the Pods that were admitted without the webhook, with
+// awaitEvents returns once Events tell of the Pods that were admitted without the webhook, with
 // those of which none does in the end. The scan looks once a minute at most, and after each
 // repair.
-func (w *World) awaitTold(ctx context.Context, missed map[string]bool) ([]string, error) {
-	for deadline := time.Now().Add(patience); ; {
+func (w *World) awaitEvents(ctx context.Context, missed map[string]bool) ([]string, error) {
+	for deadline := time.Now().Add(settleTimeout); ; {
 		each, err := w.events(ctx, "AdmittedWithoutWebhook")
 		if err != nil {
 			return nil, err
@@ -314,9 +314,9 @@ func (w *World) awaitTold(ctx context.Context, missed map[string]bool) ([]string
 		if err != nil {
 			return nil, err
 		}
-		untold := checker.WithoutEvent(missed, each, all)
-		if len(untold) == 0 || time.Now().After(deadline) {
-			return untold, nil
+		unreported := checker.WithoutEvent(missed, each, all)
+		if len(unreported) == 0 || time.Now().After(deadline) {
+			return unreported, nil
 		}
 		if !await.Sleep(ctx, 500*time.Millisecond) {
 			return nil, context.Cause(ctx)

@@ -32,12 +32,12 @@ func another(good []byte) []byte {
 func spoilKey(how func(good []byte) []byte) Inject {
 	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 		spoil := func(r *Replica, good contents) error { return r.replace(keyFile, how(good[keyFile]), 0o600) }
-		return w.refuses(ctx, fault, refusal{flags: []string{keyFlag}, spoil: spoil, mend: mendKey})
+		return w.refuses(ctx, fault, refusal{flags: []string{keyFlag}, spoil: spoil, repair: restoreKey})
 	}
 }
 
-// mendKey puts another file with the same key in its place: that is a change to tell of.
-func mendKey(ctx context.Context, r *Replica, t *term, good contents) error {
+// restoreKey puts another file with the same key in its place: that is a change to tell of.
+func restoreKey(ctx context.Context, r *Replica, t *term, good contents) error {
 	before, err := reloads(ctx, t, keyFlag, resultAccepted)
 	if err != nil {
 		return err
@@ -58,10 +58,10 @@ func spoilCA(how func(good []byte) []byte) Inject {
 			}
 			return r.replace(caFile, bad, 0o600)
 		}
-		mend := func(ctx context.Context, r *Replica, t *term, good contents) error {
-			return mendCA(ctx, r, t, func() error { return spoil(r, good) })
+		repair := func(ctx context.Context, r *Replica, t *term, good contents) error {
+			return restoreCA(ctx, r, t, func() error { return spoil(r, good) })
 		}
-		return w.refuses(ctx, fault, refusal{flags: []string{caFlag}, spoil: spoil, mend: mend})
+		return w.refuses(ctx, fault, refusal{flags: []string{caFlag}, spoil: spoil, repair: repair})
 	}
 }
 
@@ -69,10 +69,10 @@ func spoilCA(how func(good []byte) []byte) Inject {
 // tell that it is not.
 const unnoticed = 1500 * time.Millisecond
 
-// mendCA puts the good file back and spoils it once more. A CA is published with what is
+// restoreCA puts the good file back and spoils it once more. A CA is published with what is
 // around its PEM, so that only the very same file will do; that this one is in use again is
 // told by nothing but by what is said of the same bad one afterwards.
-func mendCA(ctx context.Context, r *Replica, t *term, spoilAgain func() error) error {
+func restoreCA(ctx context.Context, r *Replica, t *term, spoilAgain func() error) error {
 	before, err := reloads(ctx, t, caFlag, resultRefused)
 	if err != nil {
 		return err
@@ -107,8 +107,8 @@ func swapBySymlink(ctx context.Context, w *World, fault Planned) (func(context.C
 			}
 			return r.renew(bad)
 		},
-		mend: func(ctx context.Context, r *Replica, t *term, good contents) error {
-			return errors.Join(mendKey(ctx, r, t, good), mendCertificate(ctx, r, t))
+		repair: func(ctx context.Context, r *Replica, t *term, good contents) error {
+			return errors.Join(restoreKey(ctx, r, t, good), replaceCertificate(ctx, r, t))
 		},
 	})
 }
@@ -117,9 +117,9 @@ func swapBySymlink(ctx context.Context, w *World, fault Planned) (func(context.C
 // then nothing is to be said about it.
 func unreadableKey(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	change := refusal{
-		flags: []string{keyFlag},
-		spoil: func(r *Replica, good contents) error { return r.replace(keyFile, good[keyFile], 0) },
-		mend:  mendKey,
+		flags:  []string{keyFlag},
+		spoil:  func(r *Replica, good contents) error { return r.replace(keyFile, good[keyFile], 0) },
+		repair: restoreKey,
 	}
 	if w.overrides {
 		w.skip(fault.Kind, "root reads a file of mode 000 all the same, and setpriv, which could forbid it, is missing")
@@ -138,18 +138,18 @@ func spoilCertificate(how func(good []byte) []byte) Inject {
 			spoil: func(r *Replica, good contents) error {
 				return r.renew(good.with(contents{certFile: how(good[certFile])}))
 			},
-			mend: func(ctx context.Context, r *Replica, t *term, good contents) error {
+			repair: func(ctx context.Context, r *Replica, t *term, good contents) error {
 				if err := awaitShown(ctx, t, good[certFile]); err != nil {
 					return fmt.Errorf("it does not serve with what it had: %w", err)
 				}
-				return mendCertificate(ctx, r, t)
+				return replaceCertificate(ctx, r, t)
 			},
 		})
 	}
 }
 
-// mendCertificate puts a new pair in the place of the one that is there.
-func mendCertificate(ctx context.Context, r *Replica, t *term) error {
+// replaceCertificate puts a new pair in the place of the one that is there.
+func replaceCertificate(ctx context.Context, r *Replica, t *term) error {
 	certificate, key, err := selfSigned()
 	if err != nil {
 		return err

@@ -84,9 +84,9 @@ func partitionLeader(ctx context.Context, w *World, fault Planned) (func(context
 	}, nil
 }
 
-// successorPatience is how long the others may take to lead once the leader cannot, on a
+// successorTimeout is how long the others may take to lead once the leader cannot, on a
 // machine that is busy. It is several times the lease.
-const successorPatience = 20 * time.Second
+const successorTimeout = 20 * time.Second
 
 // silenceLeader has nothing pass between the leader and kube-apiserver any more, on no
 // connection, and nobody hang up: as when a cable is cut. Its own clock has to tell it that it
@@ -101,14 +101,14 @@ func silenceLeader(ctx context.Context, w *World, _ Planned) (func(context.Conte
 	return func(ctx context.Context) error {
 		defer end()
 		if err := w.awaitSuccessor(ctx, leader); err != nil {
-			w.report(checker.Violated(1, "nobody works in place of a leader whose connections are silent: %v", err))
+			w.report(checker.Violated(1, "no other replica became leader while the leader's connections were silent: %v", err))
 		}
 		return nil
 	}, nil
 }
 
 func (w *World) awaitSuccessor(ctx context.Context, of *Replica) error {
-	ctx, cancel := context.WithTimeout(ctx, successorPatience)
+	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
 	defer cancel()
 	return await.Poll(ctx, func(ctx context.Context) error {
 		leader, err := w.leader(ctx)
@@ -162,8 +162,8 @@ func killEtcd(_ context.Context, w *World, _ Planned) (func(context.Context) err
 	}, nil
 }
 
-// compactEtcd forgets all history up to now and cuts all watches, so that whoever was
-// behind has to list anew.
+// compactEtcd compacts etcd up to now and cuts all watches, so a client that was behind has to list
+// again.
 func compactEtcd(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
 	if err := w.compact(ctx); err != nil {
 		return nil, err

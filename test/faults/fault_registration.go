@@ -72,7 +72,7 @@ func editBundle(which configuration) Inject {
 		}, func(now registered) error {
 			for _, bundle := range now.bundles() {
 				if strings.Contains(bundle, string(stranger)) {
-					return errors.New("a caBundle has a stranger's certificate")
+					return errors.New("a caBundle still has the certificate that was planted")
 				}
 			}
 			return nil
@@ -118,7 +118,7 @@ func edits() []edit {
 func editField(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	at := int(fault.At / time.Millisecond)
 	ofMutating, ofValidating := edits()[at%len(edits())], edits()[1:][at%len(edits()[1:])]
-	w.tell("%s: %s of the mutating configuration, %s of the validating one", fault.Kind, ofMutating.path, ofValidating.path)
+	w.log("%s: %s of the mutating configuration, %s of the validating one", fault.Kind, ofMutating.path, ofValidating.path)
 	return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
 		return errors.Join(
 			w.patch(ctx, mutating, "/webhooks/0/"+ofMutating.path, ofMutating.value),

@@ -147,13 +147,13 @@ func quickPings(binary devcluster.Binary) devcluster.Binary {
 	return binary
 }
 
-// pingPatience is how long that may take on a machine that is busy, and while other faults keep
-// a process from connecting anew.
-const pingPatience = 30 * time.Second
+// pingTimeout is how long that may take on a machine that is busy, and while other faults keep
+// a process from connecting again.
+const pingTimeout = 30 * time.Second
 
 // silenceConnections has nothing pass any more through the connections that are open, and
-// nobody hang up. Only a ping that is not answered tells, and whoever has found out is well
-// with another connection.
+// no peer close them. Only an unanswered ping shows it, and a process that has noticed opens
+// another connection.
 func silenceConnections(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {
 	replicas := w.all()
 	struck := make([]*term, len(replicas))
@@ -164,11 +164,11 @@ func silenceConnections(_ context.Context, w *World, _ Planned) (func(context.Co
 	}
 	begun := time.Now()
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, pingPatience)
+		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
 		for i, r := range replicas {
 			if err := r.awaitNewWatch(ctx, struck[i], begun); err != nil {
-				w.report(checker.Violated(1, "%s works on a connection that is silent: %v", r.name, err))
+				w.report(checker.Violated(1, "%s keeps using a silent connection: %v", r.name, err))
 			}
 		}
 		for _, end := range ends {

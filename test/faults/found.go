@@ -17,9 +17,9 @@ import (
 	"sa-controller-manager/test/faults/workload"
 )
 
-// plantPatience is how long a planted build has to get well, which it must not, and an
+// plantTimeout is how long a planted build has to get well, which it must not, and an
 // ordinary one beside it, which must show nothing of any plant by then.
-const plantPatience = 2500 * time.Millisecond
+const plantTimeout = 2500 * time.Millisecond
 
 // Planted has one replica of a planted build go through the race that shows the plant, and
 // returns what it shows of it.
@@ -54,7 +54,7 @@ func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Bin
 		return nil, errors.Join(err, w.retire())
 	}
 	// Elsewhere in the cluster is what an earlier plant has left behind.
-	outcome, err := w.check(ctx, scope{model: model, prefix: prefix}, nil, plantPatience)
+	outcome, err := w.check(ctx, scope{model: model, prefix: prefix}, nil, plantTimeout)
 	for name := range model {
 		err = errors.Join(err, w.client.DeleteNamespace(ctx, name))
 	}

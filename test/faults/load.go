@@ -23,12 +23,12 @@ import (
 const (
 	// rate is what kube-apiserver asks meanwhile: 20 Pods a second.
 	rate = 50 * time.Millisecond
-	// controlPatience is how long a build without a plant has for what a planted one must
+	// controlTimeout is how long a build without a plant has for what a planted one must
 	// not manage.
-	controlPatience = 30 * time.Second
+	controlTimeout = 30 * time.Second
 )
 
-// Load has broken clients lean on one replica of an ordinary build, while kube-apiserver
+// Load has broken clients attack one replica of an ordinary build, while kube-apiserver
 // goes on to ask it.
 func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Outcome, string, error) {
 	w.forget()
@@ -56,10 +56,10 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Out
 	came, overloadErr := overload.Run(ctx, "tcp", address, overload.WebhookClients(), w.Busy)
 	stopAsking()
 	calls := <-asked
-	came.Log(w.tell)
+	came.Log(w.log)
 	w.awaitRest(ctx)
 
-	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlPatience)
+	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlTimeout)
 	took := latencies(calls)
 	unsure := overload.JudgeTimes(&outcome, 5, "Pod", took, came)
 	err = errors.Join(err, overloadErr, came.AddTo(&outcome, unsure), w.retire())

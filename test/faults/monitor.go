@@ -35,10 +35,10 @@ type monitor struct {
 	samples int
 	most    checker.Sample
 	found   []checker.Violation
-	// race tells that the processes are race-enabled.
+	// race reports that the processes are race-enabled.
 	race bool
-	// crowded tells that other programs have taken the last second.
-	crowded bool
+	// starved: other programs used the processors in the last second.
+	starved bool
 }
 
 // watched is what the monitor knows of a process.
@@ -47,7 +47,7 @@ type watched struct {
 	last *checker.Sample
 	// rest is the first answer with which it was ready.
 	rest *checker.Sample
-	// asked tells that an answer is awaited.
+	// asked reports that an answer is awaited.
 	asked bool
 	// unanswered is how many seconds have begun since the last answer.
 	unanswered int
@@ -84,9 +84,9 @@ func (m *monitor) noteOthers(before overload.ProcessorTime) overload.ProcessorTi
 	now, err := overload.ReadProcessorTime()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.crowded = err == nil && now.OthersSince(before) > overload.MostByOthers
-	if m.crowded {
-		m.world.excuses.Add(&checker.Interval{From: time.Now().Add(-time.Second), To: time.Now(), Excuse: checker.Crowded})
+	m.starved = err == nil && now.OthersSince(before) > overload.MostByOthers
+	if m.starved {
+		m.world.excuses.Add(&checker.Interval{From: time.Now().Add(-time.Second), To: time.Now(), Excuse: checker.Starved})
 	}
 	return now
 }
@@ -151,12 +151,12 @@ func (m *monitor) count(name string, p *watched, paused bool) {
 	case paused:
 		p.unanswered = 0
 		return
-	case m.crowded:
+	case m.starved:
 		return
 	}
 	m.most.Unanswered = max(m.most.Unanswered, p.unanswered)
 	if p.unanswered == checker.UnansweredAtMost {
-		m.found = append(m.found, checker.Violated(8, "%s has not answered for %d s, so that nobody knows how many goroutines it has", name, p.unanswered))
+		m.found = append(m.found, checker.Violated(8, "%s has not answered for %d s, so its goroutines are unknown", name, p.unanswered))
 	}
 	p.unanswered++
 }
@@ -215,14 +215,14 @@ func (m *monitor) take() (samples int, most checker.Sample, found []checker.Viol
 	return samples, most, found
 }
 
-// awaitRest returns once each process has as few goroutines as one that nobody leans on, and
+// awaitRest returns once each process has as few goroutines as one that no client connects to, and
 // reports one that keeps those of clients who are gone.
 func (w *World) awaitRest(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, devcluster.RestLimit)
 	defer cancel()
 	for _, r := range w.all() {
 		if err := r.now().manager.AwaitRest(ctx); err != nil {
-			w.report(checker.Violated(8, "%v after nobody leans on it any more: %v", devcluster.RestLimit, err))
+			w.report(checker.Violated(8, "%v after the last client has gone: %v", devcluster.RestLimit, err))
 		}
 	}
 }

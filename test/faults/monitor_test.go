@@ -15,7 +15,7 @@ import (
 // a c one that other programs have taken, an a an answer and an e an error.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
-	patience := strings.Repeat(".", checker.UnansweredAtMost)
+	timeout := strings.Repeat(".", checker.UnansweredAtMost)
 	cases := map[string]struct {
 		reason string
 		events string
@@ -23,16 +23,16 @@ func TestUnanswered(t *testing.T) {
 		most   int
 	}{
 		"well":                 {events: ".a.a.a.a.a.a.a.a.a"},
-		"late":                 {reason: "it came at last", events: ".a" + patience + "a" + patience + "a", most: checker.UnansweredAtMost - 1},
-		"silent":               {events: ".a." + patience, want: 1, most: checker.UnansweredAtMost},
+		"late":                 {reason: "it came at last", events: ".a" + timeout + "a" + timeout + "a", most: checker.UnansweredAtMost - 1},
+		"silent":               {events: ".a." + timeout, want: 1, most: checker.UnansweredAtMost},
 		"refuses":              {reason: "an error is no answer", events: ".a.e.e.e.e.e.e", want: 1, most: checker.UnansweredAtMost},
-		"silent for long":      {reason: "once for each time", events: ".a" + patience + patience, want: 1, most: 2*checker.UnansweredAtMost - 1},
-		"silent again":         {events: ".a." + patience + "a." + patience, want: 2, most: checker.UnansweredAtMost},
-		"starting":             {reason: "whether it ever starts is awaited elsewhere", events: patience + patience},
-		"crowded out":          {reason: "it has no processor", events: ".a.cccccccccc.", most: 1},
+		"silent for long":      {reason: "once for each time", events: ".a" + timeout + timeout, want: 1, most: 2*checker.UnansweredAtMost - 1},
+		"silent again":         {events: ".a." + timeout + "a." + timeout, want: 2, most: checker.UnansweredAtMost},
+		"starting":             {reason: "whether it ever starts is awaited elsewhere", events: timeout + timeout},
+		"starved":              {reason: "it has no processor", events: ".a.cccccccccc.", most: 1},
 		"silent in a crowd":    {reason: "the other seconds count", events: ".a.c.c.c.c.c.", want: 1, most: checker.UnansweredAtMost},
 		"paused":               {reason: "it cannot", events: ".a...pppppppp...a", most: 2},
-		"silent after a pause": {events: ".app." + patience, want: 1, most: checker.UnansweredAtMost},
+		"silent after a pause": {events: ".app." + timeout, want: 1, most: checker.UnansweredAtMost},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestUnanswered(t *testing.T) {
 				case 'e':
 					m.keep("it", process, checker.Sample{}, errors.New("refused"))
 				default:
-					m.crowded = event == 'c'
+					m.starved = event == 'c'
 					m.weigh("it", process, checker.Sample{}, event == 'p')
 				}
 			}

@@ -129,7 +129,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-// copyRing is copy_ring of docs/rotation.md. Whoever starts meanwhile waits.
+// copyRing is copy_ring of docs/rotation.md. A process that starts meanwhile waits.
 func (o *operator) copyRing(ctx context.Context, from, to *Replica) error {
 	o.world.files.Lock()
 	defer o.world.files.Unlock()
@@ -145,7 +145,7 @@ type rotating struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	err    error
-	// operations is how often each was done, for whoever has called end.
+	// operations counts each kind. It is read only after end has returned.
 	operations map[string]int
 }
 

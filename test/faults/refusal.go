@@ -23,8 +23,8 @@ const (
 	// refusalLimit is how long a replica may take to say that a file is no good. Where the
 	// file system tells of no changes it looks every ten seconds.
 	refusalLimit = 20 * time.Second
-	// mendLimit is how long it may take to use a good one again, which may be tried twice.
-	mendLimit = 2 * refusalLimit
+	// repairTimeout is how long it may take to use a good one again, which may be tried twice.
+	repairTimeout = 2 * refusalLimit
 	// answerLimit is for one question to a replica that may be paused.
 	answerLimit = 2 * time.Second
 )
@@ -49,12 +49,12 @@ type refusal struct {
 	flags       []string
 	certificate bool
 	spoil       func(r *Replica, good contents) error
-	// mend has the replica see good files again, and returns once it uses them.
-	mend func(ctx context.Context, r *Replica, t *term, good contents) error
+	// repair puts good files back, and returns once the replica uses them.
+	repair func(ctx context.Context, r *Replica, t *term, good contents) error
 }
 
-// refuses makes a change that the replica must refuse, and has it say so before the files
-// are mended, which it has to notice too. The same process has to be there then.
+// refuses makes a change that the replica must refuse, awaits that it reports it, and restores the
+// files, which the same process has to notice as well.
 func (w *World) refuses(ctx context.Context, fault Planned, change refusal) (func(context.Context) error, error) {
 	r := w.all()[fault.Replica]
 	t, before, err := w.holdFiles(ctx, r, change)
@@ -73,10 +73,10 @@ func (w *World) refuses(ctx context.Context, fault Planned, change refusal) (fun
 		defer w.files.Unlock()
 		err := change.awaitRefused(ctx, t, before)
 		if err == nil {
-			limit, cancel := context.WithTimeout(ctx, mendLimit)
+			limit, cancel := context.WithTimeout(ctx, repairTimeout)
 			defer cancel()
-			if err = change.mend(limit, r, t, good); err != nil {
-				err = fmt.Errorf("the good files are not used again: %w", err)
+			if err = change.repair(limit, r, t, good); err != nil {
+				err = fmt.Errorf("the restored files are not used: %w", err)
 			}
 		}
 		if err == nil {
@@ -89,14 +89,14 @@ func (w *World) refuses(ctx context.Context, fault Planned, change refusal) (fun
 	}, nil
 }
 
-// tellings is what a process has said of files so far.
-type tellings struct {
+// refusals is what a process has said of files so far.
+type refusals struct {
 	counted map[string]float64 // refusals, by flag
 	logged  int
 }
 
-func (c refusal) look(ctx context.Context, t *term) (tellings, error) {
-	now := tellings{counted: map[string]float64{}, logged: strings.Count(t.manager.Logs(), certificateRefused)}
+func (c refusal) look(ctx context.Context, t *term) (refusals, error) {
+	now := refusals{counted: map[string]float64{}, logged: strings.Count(t.manager.Logs(), certificateRefused)}
 	metrics, err := t.manager.Metrics(ctx)
 	if err != nil {
 		return now, fmt.Errorf("read metrics: %w", err)
@@ -110,7 +110,7 @@ func (c refusal) look(ctx context.Context, t *term) (tellings, error) {
 // holdFiles locks the files of a replica whose process answers, and looks at that before
 // anything is changed. While it is paused or gone, it waits: a fault of files is for one
 // that is there.
-func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*term, tellings, error) {
+func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*term, refusals, error) {
 	w.files.Lock() // however long somebody else has them
 	ctx, cancel := context.WithTimeout(ctx, meetLimit)
 	defer cancel()
@@ -125,7 +125,7 @@ func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*ter
 		}
 		w.files.Unlock()
 		if !await.Sleep(ctx, 100*time.Millisecond) {
-			return nil, tellings{}, errSkipped
+			return nil, refusals{}, errSkipped
 		}
 		w.files.Lock()
 	}
@@ -133,7 +133,7 @@ func (w *World) holdFiles(ctx context.Context, r *Replica, change refusal) (*ter
 
 // awaitRefused returns once the process has said of each file that it is no good, or is
 // gone.
-func (c refusal) awaitRefused(ctx context.Context, t *term, before tellings) error {
+func (c refusal) awaitRefused(ctx context.Context, t *term, before refusals) error {
 	ctx, cancel := context.WithTimeout(ctx, refusalLimit)
 	defer cancel()
 	return await.Poll(ctx, func(ctx context.Context) error {
@@ -146,11 +146,11 @@ func (c refusal) awaitRefused(ctx context.Context, t *term, before tellings) err
 		}
 		for _, flag := range c.flags {
 			if now.counted[flag] <= before.counted[flag] {
-				return fmt.Errorf("no refusal of --%s is counted", flag)
+				return fmt.Errorf("sacm_file_reloads_total counts no refusal of --%s", flag)
 			}
 		}
 		if c.certificate && now.logged <= before.logged {
-			return errors.New("no log line says that the certificate is no good")
+			return errors.New("no log line names the bad certificate")
 		}
 		return nil
 	})

@@ -138,7 +138,7 @@ func (w *World) awaitRepair(ctx context.Context, kind checker.Kind, before regis
 		limit *= raceFactor
 	}
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	err := await.Poll(ctx, func(ctx context.Context) error {
 		now, err := w.registration(ctx)
@@ -160,7 +160,7 @@ func (w *World) awaitRepair(ctx context.Context, kind checker.Kind, before regis
 	}
 	late := checker.Violated(5, "%s is repaired after %v, want %v at most", kind, took.Round(time.Millisecond), limit)
 	if w.Busy {
-		w.cannotTell(fmt.Errorf("%v, but other programs may have used the machine", late))
+		w.noteUnsure(fmt.Errorf("%v, but other programs may have used the machine", late))
 		return nil
 	}
 	w.report(late)

@@ -51,7 +51,7 @@ func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, error) {
 		return checker.Outcome{}, err
 	}
 	maps.Copy(model, attacked)
-	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, patience)
+	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, settleTimeout)
 	outcome.Operations = workload.Operations()
 	return outcome, errors.Join(err, w.retire())
 }
@@ -130,7 +130,7 @@ func (w *World) calm(ctx context.Context) error {
 
 // perform has one fault come and go.
 func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
-	w.tell("%s %v", time.Now().Format("15:04:05"), fault)
+	w.log("%s %v", time.Now().Format("15:04:05"), fault)
 	end := w.excuses.Open(entry.Excuse, entry.Kind)
 	heal, err := entry.Inject(ctx, w, fault)
 	if err != nil {

@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// signerPace is that of the caller who asks in order: 20 signatures a second.
+	// signerPace is that of the caller the well-behaved client: 20 signatures a second.
 	signerPace = 50 * time.Millisecond
 	// keysEvery is how many signatures it asks for between two looks at the keys.
 	keysEvery = 20
 )
 
-// SignerLoad has broken clients lean on the external signer's socket of an ordinary
-// build, as Load does on the webhook, while somebody calls it as kube-apiserver does: over
+// SignerLoad has broken clients attack the external signer's socket of an ordinary
+// build, as Load does on the webhook, while one client calls it as kube-apiserver does: over
 // one connection, which it opened before the others came.
 //
 // kube-apiserver itself is not asked: it would add its own waits to what is measured.
@@ -69,11 +69,11 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	came, overloadErr := overload.Run(ctx, "unix", socket, overload.SignerClients(w.boundPayload), w.Busy)
 	stopAsking()
 	made := <-asked
-	came.Log(w.tell)
+	came.Log(w.log)
 	alone, aloneErr := overload.VisitAlone(ctx, socket, overload.HugeMessage)
 	w.awaitRest(ctx)
 
-	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlPatience)
+	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlTimeout)
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
 	outcome.Tokens += len(made.tokens)
 	for _, t := range w.terms() {

@@ -22,7 +22,7 @@ func TestJudgeSignatures(t *testing.T) {
 		want   int
 	}{
 		"well":         {"all calls were answered", func(*signatures) {}, 0},
-		"one failed":   {"it was refused", func(s *signatures) { s.note("", time.Second, errors.New("crowded")) }, 1},
+		"one failed":   {"it was refused", func(s *signatures) { s.note("", time.Second, errors.New("refused")) }, 1},
 		"nothing made": {"nobody was asked", func(s *signatures) { *s = signatures{} }, 1},
 		"keys alone":   {"nothing was signed", func(s *signatures) { s.tokens = nil }, 1},
 	}

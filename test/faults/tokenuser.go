@@ -18,26 +18,26 @@ import (
 	"sa-controller-manager/test/faults/workload"
 )
 
-// bearerPace is how often a token is requested.
-const bearerPace = 200 * time.Millisecond
+// tokenUserPace is how often a token is requested.
+const tokenUserPace = 200 * time.Millisecond
 
-// bearer requests tokens of one account, uses each of them at once, and remembers it.
-type bearer struct {
+// tokenUser requests tokens of one account, uses each of them at once, and remembers it.
+type tokenUser struct {
 	world *World
 	uid   types.UID
 	stop  context.CancelFunc
 	done  chan struct{}
 
-	// For whoever has called end.
+	// Read only after end has returned.
 	tokens []string
 	found  []checker.Violation
 }
 
-// startBearer returns once the account is there.
-func (w *World) startBearer(ctx context.Context) (*bearer, error) {
+// startTokenUser returns once the account is there.
+func (w *World) startTokenUser(ctx context.Context) (*tokenUser, error) {
 	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
-	b := &bearer{world: w, done: make(chan struct{})}
+	b := &tokenUser{world: w, done: make(chan struct{})}
 	err := workload.Retry(ctx, "get serviceaccount "+workload.DefaultAccount, func(ctx context.Context) error {
 		account, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, workload.DefaultAccount, metav1.GetOptions{})
 		b.uid = account.GetUID()
@@ -52,16 +52,16 @@ func (w *World) startBearer(ctx context.Context) (*bearer, error) {
 	return b, nil
 }
 
-func (b *bearer) end() {
+func (b *tokenUser) end() {
 	b.stop()
 	<-b.done
 }
 
 // run goes on until ctx ends. While kube-apiserver or the signer is away it gets nothing, which
 // is no fault; but what it is given is good.
-func (b *bearer) run(ctx context.Context) {
+func (b *tokenUser) run(ctx context.Context) {
 	defer close(b.done)
-	for await.Sleep(ctx, bearerPace) {
+	for await.Sleep(ctx, tokenUserPace) {
 		limit, cancel := context.WithTimeout(ctx, workload.AttemptTimeout)
 		token, err := b.world.requestOnce(limit)
 		cancel()
@@ -79,7 +79,7 @@ func (b *bearer) run(ctx context.Context) {
 	}
 }
 
-func (b *bearer) question(token string) question {
+func (b *tokenUser) question(token string) question {
 	return question{
 		token: token, secret: fmt.Sprintf("a TokenRequest, key %s", checker.HeaderOf(token).KeyID), uid: b.uid,
 		want: "system:serviceaccount:" + metav1.NamespaceDefault + ":" + workload.DefaultAccount,
@@ -87,7 +87,7 @@ func (b *bearer) question(token string) question {
 }
 
 // bound are questions about all tokens whose key is in the ring: each has to be good still.
-func (b *bearer) bound(ring *checker.KeyRing) []question {
+func (b *tokenUser) bound(ring *checker.KeyRing) []question {
 	var all []question
 	for _, token := range b.tokens {
 		if ring.Keys[checker.HeaderOf(token).KeyID] != nil {

@@ -36,14 +36,14 @@ const (
 	// writes within a second.
 	afterDeadline = renewDeadline + 2*time.Second
 
-	// patience is how long the product may take until everything is as it is to be. It is
+	// settleTimeout is how long the product may take until every promise holds. It is
 	// longer than the longest back-off of a key.
-	patience = 75 * time.Second
+	settleTimeout = 75 * time.Second
 )
 
 // World is a control plane, the replicas beside it, and all that was seen of them.
 type World struct {
-	// Busy tells that other programs may use the machine, so that times that are too long
+	// Busy reports that other programs may use the machine, so that times that are too long
 	// tell nothing. It is set before anything is done.
 	Busy bool
 
@@ -56,29 +56,29 @@ type World struct {
 	excuses  checker.Intervals
 	tokens   *tokenrecord.Record
 	monitor  *monitor
-	tell     func(format string, args ...any)
+	log      func(format string, args ...any)
 	// operator rotates the keys of the replicas' key rings; nil if they sign with a file.
 	operator *operator
 
-	// overrides tells that replicas read files whatever their mode, as root does.
+	// overrides reports that replicas read files whatever their mode, as root does.
 	overrides bool
 
 	// files is held by who changes a file that a process reads when it starts, and by who
 	// starts one.
 	files sync.Mutex
 
-	mu       sync.Mutex
-	rules    []*faultproxy.Rule
-	replicas []*Replica
-	past     []*term // of replicas that are gone
-	found    []checker.Violation
-	untold   []error
-	record   record
+	mu         sync.Mutex
+	rules      []*faultproxy.Rule
+	replicas   []*Replica
+	past       []*term // of replicas that are gone
+	found      []checker.Violation
+	unreported []error
+	record     record
 }
 
-// Start starts the control plane. What happens is told by tell.
-func Start(ctx context.Context, tell func(format string, args ...any)) (*World, error) {
-	w, err := newWorld(tell)
+// Start starts the control plane. log gets a line for each fault.
+func Start(ctx context.Context, log func(format string, args ...any)) (*World, error) {
+	w, err := newWorld(log)
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +92,12 @@ func Start(ctx context.Context, tell func(format string, args ...any)) (*World, 
 }
 
 // newWorld is one without a control plane.
-func newWorld(tell func(format string, args ...any)) (*World, error) {
+func newWorld(log func(format string, args ...any)) (*World, error) {
 	port, err := devcluster.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	return &World{port: port, mode: workload.Auto, gate: newGate(), tell: tell, record: newRecord()}, nil
+	return &World{port: port, mode: workload.Auto, gate: newGate(), log: log, record: newRecord()}, nil
 }
 
 // connect makes all that looks at the control plane.
@@ -286,11 +286,11 @@ func (w *World) report(v checker.Violation) {
 	w.found = append(w.found, v)
 }
 
-// cannotTell keeps what may be the fault of other programs that use the machine.
-func (w *World) cannotTell(what error) {
+// noteUnsure keeps what may be the fault of other programs that use the machine.
+func (w *World) noteUnsure(what error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.untold = append(w.untold, what)
+	w.unreported = append(w.unreported, what)
 }
 
 // leader is the replica that holds the Lease.
@@ -309,7 +309,7 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 				return nil
 			}
 		}
-		return errors.New("nobody holds the Lease")
+		return errors.New("no replica holds the Lease")
 	})
 	if err != nil {
 		return nil, fmt.Errorf("await a leader: %w", err)

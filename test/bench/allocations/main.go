@@ -7,7 +7,7 @@
 //
 // FILE has a line for each benchmark: its name, and its allocations per operation. More
 // than that is a failure, and so is a benchmark that is missing on either side. Fewer are
-// a reason to write FILE anew, with -update, so that they stay fewer. One in fifty is
+// a reason to write FILE again, with -update, so that they stay fewer. One in fifty is
 // tolerated: what is kept for the next operation is lost in a garbage collection.
 package main
 
@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	update := flag.Bool("update", false, "write FILE anew")
+	update := flag.Bool("update", false, "write FILE again")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: allocations [-update] FILE <output of go test -bench")

@@ -27,7 +27,7 @@ type Options struct {
 	Settling time.Duration
 	Window   time.Duration
 	Windows  int // that follow each other
-	// Tell, unless nil, is told what goes on.
+	// Tell, unless nil, logs each step.
 	Tell func(text string)
 }
 

@@ -124,7 +124,7 @@ func (g *Goal) First() time.Time {
 	return g.first
 }
 
-// Seen is told of every event.
+// Seen is called with every event.
 type Seen func(event watch.EventType, object runtime.Object)
 
 // Follow watches resources of the core group, in all namespaces and from now on, until

@@ -4,7 +4,7 @@
 // Package world makes what the measurements need: a fresh control plane, many objects at
 // once, programs that look after them, and a clock that stops when the last object is as
 // it should be. What is awaited is awaited by watch, so that waiting costs the same
-// whoever is measured. Everything is bounded by its context.
+// the program that is measured. Everything is bounded by its context.
 package world
 
 import (

@@ -4,8 +4,8 @@
 // Command faults runs the fault suite of package faults and prints a table: promise,
 // attacks, operations, faults injected, violations.
 //
-// It ends with 0 if every promise was kept and every planted fault was found, with 2 if
-// not, and with 1 if it could not tell: something was not done, or not looked at.
+// It exits with 0 if every promise was kept and every planted bug was found, with 2 if
+// not, and with 1 if something was not done or not checked.
 package main
 
 import (
@@ -55,13 +55,13 @@ func main() {
 	var s settings
 	flag.Uint64Var(&s.seed, "seed", 0, "Seed of the workload and of the schedule; 0 draws one.")
 	flag.DurationVar(&s.length, "for", 30*time.Second, "How long faults are injected. Every kind comes once at least.")
-	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which the faults strike.")
-	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which is put under load.")
-	flag.StringVar(&s.root, "root", "", "Directory of the product's source, in which faults are planted.")
-	flag.StringVar(&s.only, "only", "", "One part alone: faults, rotation, load, signer or planted.")
-	flag.StringVar(&s.logs, "logs", "", "Directory for the logs of each part's processes.")
-	flag.BoolVar(&s.busy, "busy", false, "Other programs may use the machine: what cannot be told for that reason is no error.")
-	flag.BoolVar(&s.verbose, "v", false, "Tell of each fault.")
+	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which runs under faults.")
+	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which runs under load.")
+	flag.StringVar(&s.root, "root", "", "Directory of the product's source, over which planted bugs are laid.")
+	flag.StringVar(&s.only, "only", "", "Run one part only: faults, rotation, load, signer or planted.")
+	flag.StringVar(&s.logs, "logs", "", "Directory to write the logs of each part's processes to.")
+	flag.BoolVar(&s.busy, "busy", false, "Other programs use the machine: a result that is unsure for that reason is no error.")
+	flag.BoolVar(&s.verbose, "v", false, "Log each fault.")
 	flag.Parse()
 	os.Exit(run(s))
 }
@@ -81,7 +81,7 @@ func run(s settings) int {
 		}
 		*path = absolute
 	}
-	// The tests' own clients would tell of each connection that is cut on purpose.
+	// The suite's own clients would log each connection that is cut on purpose.
 	klog.SetLogger(logr.Discard())
 	// A race-enabled binary sleeps a second at its end by default. Its races are read from
 	// its log.
@@ -115,7 +115,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	plants := startBuilds(ctx, s, dir)
 	defer plants.wait()
-	world, err := faults.Start(ctx, s.tell)
+	world, err := faults.Start(ctx, s.log)
 	if err != nil {
 		return 0, err
 	}
@@ -148,7 +148,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 			return 0, err
 		}
 	}
-	found, err = v.tell()
+	found, err = v.print()
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
 	if found += missed; found > 0 {
 		return found, nil // what was not done does not matter any more
@@ -160,7 +160,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 type verdict struct {
 	busy     bool // the machine may be
 	outcomes []checker.Outcome
-	// blanks and unmet are what there was not to look at, and what no fault has met.
+	// blanks are what there was nothing of to check, unmet are faults that no request met.
 	blanks, unmet []string
 }
 
@@ -179,7 +179,7 @@ func (v *verdict) take(part faults.Part, outcome checker.Outcome) {
 
 // tell prints the verdict and returns how many violations there were. It is an error if
 // something was not done or not looked at.
-func (v *verdict) tell() (found int, err error) {
+func (v *verdict) print() (found int, err error) {
 	for _, outcome := range v.outcomes {
 		found += len(outcome.Violations)
 		for _, violation := range outcome.Violations {
@@ -192,7 +192,7 @@ func (v *verdict) tell() (found int, err error) {
 		}
 		fmt.Printf("  UNSURE %v\n", outcome.Unsure)
 		if !v.busy {
-			err = errors.New("other programs have used the machine: see what is UNSURE")
+			err = errors.New("other programs used the machine: see the lines UNSURE")
 		}
 	}
 	missing := v.blanks
@@ -205,7 +205,7 @@ func (v *verdict) tell() (found int, err error) {
 	}
 	for _, blank := range missing {
 		fmt.Printf("  MISSING %s\n", blank)
-		err = errors.New("it cannot be told whether all promises were kept: see what is MISSING")
+		err = errors.New("not everything was tested: see the lines MISSING")
 	}
 	fmt.Println()
 	return found, errors.Join(err, faults.WriteTable(os.Stdout, faults.Table(v.outcomes...)))
@@ -214,7 +214,7 @@ func (v *verdict) tell() (found int, err error) {
 // rotation has keys rotated under faults, in a world of its own.
 func rotation(ctx context.Context, s settings, v *verdict) (err error) {
 	lap := time.Now()
-	world, err := faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.tell)
+	world, err := faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.log)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func rotation(ctx context.Context, s settings, v *verdict) (err error) {
 	return nil
 }
 
-// loads has broken clients lean on each of the two servers.
+// loads has broken clients attack each of the two servers.
 func loads(ctx context.Context, s settings, world *faults.World, v *verdict) error {
 	for _, one := range []struct {
 		part faults.Part
@@ -254,7 +254,7 @@ func loads(ctx context.Context, s settings, world *faults.World, v *verdict) err
 }
 
 // tell tells of what happens, if that is wanted.
-func (s settings) tell(format string, args ...any) {
+func (s settings) log(format string, args ...any) {
 	if s.verbose {
 		fmt.Printf("  "+format+"\n", args...)
 	}
@@ -265,7 +265,7 @@ const plantedPart faults.Part = "planted"
 
 func (s settings) part(name faults.Part) bool { return s.only == "" || s.only == string(name) }
 
-// keepLogs writes what the part's processes have printed, if it is wanted.
+// keepLogs writes the logs of the part's processes if -logs is given.
 func (s settings) keepLogs(world *faults.World, part faults.Part) error {
 	if s.logs == "" {
 		return nil
@@ -275,7 +275,7 @@ func (s settings) keepLogs(world *faults.World, part faults.Part) error {
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
 
-// plants are planted builds under way.
+// plants are builds with a planted bug that are being made.
 type plants struct {
 	settings settings
 	all      []planted.Plant
@@ -319,9 +319,9 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 	}
 	for _, violation := range shown {
 		missed++
-		fmt.Printf("  VIOLATED an ordinary build shows what a planted one must: %v\n", violation)
+		fmt.Printf("  VIOLATED an ordinary build shows the violation of a planted bug: %v\n", violation)
 	}
-	fmt.Printf("  control: %s, an ordinary build shows %d violations that a planted fault must\n", since(lap), len(shown))
+	fmt.Printf("  control: %s, an ordinary build shows %d violations of planted bugs\n", since(lap), len(shown))
 	for i, plant := range p.all {
 		one := <-p.built[i]
 		if one.err != nil {
@@ -334,10 +334,10 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 		}
 		if len(found) == 0 {
 			missed++
-			fmt.Printf("  VIOLATED planted fault %q was not found\n", plant.Name)
+			fmt.Printf("  VIOLATED planted bug %q was not found\n", plant.Name)
 			continue
 		}
-		fmt.Printf("  planted fault found in %s: %s: %s\n", since(lap), plant.Name, shortened(found[0].String()))
+		fmt.Printf("  planted bug found in %s: %s: %s\n", since(lap), plant.Name, shortened(found[0].String()))
 	}
 	return missed, nil
 }

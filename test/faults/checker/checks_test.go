@@ -82,8 +82,8 @@ func TestJudgeCall(t *testing.T) {
 		call    workload.Call
 		excuses []Interval
 		want    bool // something is wrong
-		// crowdedOut: it may be the fault of other programs.
-		crowdedOut bool
+		// whileStarved: it may be the fault of other programs.
+		whileStarved bool
 	}{
 		"Admitted":    {call: workload.Call{Begun: second(0), Ended: second(1)}},
 		"Refused":     {call: workload.Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
@@ -98,20 +98,20 @@ func TestJudgeCall(t *testing.T) {
 		},
 		"Fresh":    {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused, AccountSince: second(5)}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}},
 		"NotFresh": {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true},
-		"Crowded": {
-			reason: "that is not for sure", want: true, crowdedOut: true,
-			call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
+		"Starved": {
+			reason: "that is not for sure", want: true, whileStarved: true,
+			call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}},
 		},
 		"Unwanted":             {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true, Err: refused}},
 		"UnwantedAndAdmitted":  {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
 		"UnwantedWhileRefused": {reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Refused}}, want: true},
 		"UnwantedWhileBare":    {call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Bare}}},
 		"CrowdedLongBefore": {
-			call: workload.Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}}, want: true,
+			call: workload.Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}}, want: true,
 		},
 		"BareInACrowd": {
 			reason: "it was admitted", want: true,
-			call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Crowded}},
+			call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}},
 		},
 	}
 	for name, tc := range cases {
@@ -120,8 +120,8 @@ func TestJudgeCall(t *testing.T) {
 			if got := JudgeCall(tc.call, tc.excuses); (got != "") != tc.want {
 				t.Errorf("%s: %q", tc.reason, got)
 			}
-			if got := RefusedWhileBusy(tc.call, tc.excuses); got != tc.crowdedOut {
-				t.Errorf("%s: crowded out: %v, want %v", tc.reason, got, tc.crowdedOut)
+			if got := RefusedWhileStarved(tc.call, tc.excuses); got != tc.whileStarved {
+				t.Errorf("%s: refused while starved: %v, want %v", tc.reason, got, tc.whileStarved)
 			}
 		})
 	}

@@ -22,9 +22,9 @@ const (
 	FreshRefused
 	// Refused means that every Pod may be refused.
 	Refused
-	// Crowded means that other programs had the processors: whether a Pod that was refused
+	// Starved means that other programs used the processors: whether a Pod that was refused
 	// meanwhile had to be admitted cannot be told.
-	Crowded
+	Starved
 	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
 	// refused by the half that is left.
 	Bare
@@ -101,7 +101,7 @@ func JudgeCall(call workload.Call, excuses []Interval) string {
 	}
 	switch {
 	case call.Unwanted && call.Err == nil && !slices.Contains(met, Bare):
-		return "it was admitted, and there is no such account"
+		return "it was admitted, and its account does not exist"
 	case call.Unwanted:
 		return ""
 	case call.Err != nil && !slices.Contains(met, Refused) && !slices.Contains(met, Bare):
@@ -112,9 +112,9 @@ func JudgeCall(call workload.Call, excuses []Interval) string {
 	return ""
 }
 
-// crowdedOut reports whether the call was refused when other programs had the processors.
-func RefusedWhileBusy(call workload.Call, excuses []Interval) bool {
-	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Crowded && one.overlaps(call) })
+// whileStarved reports whether the call was refused when other programs had the processors.
+func RefusedWhileStarved(call workload.Call, excuses []Interval) bool {
+	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Starved && one.overlaps(call) })
 }
 
 // Kind names what a fault does.

@@ -90,7 +90,7 @@ func (j *judge) namespace(name string) {
 	}
 	published := j.now.ConfigMaps[Key(name, workload.RootCAConfigMap)]
 	if published == nil || published.Data["ca.crt"] != j.rootCA {
-		j.add(1, "namespace %s has no good %s", name, workload.RootCAConfigMap)
+		j.add(1, "namespace %s has no %s with the root CA", name, workload.RootCAConfigMap)
 	}
 }
 
@@ -171,7 +171,7 @@ func (j *judge) users(namespace *workload.Namespace) {
 		case secret == nil || secret.UID != want.UID:
 			j.add(1, "token Secret %s/%s was deleted, and its account lives", namespace.Name, name)
 		case string(secret.Data["extra"]) != want.Extra || secret.Annotations[corev1.ServiceAccountNameKey] != want.Account:
-			j.add(1, "token Secret %s/%s was rewritten where it is the user's", namespace.Name, name)
+			j.add(1, "the user's part of token Secret %s/%s was changed", namespace.Name, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(namespace.Bystanders)) {
@@ -211,6 +211,6 @@ func (j *judge) bystander(namespace, name string, want *workload.Bystander) {
 		uid, value, managers = configMap.UID, configMap.Data["value"], managersOf(configMap)
 	}
 	if uid != want.UID || value != want.Value || slices.Contains(managers, workload.ProductManager) {
-		j.add(1, "%s/%s is none of the product's business, and it is not as it was", namespace, name)
+		j.add(1, "%s/%s does not belong to the product, and it was changed or deleted", namespace, name)
 	}
 }

@@ -22,12 +22,12 @@ var missedNumber = regexp.MustCompile(`account or token: (\d+),`)
 // WithoutEvent are the missed Pods of which no Event tells. Where there are more than a scan has
 // Events for, one about all of them tells of the rest, if it has counted them.
 func WithoutEvent(missed map[string]bool, each, all []eventsv1.Event) []string {
-	untold := maps.Clone(missed)
+	unreported := maps.Clone(missed)
 	for _, event := range each {
-		delete(untold, event.Regarding.Namespace+"/"+event.Regarding.Name)
+		delete(unreported, event.Regarding.Namespace+"/"+event.Regarding.Name)
 	}
-	if told := len(missed) - len(untold); told < eventsPerScan {
-		return slices.Sorted(maps.Keys(untold))
+	if told := len(missed) - len(unreported); told < eventsPerScan {
+		return slices.Sorted(maps.Keys(unreported))
 	}
 	for _, event := range all {
 		if found := missedNumber.FindStringSubmatch(event.Note); found != nil {
@@ -36,5 +36,5 @@ func WithoutEvent(missed map[string]bool, each, all []eventsv1.Event) []string {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(untold))
+	return slices.Sorted(maps.Keys(unreported))
 }

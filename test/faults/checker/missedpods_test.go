@@ -46,7 +46,7 @@ func TestUntold(t *testing.T) {
 				missed[fmt.Sprintf("shop/%d", i)] = true
 			}
 			if got := WithoutEvent(missed, tc.each, tc.all); len(got) != tc.want {
-				t.Errorf("%s: %d are untold, want %d", tc.reason, len(got), tc.want)
+				t.Errorf("%s: %d are unreported, want %d", tc.reason, len(got), tc.want)
 			}
 			if len(missed) != tc.missed {
 				t.Error("it has changed what it was given")

@@ -37,9 +37,9 @@ func (e event) happened() bool {
 	}
 }
 
-// speaker is a client that speaks HTTP/2 frame by frame, and hears what the server says. What
+// h2client is a client that speaks HTTP/2 frame by frame, and hears what the server says. What
 // it writes is on its way once it is flushed.
-type speaker struct {
+type h2client struct {
 	net.Conn
 
 	out     *bufio.Writer
@@ -52,14 +52,14 @@ type speaker struct {
 	refused  event // it will not have a stream, or the connection
 	calmed   event // it will not have the connection, because this is too much for it
 	ended    event // the connection has ended
-	// accepted tells that a call of gRPC was answered well.
+	// accepted reports that a call of gRPC was answered well.
 	accepted atomic.Bool
 }
 
 // speak begins as a client of HTTP/2 does. The connection is closed if that fails.
-func speak(conn net.Conn) (*speaker, error) {
+func speak(conn net.Conn) (*h2client, error) {
 	out := bufio.NewWriterSize(conn, 32<<10)
-	s := &speaker{
+	s := &h2client{
 		Conn: conn, out: out, framer: http2.NewFramer(out, conn),
 		greeted: make(event), answered: make(event), refused: make(event), calmed: make(event), ended: make(event),
 	}
@@ -74,7 +74,7 @@ func speak(conn net.Conn) (*speaker, error) {
 }
 
 // listen hears what the server says, and answers nothing.
-func (s *speaker) listen() {
+func (s *h2client) listen() {
 	defer s.ended.happens()
 	for {
 		frame, err := s.framer.ReadFrame()
@@ -88,7 +88,7 @@ func (s *speaker) listen() {
 	}
 }
 
-func (s *speaker) hear(frame http2.Frame) {
+func (s *h2client) hear(frame http2.Frame) {
 	switch said := frame.(type) {
 	case *http2.SettingsFrame:
 		s.greeted.happens()
@@ -118,13 +118,13 @@ func (s *speaker) hear(frame http2.Frame) {
 }
 
 // hangUp ends the connection and returns when nothing more is heard.
-func (s *speaker) hangUp() {
+func (s *h2client) hangUp() {
 	_ = s.Close() // it may have ended already
 	<-s.ended
 }
 
 // open begins a request, on the nth stream.
-func (s *speaker) open(n int, fields ...hpack.HeaderField) (stream uint32, err error) {
+func (s *h2client) open(n int, fields ...hpack.HeaderField) (stream uint32, err error) {
 	s.header.Reset()
 	for _, field := range fields {
 		if err := s.encoder.WriteField(field); err != nil {
@@ -137,7 +137,7 @@ func (s *speaker) open(n int, fields ...hpack.HeaderField) (stream uint32, err e
 
 // reset opens streams and resets each at once (CVE-2023-44487). The server has seen it once
 // it answers the ping that comes last, or says that it is too much.
-func (s *speaker) reset(v *visit, fields ...hpack.HeaderField) error {
+func (s *h2client) reset(v *visit, fields ...hpack.HeaderField) error {
 	defer s.hangUp()
 	err := s.sendResets(fields)
 	select {
@@ -150,7 +150,7 @@ func (s *speaker) reset(v *visit, fields ...hpack.HeaderField) error {
 	return cmp.Or(err, errors.New("the server has not said that it saw the resets"))
 }
 
-func (s *speaker) sendResets(fields []hpack.HeaderField) error {
+func (s *h2client) sendResets(fields []hpack.HeaderField) error {
 	for i := range resets {
 		stream, err := s.open(i, fields...)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sa-controller-manager/test/faults/checker"
 )
 
-// What whoever asks in order may expect while broken clients lean on the same server. The
+// What a well-behaved client may expect while broken clients load the same server. The
 // objective and its reasons are in docs/reliability.md, "Under load"; every bound on the time
 // of an answer comes from here.
 const (

@@ -52,7 +52,7 @@ type Client struct {
 
 // visit is what matters of one that a broken client has made.
 type visit struct {
-	// struck tells that it came as far as to do what its kind is for.
+	// struck reports that it came as far as to do what its kind is for.
 	struck bool
 	// broken are promises that the server has not kept.
 	broken []checker.Violation
@@ -110,13 +110,13 @@ type Result struct {
 	kinds []tally
 	// open is how many silent connections there were at a time.
 	open int
-	// others is which part of the machine other programs took meanwhile; busy tells that they
+	// others is which part of the machine other programs took meanwhile; busy reports that they
 	// may have, however much it was.
 	others float64
 	busy   bool
 }
 
-// disturbed tells that others have used the machine.
+// disturbed reports that others have used the machine.
 func (l Result) disturbed() bool { return l.busy || l.others > MostByOthers }
 
 // tried is how often a client came.
@@ -154,10 +154,10 @@ func (l Result) proven() error {
 }
 
 // logTo logs how often each kind came, and how often as far as its attack.
-func (l Result) Log(tell func(format string, args ...any)) {
+func (l Result) Log(log func(format string, args ...any)) {
 	for i := range l.kinds {
 		t := &l.kinds[i]
-		tell("%s: %d of %d; the last of the others: %v", t.kind.name, t.struck, t.tried, t.idle)
+		log("%s: %d of %d; the last of the others: %v", t.kind.name, t.struck, t.tried, t.idle)
 	}
 }
 

@@ -99,7 +99,7 @@ func halfPreface(ctx context.Context, socket string, v *visit) error {
 }
 
 // speakTo begins to speak HTTP/2 on the socket.
-func speakTo(ctx context.Context, socket string) (*speaker, error) {
+func speakTo(ctx context.Context, socket string) (*h2client, error) {
 	conn, err := plain(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ var errDeaf = errors.New("the server has said nothing")
 
 // struckBy has the visit be one if the server has heard what was sent, and holds its answer
 // to promise 7.
-func (v *visit) struckBy(s *speaker, what string) error {
+func (v *visit) struckBy(s *h2client, what string) error {
 	if s.accepted.Load() {
 		v.violated(7, "%s is answered as a call", what)
 	}
@@ -214,9 +214,9 @@ const (
 	// greatest message has 96 KiB, and what may come unread 64 KiB. The rest is for a machine
 	// that is busy.
 	largestCall = 16 << 20
-	// refusalPatience is how long the refusal may take: what the signer promises for any
+	// refusalTimeout is how long the refusal may take: what the signer promises for any
 	// other answer.
-	refusalPatience = slowest
+	refusalTimeout = slowest
 )
 
 // HugeMessage sends 100 MB. They are refused much earlier; but what is sent on a stream that
@@ -234,7 +234,7 @@ func HugeMessage(ctx context.Context, socket string, v *visit) error {
 	}
 	taken, err := s.pour(stream)
 	// Who hangs up has said before what there was to say; and who does not has some time.
-	refused := s.awaitRefusal(refusalPatience)
+	refused := s.awaitRefusal(refusalTimeout)
 	switch {
 	case refused:
 		return errors.Join(err, v.struckBy(s, "a message that is too large"))
@@ -245,7 +245,7 @@ func HugeMessage(ctx context.Context, socket string, v *visit) error {
 }
 
 // pour sends a huge message and returns how much of it was taken.
-func (s *speaker) pour(stream uint32) (taken int, err error) {
+func (s *h2client) pour(stream uint32) (taken int, err error) {
 	const piece = 16 << 10
 	for taken < huge {
 		if err := errors.Join(s.framer.WriteData(stream, false, message(huge, piece-5)), s.out.Flush()); err != nil {
@@ -258,8 +258,8 @@ func (s *speaker) pour(stream uint32) (taken int, err error) {
 
 // awaitRefusal reports whether the server refuses the call, in time and before the connection
 // ends.
-func (s *speaker) awaitRefusal(patience time.Duration) bool {
-	late := time.NewTimer(patience)
+func (s *h2client) awaitRefusal(timeout time.Duration) bool {
+	late := time.NewTimer(timeout)
 	defer late.Stop()
 	select {
 	case <-s.refused:

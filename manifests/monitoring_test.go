@@ -131,7 +131,7 @@ func TestMetricsOf(t *testing.T) {
 func metricsOf(expr string) []string {
 	for _, other := range []string{
 		`"(\\.|[^"\\])*"`, `\{[^}]*\}`, `\[[^\]]*\]`, `\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)`,
-		`\boffset\s+\w+`, `\b(and|or|unless|bool|sum|min|max|avg|count|topk)\b`, `\w+\s*\(`, `\b[0-9][0-9a-z.]*\b`,
+		`\boffset\s+\w+`, `\b(and|or|unless|bool|sum|min|max|avg|count|group|topk)\b`, `\w+\s*\(`, `\b[0-9][0-9a-z.]*\b`,
 	} {
 		expr = regexp.MustCompile(other).ReplaceAllString(expr, " ; ")
 	}

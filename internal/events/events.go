@@ -5,6 +5,9 @@
 // events.k8s.io/v1: what was deleted, what was refused and why. Success is not an
 // Event; metrics count it.
 //
+// kube-controller-manager records none about Secrets, so that a user who wonders why one is empty
+// or gone needs its log; an Event answers where the question is asked.
+//
 // A Recorder never blocks its caller: an Event that does not fit into its queue is
 // dropped. Each object has a budget, so that one misbehaving object cannot flood the
 // apiserver, and a note is not repeated while it is fresh. No note may contain a token or

@@ -11,6 +11,9 @@
 // with kubeadm's etcd that is at once, with etcd's defaults after ten minutes or the first
 // event. Bodies pass through unread and uncopied.
 //
+// A silent watch fails /readyz and never /livez, because a restart would not repair a network. The
+// webhook's own /readyz does not depend on it: all replicas would leave their Service together.
+//
 // Lifecycle: a Tracker knows a watch from its first answer until the context of the request
 // ends, which for an informer is when it stops. It keeps the watch while no request is
 // under way: an informer that cannot connect has a stale cache, too.

@@ -7,4 +7,7 @@
 //
 // It is a module of its own, because the engine is made of some 190 packages that nothing
 // else here needs. "make test-alerts" runs it; continuous integration does not.
+//
+// A counter that is born at 1 has no increase. Where one such event matters, as with a refused
+// file, the rule asks for a gauge.
 package alerts

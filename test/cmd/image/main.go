@@ -3,6 +3,10 @@
 
 // Command image writes the container image of sa-controller-manager to a file, without a
 // container engine, and prints the digest of what it has written.
+//
+// A build by an engine needs the engine, and makes a different image each time unless it is
+// told many things. Here equal sources and an equal Go give the same digest: all times are that
+// of the commit, owners are 0, and the layer is not compressed.
 package main
 
 import (

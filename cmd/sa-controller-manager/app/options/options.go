@@ -5,6 +5,9 @@
 // with its defaults and its validation. It turns flags into plain values and uses no client, file
 // or socket: at start-up the package that reads a key file reports a missing one.
 //
+// A flag that kube-controller-manager has keeps its name, meaning and validation here: operators
+// copy it from there, and a second vocabulary would cause mistakes at the worst moment.
+//
 // No flag may ever carry a secret: values are logged, and shown on /flagz and /configz.
 package options
 

@@ -13,5 +13,8 @@
 // so that an idle process costs nothing. Permissions that are taken away later are told
 // by the parts that need them.
 //
+// Each entry is asked by a SelfSubjectAccessReview. A SelfSubjectRulesReview would be one request,
+// but is incomplete wherever authorization is more than RBAC.
+//
 // Nothing here stops the process: what a part may not do it tries again until it may.
 package preflight

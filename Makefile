@@ -274,6 +274,10 @@ verify-flags: ## Check that docs/flags.md is what the binary says.
 verify-links: ## Check that links between the documents lead somewhere.
 	@test/verify/links.sh
 
+.PHONY: verify-words
+verify-words: ## Check that private words stay out: test/verify/words.txt has what to write instead.
+	@test/verify/words.sh
+
 .PHONY: verify-scripts
 verify-scripts: ## Check that shell scripts parse and stop at errors.
 	@test/verify/scripts.sh

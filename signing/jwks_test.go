@@ -100,7 +100,7 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 	}{
 		"only ID":         {"as some write in tests", `{"kid":"a"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key"}},
 		"Ed25519":         {"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`, signing.PublishedKey{ID: "a", Algorithm: "EdDSA", Problem: "neither an RSA nor an EC key"}},
-		"symmetric":       {"whoever reads it can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key", Private: true}},
+		"symmetric":       {"every reader can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key", Private: true}},
 		"no object":       {"RFC 7517, section 5", `"CANARY"`, signing.PublishedKey{Problem: "not a JSON object of strings"}},
 		"number":          {"members are strings", `{"kid":7}`, signing.PublishedKey{Problem: "not a JSON object of strings"}},
 		"no modulus":      {"", `{"kty":"RSA","e":"AQAB"}`, signing.PublishedKey{Problem: "its member n is missing or not base64url"}},

@@ -12,11 +12,10 @@ import (
 )
 
 // LegacyIssuer is the iss claim of every legacy token (k8s.io/kubernetes
-// pkg/serviceaccount/legacy.go). The apiserver tells legacy tokens from bound ones by it.
+// pkg/serviceaccount/legacy.go). kube-apiserver tells legacy and bound tokens apart by it.
 const LegacyIssuer = "kubernetes/serviceaccount"
 
-// Names of the claims of a legacy token, as k8s.io/kubernetes pkg/serviceaccount/legacy.go has
-// them.
+// The claims of a legacy token (k8s.io/kubernetes pkg/serviceaccount/legacy.go).
 const (
 	claimIssuer      = "iss"
 	claimSubject     = "sub"
@@ -32,24 +31,24 @@ const (
 type ClaimStyle string
 
 const (
-	// CompatClaims are exactly kube-controller-manager's. They hold nothing that varies, so with an
-	// RSA key the token of a Secret that was deleted and made again under the same name, for the
-	// same account UID, is the same token.
+	// CompatClaims selects exactly the claims of kube-controller-manager. None of them varies, so
+	// with an RSA key a Secret that is deleted and created again under the same name, for the same
+	// account UID, gets the same token.
 	CompatClaims ClaimStyle = "compat"
-	// UniqueClaims adds iat and jti, so that no two tokens are alike and deleting a Secret revokes
-	// its token for good. The apiserver ignores both claims in a legacy token.
+	// UniqueClaims adds iat and jti, so that all tokens differ and the deletion of a Secret revokes
+	// its token for good. kube-apiserver ignores both claims in a legacy token.
 	UniqueClaims ClaimStyle = "unique"
 )
 
-// Account names a ServiceAccount of the API. The UID tells it from an account of the same name
-// before or after it.
+// Account identifies a ServiceAccount. The UID distinguishes it from earlier and later accounts of
+// the same name.
 type Account struct{ Namespace, Name, UID string }
 
-// Subject is the sub claim: the user name that the apiserver gives to who presents the token.
+// Subject returns the sub claim, which is the user name of the account.
 func (a Account) Subject() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// check refuses an account that no valid token can be made for. A colon would make the subject
-// ambiguous; the API allows none.
+// check returns an error if no valid token can be issued for the account. A colon, which the API
+// does not allow in names, would make the subject ambiguous.
 func (a Account) check() error {
 	for _, part := range []struct{ name, value string }{
 		{"namespace", a.Namespace}, {"service account name", a.Name}, {"service account UID", a.UID},
@@ -64,8 +63,8 @@ func (a Account) check() error {
 	return nil
 }
 
-// legacyClaims are the claims of a legacy token. The members stand in alphabetical order, as
-// go-jose writes those of a map, and the first and the third are not there in the compat form.
+// legacyClaims are the claims of a legacy token, in alphabetical order, as go-jose writes a map.
+// With CompatClaims iat and jti are absent.
 type legacyClaims struct {
 	IssuedAt    int64  `json:"iat,omitempty"` // seconds since the epoch, rounded down
 	Issuer      string `json:"iss"`
@@ -88,8 +87,8 @@ func newLegacyClaims(account Account, secretName string) legacyClaims {
 	}
 }
 
-// boundClaims are the claims of a token bound to nothing but its account, as k8s.io/kubernetes
-// pkg/serviceaccount/claims.go makes them for a TokenRequest without a bound object. Times are
+// boundClaims returns the claims of a token that is bound to its account only, like those of a
+// TokenRequest without a bound object (k8s.io/kubernetes pkg/serviceaccount/claims.go). Times are
 // whole seconds since the epoch, rounded down.
 func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string]any {
 	return map[string]any{
@@ -110,10 +109,9 @@ func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string
 	}
 }
 
-// encodePayload renders claims, a map or a struct whose members are in order, as a payload segment:
-// JSON without white space, <, > and & escaped, in unpadded base64url. go-jose marshals a map the
-// same way, with sorted members, which is the other half of what makes our RS256 tokens the same
-// bytes as kube-controller-manager's.
+// encodePayload returns claims, a map or a struct with sorted members, as a payload segment: JSON
+// without white space, with <, > and & escaped, in unpadded base64url. go-jose encodes a map in the
+// same way, so our RS256 tokens equal those of kube-controller-manager byte for byte.
 func encodePayload(claims any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {

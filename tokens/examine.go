@@ -11,33 +11,33 @@ import (
 	"time"
 )
 
-// Form tells the kinds of tokens apart.
+// Form is the kind of a token.
 type Form string
 
 const (
-	// LegacyForm is that of a token Secret.
+	// LegacyForm is a token of a token Secret.
 	LegacyForm Form = "legacy"
-	// BoundForm is that of a TokenRequest.
+	// BoundForm is a token of a TokenRequest.
 	BoundForm Form = "bound"
-	// OtherForm is of no ServiceAccount of Kubernetes.
+	// OtherForm is a token of no Kubernetes ServiceAccount.
 	OtherForm Form = "other"
 )
 
-// Object is something that a token is bound to: it is refused once that is gone.
+// Object is an object that a token is bound to. The token is invalid once the object is gone.
 type Object struct{ Kind, Name, UID string }
 
-// Examination is all that a token says of itself, for the person who holds it. Nobody vouches for a
-// word of it. It is nearly the token: what is printed of it is decided by whoever prints.
+// Examination is the unverified content of a token, for the user who holds it. With the signature it
+// is the whole token, so callers choose with care what they print.
 type Examination struct {
 	Token
 
 	Form    Form
-	Account Account // of either form
+	Account Account // of LegacyForm and BoundForm
 	Bound   []Object
 
 	Audiences []string
 	TokenID   string
-	// Zero if the token does not say.
+	// A time is zero if the token does not have the claim.
 	IssuedAt, NotBefore, Expires, WarnAfter time.Time
 
 	// Header and Claims are JSON objects; Signature is a segment.
@@ -45,8 +45,8 @@ type Examination struct {
 	Signature      string
 }
 
-// Examine decodes a token without verifying it, and refuses what Inspect refuses. The error is an
-// ErrMalformed, says where, and holds nothing of the token.
+// Examine decodes a token without verifying it, and refuses the same tokens as Inspect. The error is
+// an ErrMalformed that names the malformed part and contains nothing of the token.
 func Examine(token string) (Examination, error) {
 	decoded, err := Inspect(token)
 	if err != nil {
@@ -60,7 +60,7 @@ func Examine(token string) (Examination, error) {
 	if e.Claims, err = readable("payload", segments[1]); err != nil {
 		return Examination{}, err
 	}
-	claims, _ := parseObject(e.Claims) // Inspect has done it before
+	claims, _ := parseObject(e.Claims) // Inspect has parsed it before
 	if err := e.readTimes(claims); err != nil {
 		return Examination{}, err
 	}
@@ -78,7 +78,7 @@ func Examine(token string) (Examination, error) {
 	return e, e.readBinding(claims[claimKubernetes])
 }
 
-// maxNesting is many times what a token needs. Indented, something deeper could fill a disk.
+// maxNesting is far more than a token needs. Deeper JSON could fill a disk when it is indented.
 const maxNesting = 32
 
 func readable(name, segment string) (json.RawMessage, error) {
@@ -90,7 +90,7 @@ func readable(name, segment string) (json.RawMessage, error) {
 	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
 		part, err := decoder.Token()
 		if err != nil {
-			return text, nil //nolint:nilerr // at its end: Inspect has seen that it is valid
+			return text, nil //nolint:nilerr // the end: Inspect has validated it
 		}
 		switch part {
 		case json.Delim('{'), json.Delim('['):
@@ -104,7 +104,8 @@ func readable(name, segment string) (json.RawMessage, error) {
 	}
 }
 
-// absent: go-jose, which kube-apiserver reads tokens with, takes null for no claim.
+// absent reports whether a claim is missing. Like go-jose, with which kube-apiserver reads tokens, it
+// treats null as missing.
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 func (e *Examination) readTimes(claims object) error {
@@ -123,7 +124,7 @@ func (e *Examination) readTimes(claims object) error {
 	return nil
 }
 
-// readTime reads a NumericDate (RFC 7519, section 2), rounded down to seconds as go-jose does it.
+// readTime reads a NumericDate (RFC 7519, section 2), rounded down to seconds as in go-jose.
 func readTime(raw json.RawMessage) (time.Time, bool) {
 	var seconds float64
 	if json.Unmarshal(raw, &seconds) != nil || seconds < 0 || seconds > lastSecond {
@@ -175,7 +176,7 @@ func (e *Examination) readBinding(raw json.RawMessage) error {
 	}
 	e.Form = BoundForm
 	e.Account = Account{Namespace: private.Namespace, Name: private.ServiceAccount.Name, UID: private.ServiceAccount.UID}
-	// For a token of a Pod the node is there to be read and need not live.
+	// A token of a Pod names its node for information: the node need not exist.
 	node := private.Node
 	if private.Pod != nil {
 		node = nil

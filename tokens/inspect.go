@@ -12,18 +12,17 @@ import (
 	"unicode"
 )
 
-// maxTokenSize bounds what is decoded, in bytes. It is many times what a token needs, and small
-// enough that a Secret full of nonsense costs nothing.
+// maxTokenSize is the longest token that is decoded, in bytes. It is far more than a token needs, and
+// little enough for any content of a Secret to be decoded.
 const maxTokenSize = 64 << 10
 
-// ErrMalformed says that a string is not a token at all, or one that this package must not
-// interpret.
+// ErrMalformed means that a string is no token, or a token that this package must not interpret.
 var ErrMalformed = errors.New("malformed token")
 
-// Token is what a token says of itself. Unless VerifyLegacy returned it, nobody vouches for a word
-// of it. A field is empty if the token has no such member.
+// Token is the content of a token. It is unverified unless VerifyLegacy returned it. A field is empty
+// if the token does not have it.
 type Token struct {
-	KeyID     string // very old kube-controller-managers wrote none
+	KeyID     string // empty in tokens of very old kube-controller-managers
 	Algorithm string
 	Issuer    string
 	Subject   string
@@ -35,10 +34,10 @@ type Token struct {
 	AccountUID  string
 }
 
-// Inspect decodes a token without verifying it. It accepts what kube-apiserver could accept, in the
-// spelling of Canonical: at most 64 KiB, three segments in canonical unpadded base64url, and a
-// header and payload that are JSON objects without duplicate members. The error is an ErrMalformed
-// and holds nothing of the token.
+// Inspect decodes a token without verifying it. It accepts tokens that kube-apiserver could accept,
+// in canonical spelling: at most 64 KiB, three segments in canonical unpadded base64url, and a
+// header and a payload that are JSON objects without duplicate members. The error is an ErrMalformed
+// and contains nothing of the token.
 func Inspect(token string) (Token, error) {
 	segments, err := split(token)
 	if err != nil {
@@ -69,9 +68,9 @@ func split(token string) ([]string, error) {
 	return segments, nil
 }
 
-// decodeSegment reads unpadded base64url. Strict refuses set bits behind the last byte, and line
-// breaks, which the decoder skips, are refused by hand: otherwise two different strings would be
-// the same token, and the apiserver compares strings.
+// decodeSegment decodes unpadded base64url. It refuses set bits behind the last byte (Strict) and line
+// breaks, which the decoder would skip: otherwise two different strings would be the same token, and
+// kube-apiserver compares strings.
 func decodeSegment(name, segment string) ([]byte, error) {
 	if strings.ContainsAny(segment, "\r\n") {
 		return nil, fmt.Errorf("%w: the %s contains a line break", ErrMalformed, name)
@@ -95,11 +94,11 @@ func decodeObject(name, segment string) (object, error) {
 	return members, nil
 }
 
-// collect takes the members it knows out of header and payload.
+// collect reads the known members of header and payload.
 //
 // crit lists extensions that a reader must understand or else refuse the token (RFC 7515, section
-// 4.1.11), and b64 is the one that changes what is signed. No ServiceAccount token has either, and
-// golang-jwt would ignore both.
+// 4.1.11), and b64 changes what is signed. No ServiceAccount token has either, and golang-jwt would
+// ignore both.
 func collect(header, payload object) (Token, error) {
 	for _, name := range []string{"crit", "b64"} {
 		if _, present := header[name]; present {
@@ -132,16 +131,15 @@ func collect(header, payload object) (Token, error) {
 	return token, nil
 }
 
-// Canonical spells a token as its issuer did, if kube-apiserver reads it so though it is spelled
-// otherwise, and is the token itself if not. kube-apiserver skips white space, and the bits that
-// base64url leaves over, and verifies the signature of what is left (go-jose); in the payload it
-// skips line breaks only (hasCorrectIssuer in k8s.io/kubernetes pkg/serviceaccount/jwt.go). Of a
-// legacy token it then wants but the same string as in the Secret, even with white space at its
-// ends if it comes over a WebSocket.
+// Canonical returns the spelling of a token that its issuer wrote, if kube-apiserver accepts the given
+// spelling too, and otherwise the token unchanged. kube-apiserver skips white space and the unused
+// bits of base64url before it verifies the signature (go-jose), and in the payload only line breaks
+// (hasCorrectIssuer in k8s.io/kubernetes pkg/serviceaccount/jwt.go). A legacy token must also be the
+// same string as in its Secret; over a WebSocket white space at its ends counts.
 //
-// Whoever tells what a token is, or which key it needs, has to read it so: an edit could have a
-// token that is live called none otherwise, and its key be pruned. Inspect and VerifyLegacy do not:
-// what we decide to re-issue is spelled as we write it.
+// Code that finds the key of a token uses Canonical, or the key of an edited token that is still
+// valid could be pruned. Inspect and VerifyLegacy do not: only tokens that are spelled as an Issuer
+// writes them are re-issued.
 func Canonical(token string) string {
 	segments := strings.SplitN(token, ".", 4)
 	if len(segments) != 3 {
@@ -167,10 +165,10 @@ func withoutSpace(r rune) rune {
 	return r
 }
 
-// Mismatch compares the claims of a token with what a legacy token of this account and Secret
-// holds. It returns "" if every claim fits, and otherwise one sentence that names the first claim
-// that does not and what it should be. The sentence is fit for an Event: the token's own value is
-// not in it, for the token may be a stranger's.
+// Mismatch compares the claims of a token with those of a legacy token of this account and Secret.
+// It returns "" if they agree, and otherwise one sentence with the first claim that differs and its
+// expected value. The sentence does not contain the value in the token, which may be from another
+// cluster, so an Event may contain it.
 func (t Token) Mismatch(account Account, secretName string) string {
 	for _, claim := range []struct{ name, got, want string }{
 		{claimIssuer, t.Issuer, LegacyIssuer},

@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Issuer makes tokens. It is safe for concurrent use if its Signer is.
+// Issuer issues tokens. It is safe for concurrent use if its Signer is.
 type Issuer struct {
 	signer  signing.Signer
 	style   ClaimStyle
@@ -24,16 +24,16 @@ type Issuer struct {
 	tokenID func() string
 }
 
-// Option replaces a source of variation, for tests.
+// Option makes an Issuer deterministic, for tests.
 type Option func(*Issuer)
 
-// WithClock takes the time of iat, nbf and exp from c.
+// WithClock sets the clock for iat, nbf and exp.
 func WithClock(c clock.PassiveClock) Option { return func(i *Issuer) { i.clock = c } }
 
-// WithTokenIDs takes the jti claim from next.
+// WithTokenIDs sets the source of the jti claim.
 func WithTokenIDs(next func() string) Option { return func(i *Issuer) { i.tokenID = next } }
 
-// NewIssuer makes an Issuer that signs with signer. style is about legacy tokens only.
+// NewIssuer returns an Issuer that signs with signer. style applies to legacy tokens only.
 func NewIssuer(signer signing.Signer, style ClaimStyle, options ...Option) *Issuer {
 	issuer := &Issuer{signer: signer, style: style, clock: clock.RealClock{}, tokenID: newTokenID}
 	for _, option := range options {
@@ -42,8 +42,8 @@ func NewIssuer(signer signing.Signer, style ClaimStyle, options ...Option) *Issu
 	return issuer
 }
 
-// Legacy makes the token of a token Secret. It does not expire. The error names what is missing, or
-// wraps the signer's.
+// Legacy issues the token of a token Secret. It does not expire. The error names what is missing, or
+// wraps the error of the signer.
 func (i *Issuer) Legacy(ctx context.Context, account Account, secretName string) (string, error) {
 	if err := account.check(); err != nil {
 		return "", fmt.Errorf("legacy token: %w", err)
@@ -63,23 +63,21 @@ func (i *Issuer) Legacy(ctx context.Context, account Account, secretName string)
 	return i.sign(ctx, signing.LegacyHeader, claims)
 }
 
-// BoundRequest says what a bound token is to hold. Every field is required.
+// BoundRequest is the content of a bound token. All fields are required.
 type BoundRequest struct {
-	Issuer    string // iss: the apiserver's --service-account-issuer
+	Issuer    string // kube-apiserver's --service-account-issuer
 	Account   Account
 	Audiences []string
-	Lifetime  time.Duration // whole seconds count
+	Lifetime  time.Duration // rounded down to seconds
 }
 
-// Bound makes a token in the form of a TokenRequest answer that is bound to its account and to no
-// other object.
+// Bound issues a token like that of a TokenRequest which is bound to its account only.
 //
-// It has at least one audience, because the apiserver takes a token without any for a legacy one
-// and admits it everywhere. For a probe by TokenReview an audience of its own does: the review
-// names it, and the token opens nothing else.
+// It needs an audience, because kube-apiserver accepts a token without one for every audience, like a
+// legacy token. A probe by TokenReview uses an audience of its own, so the token opens nothing else.
 //
-// The header has typ "JWT". kube-apiserver's own signer leaves it out and its KEP-740 client
-// demands it; its authenticator accepts both, so the stricter form works with every signer.
+// The header has typ "JWT". kube-apiserver's own signer omits it, its KEP-740 client demands it, and
+// its authenticator accepts both, so this form works with every signer.
 func (i *Issuer) Bound(ctx context.Context, request BoundRequest) (string, error) {
 	if err := request.check(); err != nil {
 		return "", fmt.Errorf("bound token: %w", err)
@@ -103,7 +101,7 @@ func (r BoundRequest) check() error {
 	return r.Account.check()
 }
 
-// sign puts the three segments together.
+// sign encodes and signs claims.
 func (i *Issuer) sign(ctx context.Context, style signing.HeaderStyle, claims any) (string, error) {
 	payload, err := encodePayload(claims)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 // object is a JSON object whose members are still encoded.
 type object map[string]json.RawMessage
 
-// parseObject reads exactly one JSON object. encoding/json would take the last of two members of
-// the same name and, into a struct, members whose case differs; go-jose, which kube-apiserver reads
-// tokens with, does neither. Where readers differ a token can mean two things, so duplicates are
-// refused and names compared exactly.
+// parseObject reads exactly one JSON object. encoding/json would take the last of two members of the
+// same name and, into a struct, members whose case differs; go-jose, with which kube-apiserver reads
+// tokens, does neither. So that a token has one meaning for all readers, duplicates are refused and
+// names are compared exactly.
 func parseObject(data []byte) (object, bool) {
-	if !json.Valid(data) { // the decoder below reads token by token and sees less
+	if !json.Valid(data) { // the decoder below finds fewer errors
 		return nil, false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))

@@ -17,15 +17,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// clockLeeway is how far iat may lie ahead. Who asks and who signs are on one machine, so only a
-// step of its clock between the two could put it there at all.
+// clockLeeway is how far iat may lie in the future. kube-apiserver and the signer run on one machine,
+// so that happens only if its clock is set back in between.
 const clockLeeway = 10 * time.Second
 
-// lastSecond is the end of the year 9999, in seconds since the epoch. Beyond it nobody agrees on
-// what a date means, and it has no text form.
+// lastSecond is the end of the year 9999, in seconds since the epoch. Later dates have no text form.
 const lastSecond = 253402300799
 
-// The claims of a bound token, as k8s.io/kubernetes pkg/serviceaccount/claims.go has them.
+// The claims of a bound token (k8s.io/kubernetes pkg/serviceaccount/claims.go).
 const (
 	claimAudience   = "aud"
 	claimExpiry     = "exp"
@@ -35,61 +34,59 @@ const (
 	legacyClaimPrefix = "kubernetes.io/serviceaccount/"
 )
 
-// The reasons of a RefusalError: in one word, which rule of a Policy a payload breaks. They are fit
-// for the label of a metric.
+// The reasons of a RefusalError: one word for the rule of a Policy that a payload breaks, which is
+// the value of a metric label.
 const (
-	// ReasonMalformed says that the payload is not one JSON object in base64url, or reads
-	// differently to different readers.
+	// ReasonMalformed means that the payload is not a JSON object in base64url, or is ambiguous.
 	ReasonMalformed = "malformed"
-	// ReasonIssuer says that the issuer is none of the cluster's.
+	// ReasonIssuer means that the issuer is not one of the cluster.
 	ReasonIssuer = "issuer"
-	// ReasonSubject says that the subject is not a ServiceAccount, or not the one that the other
-	// claims are about.
+	// ReasonSubject means that the subject is not a ServiceAccount, or another one than in the other
+	// claims.
 	ReasonSubject = "subject"
-	// ReasonAudience says that there is no audience. kube-apiserver takes such a token for a legacy
-	// one and admits it everywhere.
+	// ReasonAudience means that there is no audience. kube-apiserver accepts such a token for every
+	// audience, like a legacy token.
 	ReasonAudience = "audience"
-	// ReasonLifetime says that a date is missing or impossible, or that the token would outlive the
+	// ReasonLifetime means that a date is missing or impossible, or that the lifetime exceeds the
 	// limit.
 	ReasonLifetime = "lifetime"
-	// ReasonLegacy says that the payload has claims of a legacy token. Those are made by the token
-	// controller alone.
+	// ReasonLegacy means that the payload has claims of a legacy token, which only the token controller
+	// issues.
 	ReasonLegacy = "legacy"
 )
 
-// RefusalError is the error of Policy.Check. Its text names claims and what was expected of them,
-// and nothing of the payload.
+// RefusalError is the error of Policy.Check. Its text names claims and their expected values, and
+// contains nothing of the payload.
 type RefusalError struct{ reason, text string }
 
 // Error implements error.
 func (r *RefusalError) Error() string { return r.text }
 
-// Reason is one of the reasons above.
+// Reason returns one of the reasons above.
 func (r *RefusalError) Reason() string { return r.reason }
 
-// Malformed tells a payload that cannot be judged from one that is judged.
+// Malformed reports whether the payload could not be read.
 func (r *RefusalError) Malformed() bool { return r.reason == ReasonMalformed }
 
 func refuse(reason, format string, args ...any) error {
 	return &RefusalError{reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-// Policy says which payloads an external signer puts its signature to: those of bound tokens as
-// kube-apiserver makes them for a TokenRequest (k8s.io/kubernetes pkg/serviceaccount/claims.go),
-// and no others. It is the only form that kube-apiserver sends to its
-// --service-account-signing-endpoint; legacy tokens are signed by the token controller within this
-// process.
+// Policy decides which payloads the external signer signs: only those of bound tokens as
+// kube-apiserver issues them for a TokenRequest (k8s.io/kubernetes pkg/serviceaccount/claims.go).
+// kube-apiserver sends no others to its --service-account-signing-endpoint; the token controller
+// signs legacy tokens in this process.
 //
-// Claims it does not know pass, so that a newer Kubernetes may add some. Check may be called by
-// several goroutines.
+// Unknown claims are allowed, because a newer Kubernetes may add some. Check is safe for concurrent
+// use.
 type Policy struct {
 	issuers     []string
 	maxLifetime time.Duration
 	clock       clock.PassiveClock
 }
 
-// NewPolicy makes a policy for tokens of these issuers that live for maxLifetime at most. An issuer
-// that is empty or marks legacy tokens is an error. A nil clock is the real one.
+// NewPolicy returns a policy for tokens of these issuers with a lifetime of at most maxLifetime. An
+// issuer must be neither empty nor LegacyIssuer. A nil clock is the real one.
 func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock) (*Policy, error) {
 	if len(issuers) == 0 || slices.Contains(issuers, "") {
 		return nil, errors.New("an issuer is missing or empty")
@@ -106,7 +103,7 @@ func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock
 	return &Policy{issuers: slices.Clone(issuers), maxLifetime: maxLifetime, clock: c}, nil
 }
 
-// Check decodes a payload segment and returns nil if a token may be made of it, and otherwise a
+// Check decodes a payload segment. It returns nil if it may be signed, and otherwise a
 // *RefusalError.
 func (p *Policy) Check(payload string) error {
 	claims, err := decodeClaims(payload)
@@ -130,9 +127,8 @@ func (p *Policy) Check(payload string) error {
 	return p.checkLifetime(claims)
 }
 
-// decodeClaims reads the payload. What two readers could read in two ways is refused:
-// encoding/json, for one, takes "SUB" for "sub" and puts another character for one that is not
-// UTF-8.
+// decodeClaims decodes a payload, and refuses one that two readers could read differently:
+// encoding/json, for example, takes "SUB" for "sub" and replaces characters that are not UTF-8.
 func decodeClaims(payload string) (object, error) {
 	if len(payload) > maxTokenSize {
 		return nil, refuse(ReasonMalformed, "the payload is longer than %d bytes", maxTokenSize)
@@ -151,7 +147,7 @@ func decodeClaims(payload string) (object, error) {
 	return claims, nil
 }
 
-// ambiguous reports whether a member's name is one of names but for its case.
+// ambiguous reports whether the name of a member differs from one of names in case only.
 func ambiguous(members object, names ...string) bool {
 	for member := range members {
 		for _, name := range names {
@@ -163,8 +159,8 @@ func ambiguous(members object, names ...string) bool {
 	return false
 }
 
-// checkSubject wants the subject and the private claims to name one and the same account, under
-// names that the API allows. Which of the two a reader goes by is then all the same.
+// checkSubject refuses claims whose subject and private claims do not name the same account, by names
+// that the API allows. So it does not matter which of the two a reader uses.
 func checkSubject(claims object) error {
 	kubernetes, ok := member(claims, claimKubernetes)
 	if !ok || ambiguous(kubernetes, "namespace", "serviceaccount") {
@@ -189,7 +185,7 @@ func checkSubject(claims object) error {
 	return nil
 }
 
-// checkLifetime bounds exp by iat, and iat by now.
+// checkLifetime compares exp with iat, and iat with the current time.
 func (p *Policy) checkLifetime(claims object) error {
 	issued, hasIssued := seconds(claims, claimIssuedAt)
 	expiry, hasExpiry := seconds(claims, claimExpiry)
@@ -214,28 +210,28 @@ func (p *Policy) checkLifetime(claims object) error {
 	return nil
 }
 
-// hasAudience accepts both forms of RFC 7519, section 4.1.3: one string, or a list of them. No
-// audience may be empty.
+// hasAudience reports whether there is an audience, and none is empty. It accepts both forms of RFC
+// 7519, section 4.1.3: a string or a list of strings.
 func hasAudience(raw json.RawMessage) bool {
 	list, err := readAudiences(raw)
 	return err == nil && len(list) > 0 && !slices.Contains(list, "")
 }
 
-// text is a member that is a string.
+// text returns a member that is a string.
 func text(of object, name string) (value string, ok bool) {
 	raw := of[name]
 	return value, quoted(raw) && json.Unmarshal(raw, &value) == nil
 }
 
-// quoted tells a string from null, which encoding/json reads into anything.
+// quoted reports whether raw is a string. encoding/json reads null into anything.
 func quoted(raw json.RawMessage) bool { return bytes.HasPrefix(raw, []byte{'"'}) }
 
-// member is a member that is an object.
+// member returns a member that is an object.
 func member(of object, name string) (object, bool) {
 	return parseObject(of[name])
 }
 
-// seconds is a member that is a date in whole seconds, as kube-apiserver writes them.
+// seconds returns a member that is a date in whole seconds, as kube-apiserver writes dates.
 func seconds(of object, name string) (time.Time, bool) {
 	var number json.Number
 	raw := of[name]

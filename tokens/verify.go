@@ -13,24 +13,24 @@ import (
 )
 
 var (
-	// ErrUnknownKey says that the token names a key that the key source does not have.
+	// ErrUnknownKey means that the key source does not have the key that the token names.
 	ErrUnknownKey = errors.New("unknown signing key")
-	// ErrBadSignature says that the key which the token names did not make its signature.
+	// ErrBadSignature means that the signature is not that of the key that the token names.
 	ErrBadSignature = errors.New("bad token signature")
-	// ErrNotLegacy says that a token with a good signature is not a legacy token.
+	// ErrNotLegacy means that a token with a good signature is not a legacy token.
 	ErrNotLegacy = errors.New("not a legacy token")
 )
 
-// VerifyLegacy decodes a token and verifies its signature and issuer. Whether the claims fit an
-// account and a Secret is for Token.Mismatch.
+// VerifyLegacy decodes a token and verifies its signature and issuer. Token.Mismatch compares the
+// claims with an account and a Secret.
 //
-// The key is found by key ID alone: jwk, jku, x5c and x5u in the header are never looked at. A
-// token without a key ID is tried with every key, as kube-apiserver does. The key decides which
-// algorithm is valid, whatever the header says. exp, nbf and iat are not checked, because the
-// apiserver does not check them in a legacy token.
+// The key is looked up by key ID only: jwk, jku, x5c and x5u in the header are ignored. A token
+// without a key ID is tried with every key, as in kube-apiserver. The key alone decides which
+// algorithm is valid. exp, nbf and iat are not checked, because kube-apiserver does not check them in
+// a legacy token.
 //
-// The error is one of ErrMalformed, ErrUnknownKey, ErrBadSignature and ErrNotLegacy and holds
-// nothing of the token.
+// The error is ErrMalformed, ErrUnknownKey, ErrBadSignature or ErrNotLegacy, and contains nothing of
+// the token.
 func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 	decoded, err := Inspect(token)
 	if err != nil {
@@ -45,12 +45,10 @@ func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 	return decoded, nil
 }
 
-// SignedWith returns the index of the key that made a token's signature. It finds and tries keys as
-// VerifyLegacy does, but looks at no claim. There may be several keys with one ID, as where
-// documents of others are compared.
+// SignedWith returns the index of the key that signed a token. It looks keys up like VerifyLegacy, and
+// checks no claim. Several keys may have the same ID, such as those of published documents.
 //
-// The error is one of ErrMalformed, ErrUnknownKey and ErrBadSignature and holds nothing of the
-// token.
+// The error is ErrMalformed, ErrUnknownKey or ErrBadSignature, and contains nothing of the token.
 func SignedWith(token string, keys []signing.PublicKey) (int, error) {
 	decoded, err := Inspect(token)
 	if err != nil {
@@ -73,8 +71,8 @@ func signedWith(token, keyID string, keys []signing.PublicKey) (int, error) {
 	return 0, err
 }
 
-// verified checks the signature with one key. The algorithm comes from the key's type, not from the
-// Algorithm field, which a caller could have set to anything.
+// verified reports whether key signed the token. It derives the algorithm from the key and ignores
+// its Algorithm field, which a caller may have set.
 func verified(token string, key signing.PublicKey) bool {
 	algorithm, err := signing.AlgorithmFor(key.Key)
 	if err != nil {

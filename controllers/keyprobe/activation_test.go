@@ -100,9 +100,9 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 		}, a.series("sacm_signing_key{"))
 
 		check(t, "log", []string{
-			"Read a new signing key, it will sign once the apiserver accepts it keyID=NEXT",
-			"The new key does not sign yet, the former one goes on keyID=NEXT reason=the apiserver refuses its tokens: [invalid bearer token]",
-			"A new key signs algorithm=ES256 keyID=NEXT",
+			"Read a new signing key, which will sign once kube-apiserver accepts it keyID=NEXT",
+			"The new key does not sign yet, the previous key still does keyID=NEXT reason=the apiserver refuses its tokens: [invalid bearer token]",
+			"Activated a new signing key algorithm=ES256 keyID=NEXT",
 		}, a.said())
 		check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
@@ -167,7 +167,7 @@ func TestAWithdrawnNextKeyNeverSigns(t *testing.T) {
 		check(t, "next key", "nobody", a.waits())
 		check(t, "status", "key OLD signs", a.named(a.Status()))
 		check(t, "keys", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_signing_key{"))
-		check(t, "last message", "The key file holds the key that signs already keyID=OLD", last(a.said()))
+		check(t, "last message", "The key file contains the active key keyID=OLD", last(a.said()))
 
 		server.learn(a.next)
 		time.Sleep(time.Hour)

@@ -1,25 +1,23 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyprobe decides when a private key that was read from a changed
-// file may sign.
+// Package keyprobe proves that kube-apiserver accepts a signing key, and activates the new key of a
+// changed key file once it does.
 //
-// kube-apiserver reads its --service-account-key-file once, at its start. A token
-// signed with a key that it has not read is dead, so a changed file must not sign
-// at once: its key is the next one, and the active key goes on signing, until the
-// apiserver itself has accepted a token signed with the next. The key that
-// signs from the start is proved the same way, but only to warn about it.
+// kube-apiserver reads its --service-account-key-file only at startup, and refuses tokens of keys that
+// it has not read. So the key of a changed file becomes the next key, and the active key goes on
+// signing until kube-apiserver has accepted a token of the next key. The key that signs at startup is
+// probed too: while kube-apiserver refuses it, no token is signed with it.
 //
-// The proof is a TokenReview of a short bound token for a live account, addressed
-// to an audience of our own, so that nobody could use it for anything else. A
-// legacy token would prove nothing: without its Secret it is refused anyway.
+// The probe is a TokenReview of a short bound token for an existing account. Its audience is our own,
+// so the token opens nothing. A legacy token would prove nothing: without its Secret it is refused.
 //
-// With a ring file, the command that changed it has brought the proof. Then the key
-// that signs is whatever the file says, and is proved to warn as well.
+// With a key ring file, the command that changed the file has asked kube-apiserver. The file then
+// decides which key signs, and the probe only finds a key that is refused.
 //
-// An apiserver that takes its keys from the ring, as with the external signer, would
-// refuse the tokens of the former key after a restart. Whoever has not provided for
-// that is warned when the key changes, while there is time.
+// With the external signer, kube-apiserver takes its keys from this process, and would refuse tokens
+// of the previous key after a restart. So a changed key file waits until the previous key is in a
+// verification key file.
 package keyprobe
 
 import (
@@ -53,16 +51,16 @@ type Config struct {
 	Client    kubernetes.Interface
 	Informers *informers.Informers
 	Ring      *signing.Keyring
-	// Issuer is the apiserver's --service-account-issuer; "" has it looked up in
-	// the apiserver's OIDC discovery document.
+	// Issuer is kube-apiserver's --service-account-issuer. If it is "", it is looked up in
+	// kube-apiserver's OIDC discovery document.
 	Issuer string
-	// Immediate lets the next key sign without proof.
+	// Immediate activates the next key without proof.
 	Immediate bool
-	// Kept reports whether a key will verify after a restart too. It is nil if kube-apiserver does
-	// not take its keys from the ring, so that it makes no difference.
+	// Kept reports whether a key verifies after a restart too. It is nil if kube-apiserver does not
+	// take its keys from this process.
 	Kept func(keyID string) bool
-	// Proven is called each time kube-apiserver has accepted another key than before, nil if nobody
-	// waits for that. It must not block.
+	// Proven, if not nil, is called each time kube-apiserver has accepted another key than before. It
+	// must not block.
 	Proven   func()
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
@@ -72,7 +70,7 @@ type Config struct {
 	Clock   clock.WithTicker
 }
 
-// Activator proves keys. Build it with New before the informers are started. RingChanged
+// Activator probes keys. Build it with New before the informers are started. RingChanged
 // and Status may be called from any goroutine.
 type Activator struct {
 	Config
@@ -82,7 +80,7 @@ type Activator struct {
 	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
 	refused  atomic.Pointer[string] // the key ID that was refused last, "" before
 
-	// Only the loop's one worker looks at what follows.
+	// Only the worker of the loop uses the fields below.
 	failure failure
 }
 
@@ -91,7 +89,7 @@ type work string
 
 const probing work = "probe"
 
-// New builds an activator that does not run yet.
+// New returns an Activator that does not run yet.
 func New(config Config) *Activator {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -105,7 +103,7 @@ func New(config Config) *Activator {
 	return a
 }
 
-// RingChanged takes note that the store has changed the ring. It does not block.
+// RingChanged must be called after the store has changed the ring. It does not block.
 func (a *Activator) RingChanged(ctx context.Context) {
 	if ring := a.Ring.Ring(); ring.ProofActivates() {
 		a.found(ctx, ring)
@@ -114,27 +112,27 @@ func (a *Activator) RingChanged(ctx context.Context) {
 	a.loop.AddIfRunning(probing)
 }
 
-// found says what has become of a changed key file.
+// found logs what a changed key file holds, and activates its key if Immediate is set.
 func (a *Activator) found(ctx context.Context, ring *signing.Ring) {
 	logger, next := klog.FromContext(ctx), ring.Next()
 	switch {
 	case next == nil:
-		logger.Info("The key file holds the key that signs already", "keyID", ring.ActiveID())
+		logger.Info("The key file contains the active key", "keyID", ring.ActiveID())
 	case a.Immediate:
 		a.activate(ctx, next)
 	default:
-		logger.Info("Read a new signing key, it will sign once the apiserver accepts it", "keyID", next.ID())
+		logger.Info("Read a new signing key, which will sign once kube-apiserver accepts it", "keyID", next.ID())
 	}
 }
 
-// Status says in a few words which key signs and what keeps the next one waiting.
+// Status says which key signs and what the next one waits for.
 func (a *Activator) Status() string { return *a.status.Load() }
 
-// Confirmed reports whether that key ID is of the key that kube-apiserver has accepted last.
+// Confirmed reports whether kube-apiserver has accepted this key last.
 func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
 
-// MaySign is nil unless kube-apiserver has refused a token of the key that signs: the next ones
-// would be dead too. One that cannot be asked has refused nothing. It does not block.
+// MaySign returns an error if kube-apiserver has refused a token of the active key, because it would
+// refuse further tokens too. If it cannot be asked, the last answer counts. MaySign does not block.
 func (a *Activator) MaySign() error {
 	if id := a.Ring.Ring().ActiveID(); !a.Immediate && *a.refused.Load() == id && !a.Confirmed(id) {
 		return fmt.Errorf("kube-apiserver refuses tokens of key %s", id)
@@ -142,10 +140,10 @@ func (a *Activator) MaySign() error {
 	return nil
 }
 
-// Run proves the signing key and, if proof activates it, every next one until ctx ends.
-// The informers must be synced.
+// Run probes the active key and, if proof activates it, every next key until ctx ends. The informers
+// must be synced.
 func (a *Activator) Run(ctx context.Context) error {
-	// Nothing is lost with a probe that is cut off.
+	// A probe may be interrupted.
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { stop(reconcile.ErrAtOnce) })()
 	a.loop.Add(probing)
@@ -153,8 +151,8 @@ func (a *Activator) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync proves one key. What fails is tried again at the pace of this package, and is no
-// failure of the loop's: a key may wait for days.
+// sync probes one key. A failed probe is no error of the loop, and is repeated with a backoff of its
+// own: a key may wait for days.
 func (a *Activator) sync(ctx context.Context, _ work) error {
 	key, isNext := a.unproven()
 	if key == nil {
@@ -166,7 +164,7 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 		err = a.prove(ctx, key)
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // it was cut off
+		return ctx.Err() // interrupted
 	}
 	a.Metrics.probed(err)
 	if err == nil {
@@ -193,8 +191,8 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 	return nil
 }
 
-// kept is nil unless the key that signs would be in no file once the next one signs, and
-// kube-apiserver takes its keys from the ring: its tokens would be dead after a restart.
+// kept returns an error if kube-apiserver takes its keys from this process, and the active key would
+// be in no file once the next one is active: after a restart its tokens would be refused.
 func (a *Activator) kept(isNext bool) error {
 	active := a.Ring.Ring().ActiveID()
 	if !isNext || a.Kept == nil || a.Kept(active) {
@@ -203,15 +201,15 @@ func (a *Activator) kept(isNext bool) error {
 	return fmt.Errorf("key %s, which signs, is in no verification file: give it with --service-account-key-file first, or use --service-account-key-ring", active)
 }
 
-// failure is what the last probe has ended with.
+// failure describes the last failed probe.
 type failure struct {
 	kind     string
 	reported string
 	backoff  time.Duration
 }
 
-// next is when to try again. A refusal and an apiserver that cannot be asked are two kinds
-// of failure; a text may differ in a port number each time.
+// next returns the delay of the next probe. Failures are distinguished by key and by whether
+// kube-apiserver has refused it, not by text, which may have another port number each time.
 func (f *failure) next(kind string) time.Duration {
 	if kind != f.kind {
 		f.kind, f.backoff = kind, firstBackoff
@@ -221,8 +219,8 @@ func (f *failure) next(kind string) time.Duration {
 	return after
 }
 
-// unproven is the key to prove now: the next one if proof activates it, then the one
-// that signs.
+// unproven returns the key to probe: the next key if proof activates it, or else the active key unless
+// it is confirmed.
 func (a *Activator) unproven() (key *signing.PrivateKey, isNext bool) {
 	ring := a.Ring.Ring()
 	if next := ring.Next(); next != nil && ring.ProofActivates() {
@@ -237,26 +235,26 @@ func (a *Activator) unproven() (key *signing.PrivateKey, isNext bool) {
 func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
 	previous := a.Ring.Ring().ActiveID()
 	if !a.Ring.Activate(key.ID()) {
-		return // another file content has replaced the next key meanwhile
+		return // the next key was replaced meanwhile
 	}
-	klog.FromContext(ctx).Info("A new key signs", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
+	klog.FromContext(ctx).Info("Activated a new signing key", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
 	a.Recorder.Normal(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
 	if a.Kept != nil && !a.Kept(previous) {
-		klog.FromContext(ctx).Info("The former key is in no file, its tokens verify only until this process ends", "keyID", previous)
-		a.Recorder.Warn(a.Process, "FormerKeyNotKept", "Activate", fmt.Sprintf(
+		klog.FromContext(ctx).Info("The previous key is in no file, so its tokens verify only until this process ends", "keyID", previous)
+		a.Recorder.Warn(a.Process, "PreviousKeyNotKept", "Activate", fmt.Sprintf(
 			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-key-ring", previous))
 	}
 }
 
-// report says once why a key is not proven.
+// report logs why a key is not proven.
 func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext bool, err error) {
 	logger := klog.FromContext(ctx)
 	if isNext {
-		logger.Info("The new key does not sign yet, the former one goes on", "keyID", key.ID(), "reason", err.Error())
+		logger.Info("The new key does not sign yet, the previous key still does", "keyID", key.ID(), "reason", err.Error())
 		a.Recorder.Warn(a.Process, "SigningKeyWaits", "Activate", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
 		return
 	}
-	logger.Info("The apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
+	logger.Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
 			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
@@ -266,7 +264,7 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext 
 	}
 }
 
-// trouble is what Status says about a key that is not proven.
+// trouble returns what Status says about a key that is not proven.
 func trouble(key *signing.PrivateKey, isNext bool, err error) string {
 	if isNext {
 		return fmt.Sprintf("the new key %s waits: %v", key.ID(), err)

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// TestAFormerKeyThatIsNotKept: an apiserver that takes its keys from the ring refuses the tokens of
-// the former key after a restart.
-func TestAFormerKeyThatIsNotKept(t *testing.T) {
+// TestPreviousKeyNotKept: with the external signer kube-apiserver refuses the tokens of the previous
+// key after a restart.
+func TestPreviousKeyNotKept(t *testing.T) {
 	t.Parallel()
 	const (
-		logged = "The former key is in no file, its tokens verify only until this process ends keyID=OLD"
-		event  = `sa-controller-manager: Warning FormerKeyNotKept Activate: tokens of key "OLD" verify only until this process ends: ` +
+		logged = "The previous key is in no file, so its tokens verify only until this process ends keyID=OLD"
+		event  = `sa-controller-manager: Warning PreviousKeyNotKept Activate: tokens of key "OLD" verify only until this process ends: ` +
 			"give it with --service-account-key-file, or use --service-account-key-ring"
 	)
 	cases := map[string]struct {
@@ -50,9 +50,9 @@ func TestAFormerKeyThatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestANextKeyWaitsUntilTheFormerOneIsKept: with the external signer, the tokens of the former key
-// would be dead after a restart.
-func TestANextKeyWaitsUntilTheFormerOneIsKept(t *testing.T) {
+// TestNextKeyWaitsForPreviousKept: with the external signer, the tokens of the previous
+// key would be dead after a restart.
+func TestNextKeyWaitsForPreviousKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
@@ -62,7 +62,7 @@ func TestANextKeyWaitsUntilTheFormerOneIsKept(t *testing.T) {
 		defer a.stop()
 		a.give(a.next)
 		time.Sleep(time.Hour)
-		check(t, "key that signs while no file has the former one", "OLD", a.signs())
+		check(t, "key that signs while no file has the previous one", "OLD", a.signs())
 		check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: key OLD, which signs, is in no verification file: ` +
 				"give it with --service-account-key-file first, or use --service-account-key-ring",
@@ -70,6 +70,6 @@ func TestANextKeyWaitsUntilTheFormerOneIsKept(t *testing.T) {
 		kept.Store(true)
 		time.Sleep(maxBackoff)
 		synctest.Wait()
-		check(t, "key that signs once a file has the former one", "NEXT", a.signs())
+		check(t, "key that signs once a file has the previous one", "NEXT", a.signs())
 	})
 }

@@ -23,26 +23,25 @@ import (
 )
 
 const (
-	// probeAudience is nobody's audience but ours: a probe that leaked could not
-	// be used against the apiserver or anything else.
+	// probeAudience is used for nothing else, so a leaked probe opens nothing.
 	probeAudience = "sa-controller-manager/key-probe"
 	probeLifetime = 2 * time.Minute
 
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
-// refusal is the apiserver's own verdict, as opposed to not having been able to ask.
+// refusal means that kube-apiserver has refused a token.
 type refusal struct{ verdict string }
 
 func (r refusal) Error() string { return "the apiserver refuses its tokens: " + r.verdict }
 
-// IsRefusal tells an apiserver that refuses a token from one that could not be asked.
+// IsRefusal reports whether kube-apiserver has refused the key, and not failed to answer.
 func IsRefusal(err error) bool {
 	var r refusal
 	return errors.As(err, &r)
 }
 
-// prove is nil once the apiserver has accepted a token signed with key.
+// prove returns nil if kube-apiserver accepts a token of key.
 func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := a.anyAccount()
 	if err != nil {
@@ -58,10 +57,10 @@ func (e wrongIssuerError) Error() string {
 	return fmt.Sprintf("--service-account-issuer is %q, and the apiserver's is %q: it accepts the key with its own only", e.given, e.actual)
 }
 
-// Prove is nil if the apiserver accepts a token of account that is signed with key.
-// issuer is as in Config. The error tells by IsRefusal whether it was the apiserver
-// that said no to the key: a token with a wrong issuer is refused in the same way, so a refused one is
-// tried again with the issuer of the discovery document.
+// Prove returns nil if kube-apiserver accepts a token of account that is signed with key. issuer is
+// as in Config. IsRefusal of the error reports whether kube-apiserver has refused the key. It refuses
+// a wrong issuer in the same way, so a refused token is tried again with the issuer of the discovery
+// document.
 func Prove(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
 	if issuer == "" {
 		actual, err := lookUpIssuer(ctx, client)
@@ -94,8 +93,8 @@ func proveAs(ctx context.Context, client kubernetes.Interface, issuer string, ac
 	return review(ctx, client, probe, holder)
 }
 
-// review checks user and audiences too, as the API asks of its callers: kube-apiserver may pass
-// a token on to a webhook, which knows no audiences or accepts whatever it is shown.
+// review checks user and audiences too, as the API demands of its callers: kube-apiserver may pass a
+// token on to a webhook, which may ignore audiences or accept any token.
 func review(ctx context.Context, client kubernetes.Interface, token string, holder tokens.Account) error {
 	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{probeAudience}},
@@ -134,7 +133,7 @@ func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 	return nil, errors.New("there is no service account yet to prove it with")
 }
 
-// lookUpIssuer returns what the apiserver expects in the iss claim of bound tokens (OpenID
+// lookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
 func lookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
 	answer := client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)

@@ -202,7 +202,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				}
 				if tc.trouble != "" {
 					status += "; not confirmed by the apiserver: " + tc.trouble
-					log = []string{"The apiserver has not confirmed the signing key keyID=OLD reason=" + tc.trouble}
+					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.trouble}
 				}
 				if tc.result == "refused" { // only the apiserver's own verdict is worth an Event about the key at the start
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` +

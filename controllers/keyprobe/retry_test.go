@@ -23,9 +23,9 @@ func TestBackOff(t *testing.T) {
 
 		a.give(a.next)
 		time.Sleep(100 * time.Second)
-		a.give(a.third) // another key begins anew
+		a.give(a.third) // another key starts with no backoff
 		time.Sleep(4 * time.Second)
-		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // so does another reason
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // and so does another reason
 		time.Sleep(11 * time.Second)
 
 		check(t, "probes", []string{
@@ -52,7 +52,7 @@ func TestAReasonIsToldOnce(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 
-		const waits = "The new key does not sign yet, the former one goes on keyID=NEXT reason="
+		const waits = "The new key does not sign yet, the previous key still does keyID=NEXT reason="
 		const refused, down = "the apiserver refuses its tokens: [invalid bearer token]", "ask the apiserver for a token review: connection refused"
 		check(t, "log", []string{waits + refused, waits + down, waits + refused}, a.said()[1:])
 		const event = `sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: `

@@ -172,7 +172,7 @@ func (t *trial) series(prefix string) []string {
 	return found
 }
 
-// notebook is a recorder of client-go that keeps what it is told.
+// notebook is an Event recorder of client-go that keeps the Events.
 type notebook struct {
 	mu    sync.Mutex
 	lines []string

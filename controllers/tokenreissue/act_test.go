@@ -67,7 +67,7 @@ func TestReissue(t *testing.T) {
 			want:    []string{"get secrets b", getAccount, "delete secrets b [uid-b 20]"},
 			told:    []string{"Normal TokenSecretDiscarded"},
 		},
-		"Complain": {
+		"UnknownMode": {
 			objects: []runtime.Object{account(), tokenSecret("a", old, mode("sometimes"))},
 			told:    []string{"Warning UnknownReissueMode"},
 		},
@@ -118,7 +118,7 @@ func TestReissue(t *testing.T) {
 			want:    []string{getA, getAccount},
 		},
 		"NotSignedByItsKey": {
-			reason: "whoever wrote the key ID has not had the key",
+			reason: "the writer of the key ID did not have the key",
 			objects: []runtime.Object{account(), tokenSecret("a", old, func(s *corev1.Secret) {
 				signed := strings.Split(string(s.Data[corev1.ServiceAccountTokenKey]), ".")
 				other := strings.Split(string(tokenSecret("other", old).Data[corev1.ServiceAccountTokenKey]), ".")

@@ -33,8 +33,8 @@ type model struct {
 	serial  int
 }
 
-// TestFixpoint: wherever processes are killed and whatever they do twice, whoever goes
-// on comes to the same end, and does nothing any more once it is there.
+// TestFixpoint: wherever processes are killed and whatever they repeat, the next process reaches the
+// same state, and does nothing after that.
 func TestFixpoint(t *testing.T) {
 	t.Parallel()
 	begin := func() *model {

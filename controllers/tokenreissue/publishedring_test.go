@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"Nobody":     {want: unpublished},
 		"Same":       {rings: []PublishedRing{own, own}, want: inSync},
-		"Older":      {reason: "it is told there", rings: []PublishedRing{own, ring("main", 3, b.As(signing.Active))}, want: inSync},
+		"Older":      {reason: "that replica reports it", rings: []PublishedRing{own, ring("main", 3, b.As(signing.Active))}, want: inSync},
 		"NotMine":    {rings: []PublishedRing{ring("main", 3, b.As(signing.Active))}, want: unpublished},
 		"SameForked": {reason: "neither is newer", rings: []PublishedRing{own, ring("other", 4, b.As(signing.Active))}, want: forked},
 		"OlderFork":  {rings: []PublishedRing{own, ring("other", 3, c.As(signing.Active))}, want: forked},
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 			want:  lost, noFilling: true, noSigning: true,
 		},
 		"KeyFile":      {rings: []PublishedRing{own, file(a)}, want: inSync},
-		"OtherKeyFile": {reason: "it is told and blocks nothing", rings: []PublishedRing{own, file(c)}, want: differs},
+		"OtherKeyFile": {reason: "it is reported and blocks nothing", rings: []PublishedRing{own, file(c)}, want: differs},
 		"Unreadable":   {rings: []PublishedRing{own, {Replica: "x"}}, want: unreadable},
 	}
 	for name, tc := range cases {

@@ -32,7 +32,7 @@ func (c *Controller) recordReplaced(secret, successor *tokensecrets.TokenSecret)
 func (c *Controller) recordOverwritten(secret *tokensecrets.TokenSecret) {
 	c.Recorder.Normal(secret.Reference(), reasonOverwritten, actionReissue,
 		"the key of the token is retired, and the annotation "+tokensecrets.ReissueAnnotation+" asks for a new one in its place: "+
-			"kube-apiserver refuses the former token from now on")
+			"kube-apiserver refuses the previous token from now on")
 }
 
 func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {

@@ -188,8 +188,7 @@ func signedBy(t *testing.T, pem []byte, uid string) func(*corev1.Secret) {
 func withOld(t *testing.T) func(*corev1.Secret) { t.Helper(); return signedBy(t, oldPEM(), testUID) }
 func withNew(t *testing.T) func(*corev1.Secret) { t.Helper(); return signedBy(t, newPEM(), testUID) }
 
-// spaced ends the token with a line feed, with which kube-apiserver takes it from whoever presents
-// it so.
+// spaced appends a line feed to the token. kube-apiserver accepts the token if it is presented with it.
 func spaced(secret *corev1.Secret) {
 	secret.Data[corev1.ServiceAccountTokenKey] = append(secret.Data[corev1.ServiceAccountTokenKey], '\n')
 }

@@ -106,7 +106,7 @@ func TestAnswersOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !proto.Equal(first, again) {
-		t.Error("the time changes though the keys do not: kube-apiserver would build its discovery document anew each time")
+		t.Error("the time changes though the keys do not: kube-apiserver would rebuild its discovery document each time")
 	}
 	ring.SetVerifyOnly(nil)
 	changed, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{})
@@ -142,7 +142,7 @@ func sentIDs(response *externaljwtv1.FetchKeysResponse) []string {
 	return ids
 }
 
-// broken is a signer and key source that does what it is told.
+// broken is a signer and key source that returns the given errors.
 type broken struct {
 	sign func(context.Context) error
 }
@@ -235,7 +235,7 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 			if strings.Contains(status.Convert(err).Message(), secret) {
-				t.Errorf("%s: the caller is told %v", tc.reason, err)
+				t.Errorf("%s: the caller gets %v", tc.reason, err)
 			}
 			line := fmt.Sprintf(`"method"="Sign" "uid"=%d "pid"=%d "outcome"=%q`, os.Getuid(), os.Getpid(), tc.outcome)
 			if got := strings.Count(audit, "Refused a call"); got != 0 != tc.audited || tc.audited && !strings.Contains(audit, line) {

@@ -44,7 +44,7 @@ func (f *authFilter) intercept(ctx context.Context, request any, info *grpc.Unar
 	return answer, nil
 }
 
-// call recovers: a fault in the answer to one call is not to end the controllers.
+// call recovers from a panic, so that one call cannot end the controllers.
 func (f *authFilter) call(ctx context.Context, request any, handle grpc.UnaryHandler) (answer any, err error) {
 	c, err := checkCaller(ctx, f.allowed)
 	if err != nil {
@@ -63,8 +63,8 @@ func (f *authFilter) call(ctx context.Context, request any, handle grpc.UnaryHan
 	return handle(ctx, request)
 }
 
-// log is the audit: a line for a refusal says who asked and which rule it was, never what was
-// asked for. Beyond the first ones there is one a second at most; a metric counts them all.
+// log is the audit log: the line of a refused call has the caller and the rule, never the payload.
+// After a burst there is at most one line a second; a metric counts all calls.
 func (f *authFilter) log(ctx context.Context, method string, ended outcome, err error) {
 	c, _ := callerOf(ctx)
 	logger := f.logger.WithValues("method", method, "uid", c.uid, "pid", c.pid)
@@ -74,8 +74,8 @@ func (f *authFilter) log(ctx context.Context, method string, ended outcome, err 
 			logger.Info("Refused a call to the external signer", "outcome", ended.label, "reason", ended.text)
 		})
 	case ended.label == "error":
-		logger.Error(err, "A call to the external signer has failed")
+		logger.Error(err, "Failed to answer a call to the external signer")
 	case err != nil:
-		logger.V(2).Info("A call to the external signer was not answered", "outcome", ended.label)
+		logger.V(2).Info("Rejected a call to the external signer", "outcome", ended.label)
 	}
 }

@@ -17,29 +17,28 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// errNoKeys is an empty key set. kube-apiserver takes an answer without keys for an error of its
-// own.
+// errNoKeys means that the key set is empty. kube-apiserver treats an answer without keys as an error.
 var errNoKeys = errors.New("there is no verification key")
 
-// snapshot is a key set with the answer that has its keys. It is immutable.
+// snapshot is an immutable key set with its encoded answer.
 type snapshot struct {
 	of     *signing.KeySet
 	answer *externaljwtv1.FetchKeysResponse
 }
 
-// keyCache encodes each key set once: kube-apiserver asks for the keys whenever a token names a key
-// that it does not know, and anybody can send it such tokens.
+// keyCache encodes each key set once: kube-apiserver fetches the keys whenever a token has an unknown
+// key ID, and any client can send it such tokens.
 type keyCache struct {
 	source      signing.KeySource
 	clock       clock.PassiveClock
-	refreshHint time.Duration // what kube-apiserver is told, in whole seconds
+	refreshHint time.Duration // as announced to kube-apiserver, in whole seconds
 	current     atomic.Pointer[snapshot]
 }
 
-// get answers with the present keys. It reads memory only.
+// get returns the current keys. It reads memory only.
 //
-// Its time is that at which these keys were first seen, and stays for as long as they do:
-// kube-apiserver builds its discovery document anew whenever the time changes
+// DataTimestamp is when these keys were first returned, and stays while they do: kube-apiserver
+// rebuilds its discovery document whenever it changes
 // (pkg/serviceaccount/externaljwt/plugin/keycache.go).
 func (c *keyCache) get() (*externaljwtv1.FetchKeysResponse, error) {
 	set := c.source.Keys()

@@ -13,29 +13,29 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Refusal is an error of Config.Check that is told: its text holds nothing of the payload.
+// Refusal is an error of Config.Check that may be returned to the caller: its text contains nothing
+// of the payload.
 type Refusal interface {
 	error
 	// Reason is one word, for the label of a metric.
 	Reason() string
-	// Malformed tells a payload that could not be judged from one that was.
+	// Malformed reports whether the payload could not be read.
 	Malformed() bool
 }
 
-// outcome is how a call ended, in the words of each of those who want to know.
+// outcome is how a call ended: for metrics, for the caller and for the log.
 type outcome struct {
 	// label is for the metric.
 	label string
 	// code and text are for the caller.
 	code codes.Code
 	text string
-	// refused outcomes go into the log: somebody has asked for what they may not have.
+	// refused outcomes are logged: the caller asked for something that is not allowed.
 	refused bool
 }
 
-// outcomeOf is the one place where errors of this process become answers. Only texts that are known
-// to hold nothing of the payload and no key material leave the process; of the rest the caller
-// learns that there was an error.
+// outcomeOf turns the errors of this process into answers. Only texts without payload and key
+// material leave the process; of other errors the caller only learns that there was one.
 func outcomeOf(err error) outcome {
 	refusal, isRefusal := errors.AsType[Refusal](err)
 	blocked, isBlocked := errors.AsType[*signing.BlockedError](err)
@@ -64,7 +64,7 @@ func outcomeOf(err error) outcome {
 	return outcome{"error", codes.Internal, "the signer has failed; its log says why", false}
 }
 
-// status is what goes back, nil for success.
+// status returns the answer, nil for success.
 func (o outcome) status() error {
 	return status.Error(o.code, o.text)
 }

@@ -141,7 +141,7 @@ func (s *Server) Run(ctx context.Context) error {
 	drain(logger, server, connections)
 	serving.Wait()
 	if removal := s.socket.close(); removal != nil {
-		logger.Info("Could not remove the external signer's socket", "cause", removal.Error())
+		logger.Info("Failed to remove the socket of the external signer", "cause", removal.Error())
 	}
 	return err
 }
@@ -191,9 +191,8 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 	return server
 }
 
-// watch returns when ctx ends or serving does. Meanwhile it puts the socket back if somebody has
-// removed it: connections that are there go on without the file, but a kube-apiserver that starts
-// anew would not find it.
+// watch returns when ctx or serving ends. Until then it restores a removed socket file: existing
+// connections go on without it, but a kube-apiserver that restarts would not find it.
 func (s *Server) watch(ctx context.Context, ended <-chan end, serve func(net.Listener)) error {
 	ticker := s.config.Clock.NewTicker(watchPeriod)
 	defer ticker.Stop()
@@ -219,7 +218,7 @@ func (s *Server) restoreSocket(logger klog.Logger, serve func(net.Listener)) {
 			_ = s.listener.Close() // nobody finds it any more; its connections stay
 			s.listener = listener
 			serve(listener)
-			logger.Info("The external signer's socket was gone and is there again", "socket", s.config.Path)
+			logger.Info("Restored the socket of the external signer", "socket", s.config.Path)
 		}
 	}
 	if err == nil {
@@ -228,14 +227,14 @@ func (s *Server) restoreSocket(logger klog.Logger, serve func(net.Listener)) {
 	}
 	text := err.Error()
 	if previous := s.trouble.Swap(&text); previous == nil || *previous != text {
-		logger.Info("Nobody can connect to the external signer anew", "socket", s.config.Path, "cause", text)
+		logger.Info("Clients cannot connect to the external signer", "socket", s.config.Path, "cause", text)
 	}
 }
 
 // drain lets calls under way finish, for drainTimeout at most.
 func drain(logger klog.Logger, server *grpc.Server, connections *connlimit.Limiter) {
 	defer time.AfterFunc(drainTimeout, func() {
-		logger.Info("Ending calls to the external signer that are not done")
+		logger.Info("Cancelled the calls to the external signer that have not finished")
 		server.Stop()
 	}).Stop()
 	connections.CloseNew() // gRPC would wait for their first words

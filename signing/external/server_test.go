@@ -106,7 +106,7 @@ func TestStaleSocket(t *testing.T) {
 	serve(t, config) // it can be had again
 }
 
-// TestRunAfterTheEnd wants the socket to be given up by a process that is told to end while it
+// TestRunAfterTheEnd wants the socket to be given up by a process that is stopped while it
 // starts.
 func TestRunAfterTheEnd(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestRunAfterTheEnd(t *testing.T) {
 	}
 }
 
-// slow is a signer that waits until it is told.
+// slow is a signer that waits for a signal.
 type slow struct {
 	signing.Signer
 
@@ -165,9 +165,9 @@ func TestGracefulEnd(t *testing.T) {
 	<-stopped
 }
 
-// TestSocketIsPutBack wants a kube-apiserver that starts anew to find the socket, though somebody
-// has removed it, and a socket of somebody else's to be left alone and told of.
-func TestSocketIsPutBack(t *testing.T) {
+// TestSocketIsRestored wants a removed socket to be restored for a kube-apiserver that restarts, and
+// the socket of another process to be left alone and reported.
+func TestSocketIsRestored(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
 	clock := clocktesting.NewFakeClock(time.Now())

@@ -16,10 +16,10 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// errTooMany says that a signature would not be made before the caller stops waiting for it.
+// errTooMany rejects a call whose signature would not be ready before the caller times out.
 var errTooMany = errors.New("more signatures are asked for than may be made")
 
-// service answers both versions of the API. Its errors are told to the caller by outcomeOf.
+// service implements both versions of the API. outcomeOf turns its errors into answers.
 //
 // No key is ever excluded from OIDC discovery. The active one must not be, and the others have
 // signed bound tokens before, or are about to: relying parties outside of the cluster need them as
@@ -33,7 +33,7 @@ type service struct {
 	rate   *rate.Limiter
 	// turns holds one entry for each signature that is being made.
 	turns chan struct{}
-	// maxTokenExpiration is what kube-apiserver is told, in whole seconds.
+	// maxTokenExpiration is announced to kube-apiserver, in whole seconds.
 	maxTokenExpiration time.Duration
 }
 
@@ -63,8 +63,8 @@ func (s *service) Metadata(context.Context, *externaljwtv1.MetadataRequest) (*ex
 	return &externaljwtv1.MetadataResponse{MaxTokenExpirationSeconds: int64(s.maxTokenExpiration.Seconds())}, nil
 }
 
-// sign answers Sign. The order is that of cost: what is refused has cost neither a turn among the
-// signatures nor a signature.
+// sign implements Sign. The cheapest checks come first, so a refused call costs no signature and no
+// turn.
 func (s *service) sign(ctx context.Context, payload string) (header, signature string, err error) {
 	if err := s.rate.Wait(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -3,10 +3,10 @@
 
 // Package reload keeps the parsed content of one file up to date.
 //
-// Open reads and parses the file, so that a process refuses to start on a bad one. Watch then
-// follows it: a change is read until two readings in a row agree, parsed, and only then swapped in,
-// so Get never sees a half-written or a bad file. A bad or missing file keeps the value there is,
-// and is told once.
+// Open reads and parses the file, so that a process refuses to start with a bad file. Watch then
+// follows it: it reads a changed file until two readings agree, parses it, and only then replaces the
+// value, so Get never returns a half-written or bad file. While the file is bad or missing the
+// previous value stays, and Watch reports that once.
 //
 // The directory is watched, not the file, because the ways in which files change replace the file
 // or a link above it: editors rename, and kubelet swaps the ..data link of a Secret volume. A poll

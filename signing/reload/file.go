@@ -97,7 +97,7 @@ func (f *File[T]) Refused() error {
 // Watch follows the file until ctx ends. accepted is called with each new value, after Get returns
 // it. refused is called once for each bad content in a row of readings, and once when the file goes
 // missing or cannot be read; its error names the path. That the file went back to the content in
-// use is not told at all.
+// use is not reported.
 func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(error)) {
 	notify := f.options.newNotifier(f.path)
 	defer notify.close()
@@ -115,7 +115,7 @@ func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(erro
 			return
 		case <-notify.changes():
 			// A timer that runs already is left alone: a busy directory must not put off the
-			// reading for ever.
+			// reading endlessly.
 			if waiting {
 				continue
 			}
@@ -135,19 +135,19 @@ func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(erro
 	}
 }
 
-// follower is the memory of one Watch: what it has told already, and what it waits to see again.
+// follower is the state of one Watch.
 type follower[T any] struct {
 	file     *File[T]
 	accepted func(T)
 	refused  func(error)
 
-	told      *reading // the bad reading told last; nil while the content in use is on disk
+	reported  *reading // the last bad reading; nil while the content in use is on disk
 	candidate *reading // a change seen once
 	unsettled int      // different readings in a row
 }
 
-// read looks at the file once and acts on a change that has been seen twice. It reports whether it
-// wants to look again soon.
+// read reads the file once and applies a change that two readings agree on. It reports whether the
+// file must be read again soon.
 func (f *follower[T]) read() (again bool) {
 	seen := f.file.look()
 	if f.known(seen) {
@@ -165,18 +165,17 @@ func (f *follower[T]) read() (again bool) {
 	return false
 }
 
-// known reports whether there is nothing to say about a reading: it is the content in use, or it
-// was told as bad.
+// known reports whether a reading is nothing new: it is the content in use, or was reported as bad.
 func (f *follower[T]) known(seen reading) bool {
 	if seen.err == nil && seen.sum == f.file.current.Load().sum {
-		f.told = nil
+		f.reported = nil
 		f.file.refused.Store(nil)
 		return true
 	}
-	return f.told != nil && f.told.same(seen)
+	return f.reported != nil && f.reported.same(seen)
 }
 
-// act takes a changed content: parsed first, swapped in, then told.
+// act parses a changed content, replaces the value and reports it.
 func (f *follower[T]) act(seen reading) {
 	err := seen.err
 	var value T
@@ -187,12 +186,12 @@ func (f *follower[T]) act(seen reading) {
 	}
 	if err != nil {
 		seen.data = nil // only the digest is needed from here on, and the file may hold a key
-		f.told = &seen
+		f.reported = &seen
 		f.file.refused.Store(&err)
 		f.refused(err)
 		return
 	}
-	f.told = nil
+	f.reported = nil
 	f.file.refused.Store(nil)
 	f.file.current.Store(&parsed[T]{value: value, sum: seen.sum})
 	f.accepted(value)

@@ -30,7 +30,7 @@ func parseText(data []byte) (*string, error) {
 	return &text, nil
 }
 
-// watched is a file under Watch, with what the callbacks were told.
+// watched is a file under Watch, with the calls of its callbacks.
 type watched struct {
 	*File[*string]
 

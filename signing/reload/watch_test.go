@@ -175,7 +175,7 @@ func TestNeverQuiet(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(w.told) == 0 {
-			t.Error("nothing was told of a file that changes all the time")
+			t.Error("a file that changes all the time was not reported")
 		}
 	})
 }

@@ -4,9 +4,8 @@
 // Package ringfile keeps a key ring in one file: what each key is for, since when, and the key
 // itself as PEM (package rotation says what may happen to it).
 //
-// Whoever signs or verifies reads: Open is the signing.Store of the file. What is read is one
-// immutable, validated state; a file in which anything does not fit together gives an error and no
-// part of it.
+// Open returns the signing.Store of the file. It reads one immutable, validated state; an inconsistent
+// file is an error.
 //
 // The commands write: Init, Update and Import. A writer holds a lock, on a file beside the ring
 // file, that dies with its process, and replaces the ring file by rename. So a writer that is

@@ -74,7 +74,7 @@ func (f *File) Init(pair *signing.KeyPair, retired []signing.PublicKey, now time
 	}
 	return f.locked(func() error {
 		if _, err := os.Lstat(f.path); err == nil {
-			return fmt.Errorf("%s is there already: nothing is to be done, or choose another file", f.path)
+			return fmt.Errorf("%s is there already: nothing to do, or choose another file", f.path)
 		}
 		return f.write(state)
 	})
@@ -111,7 +111,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was looked at and it has %d now; look again", e.Path, e.Seen, e.Now)
+	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was read and it has %d now; run the command again", e.Path, e.Seen, e.Now)
 }
 
 // Update changes the ring by a transition. generation is that of the state the caller has decided

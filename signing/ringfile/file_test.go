@@ -137,7 +137,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	err := f.Update(1, func(s rotation.State) (rotation.State, error) {
 		err := At(f.path).Update(s.Generation, rollback)
 		if err == nil || !strings.Contains(err.Error(), "is being changed by another process") {
-			t.Errorf("a second writer was told %v", err)
+			t.Errorf("a second writer got %v", err)
 		}
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
@@ -145,7 +145,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 		return rotation.Publish(s, rotation.Key{ID: rsaID}, epoch, policy) // refused
 	})
 	if _, refused := errors.AsType[*rotation.Refusal](err); !refused {
-		t.Fatalf("the first writer was told %v", err)
+		t.Fatalf("the first writer got %v", err)
 	}
 	update(t, f, publish(pair(t, testkeys.P256()))) // the lock is free again
 }

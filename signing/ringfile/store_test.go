@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// followed is a file under Watch, with what its callbacks were told.
+// followed is a file under Watch, with the calls of its callbacks.
 type followed struct {
 	*Store
 
@@ -55,7 +55,7 @@ func (f *followed) expect(t *testing.T, want string) {
 	}
 }
 
-// restored waits until the file holds again what is in use, which is told to nobody.
+// restored waits until the file has the content in use again, which is not reported.
 func (f *followed) restored(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); f.Status().Refused != nil; time.Sleep(5 * time.Millisecond) {

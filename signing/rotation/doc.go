@@ -6,14 +6,14 @@
 //
 // A rotation goes publish, wait, activate, re-issue, complete, prune:
 //
-//  1. Publish adds the next key. It verifies and is published, and does not sign: whoever verifies
-//     tokens may hold a copy of the key set that is as old as Policy.CacheAge.
+//  1. Publish adds the next key. It verifies and is published, and does not sign: a verifier may use a
+//     copy of the key set that is as old as Policy.CacheAge.
 //  2. Activate makes the next key the active one. The previous one is retired: it verifies and
 //     signs no more.
-//  3. Complete says that every process follows and that Rollback is not expected any more. Token
-//     Secrets of the previous key are replaced from Activate on, by whoever reads the state.
-//  4. Prune takes a retired key out of the ring. From then on its tokens are dead, so it asks
-//     whether there are any.
+//  3. Complete records that every process follows and that no Rollback is expected. Package
+//     tokenreissue replaces the token Secrets of the previous key from Activate on.
+//  4. Prune removes a retired key from the ring. Its tokens are refused from then on, so Prune
+//     refuses while there may be any.
 //
 // Rollback goes back from each of these points until the previous key is pruned.
 //

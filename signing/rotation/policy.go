@@ -12,14 +12,14 @@ import (
 // Policy is how long things wait. The zero Policy waits for nothing; DefaultPolicy is right for a
 // cluster.
 type Policy struct {
-	// CacheAge is how old a copy of the key set may be that somebody verifies tokens with.
-	// kube-apiserver tells readers of its JWKS to keep it for an hour.
+	// CacheAge is the greatest age of a copy of the key set that a verifier uses. kube-apiserver
+	// lets readers of its JWKS cache it for an hour.
 	CacheAge time.Duration
 	// TokenLifetime is the longest life of a bound token. With
 	// --service-account-extend-token-expiration, which is kube-apiserver's default, that is a year.
 	TokenLifetime time.Duration
-	// HoldDown is how long a retired key stays after the last change that concerns it, whoever may
-	// need it: the time to notice a mistake and to roll back.
+	// HoldDown is how long a retired key stays after the last change that concerns it, even if no token
+	// needs it: the time to notice a mistake and roll back.
 	HoldDown time.Duration
 }
 
@@ -28,8 +28,8 @@ func DefaultPolicy() Policy {
 	return Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
 }
 
-// PrunableAt is the earliest time at which a retired key may be pruned: no bound token lives and
-// the hold-down has ended. Whether a token Secret bears its key ID is another question.
+// PrunableAt returns the earliest time at which a retired key may be pruned: its bound tokens have
+// expired, and the hold-down has ended. Token Secrets with its key ID may keep it longer.
 func (p Policy) PrunableAt(key Key) time.Time {
 	at := key.RetiredAt.Add(p.TokenLifetime)
 	if key.HoldUntil.After(at) {
@@ -40,18 +40,17 @@ func (p Policy) PrunableAt(key Key) time.Time {
 
 // Usage is what is known about the use of a key.
 type Usage struct {
-	// Secrets is the number of token Secrets that bear the key ID, or a negative number if nobody
-	// counted.
+	// Secrets is the number of token Secrets with the key ID, or negative if it is unknown.
 	Secrets int
 	// SignsElsewhere says that kube-apiserver still signs bound tokens with the key.
 	SignsElsewhere bool
-	// LastSigned is when a process was found to have signed with the key last, zero if nobody knows.
-	// It counts if it is later than the time at which the key was retired.
+	// LastSigned is when a process last signed with the key, or zero if that is unknown. It counts if
+	// it is later than the retirement of the key.
 	LastSigned time.Time
 }
 
-// Refusal is a transition that was not made. The state is as it was.
-type Refusal struct { //nolint:errname // it is an answer to a person rather than a failure
+// Refusal is the error of a refused transition. The state is unchanged.
+type Refusal struct { //nolint:errname // an answer to the user rather than a failure
 	// Reason is why.
 	Reason string
 	// Remedy is what to do instead.
@@ -61,8 +60,7 @@ type Refusal struct { //nolint:errname // it is an answer to a person rather tha
 	Until time.Time
 	// Breaks is what goes wrong if the transition is forced, "" if it cannot be forced.
 	Breaks string
-	// Done says that what was asked for is so already: who was interrupted and asks again may go
-	// on.
+	// Done means that the transition was made before, such as by an interrupted command.
 	Done bool
 }
 
@@ -71,13 +69,13 @@ func (r *Refusal) Error() string { return r.Reason + ": " + r.Remedy }
 
 func refuse(reason, remedy string) error { return &Refusal{Reason: reason, Remedy: remedy} }
 
-// IsDone tells a refusal of what is so already.
+// IsDone reports whether err refuses a transition that was made before.
 func IsDone(err error) bool {
 	refusal, ok := errors.AsType[*Refusal](err)
 	return ok && refusal.Done
 }
 
-// clockTime is a time in the text of a refusal.
+// clockTime formats a time for the text of a refusal.
 func clockTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 func keyText(key Key) string { return fmt.Sprintf("key %s (%s)", key.ID, key.Algorithm) }

@@ -42,7 +42,7 @@ type Key struct {
 	Pair *signing.KeyPair `json:"-"`
 }
 
-// KeyOf is a key that is in no ring yet.
+// KeyOf returns a key that is in no ring yet.
 func KeyOf(pair *signing.KeyPair) Key {
 	public := pair.Public()
 	return Key{ID: public.ID, Algorithm: public.Algorithm, PublicOnly: pair.Private() == nil, Pair: pair}
@@ -91,7 +91,7 @@ type State struct {
 	Keys     []Key     `json:"keys"`
 	Rotation *Rotation `json:"rotation,omitempty"`
 	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those
-	// of keys that never did. They stay for ever.
+	// of keys that never did. They are never removed.
 	Pruned    []string `json:"pruned,omitempty"`
 	Withdrawn []string `json:"withdrawn,omitempty"`
 	// History are the versions that the ring has come from, all of them and its own at the end.
@@ -99,7 +99,7 @@ type State struct {
 	History []string `json:"history"`
 }
 
-// Ring is what signs and verifies by a state whose keys have their pairs.
+// Ring returns the keys of a state, whose keys must have their pairs, for signing and verifying.
 func (s State) Ring() *signing.Ring {
 	keys := []signing.Key{s.Active().Pair.Private().As(signing.Active)}
 	if next, ok := s.Next(); ok {
@@ -111,7 +111,7 @@ func (s State) Ring() *signing.Ring {
 	return signing.NewRing(s.Generation, keys...).WithPast(signing.Past{History: s.History, Pruned: s.Pruned, Withdrawn: s.Withdrawn})
 }
 
-// Phase is that of the latest rotation.
+// Phase returns the phase of the latest rotation.
 func (s State) Phase() Phase {
 	if s.Rotation == nil {
 		return Idle
@@ -131,16 +131,16 @@ func (s State) Key(id string) (Key, bool) {
 	return s.Keys[i], true
 }
 
-// Active is the key that signs. A valid state has one.
+// Active returns the key that signs. A valid state has one.
 func (s State) Active() Key {
 	key, _ := s.first(signing.Active)
 	return key
 }
 
-// Next is the key that is published and does not sign yet, if there is one.
+// Next returns the key that is published and does not sign yet, if there is one.
 func (s State) Next() (Key, bool) { return s.first(signing.Next) }
 
-// Retired are the keys that verify only, the one that was retired last first.
+// Retired returns the keys that only verify, the one that was retired last first.
 func (s State) Retired() []Key {
 	var retired []Key
 	for _, key := range s.Keys {
@@ -175,14 +175,15 @@ func (s State) index(id string) int {
 	return slices.IndexFunc(s.Keys, func(key Key) bool { return key.ID == id })
 }
 
-// next is the state to build the following one in.
+// next returns a copy of the state with the next generation.
 func (s State) next() State {
 	next := s.Clone()
 	next.Generation++
 	return next
 }
 
-// stamp is how a time is stored: in UTC, and rounded up to the second, so that no wait ends early.
+// stamp returns a time as it is stored: in UTC, and rounded up to the second, so that no wait ends
+// early.
 func stamp(at time.Time) time.Time {
 	at = at.UTC().Round(0)
 	if whole := at.Truncate(time.Second); !whole.Equal(at) {

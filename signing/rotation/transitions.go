@@ -11,8 +11,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// New is the state of a ring that is made now: active signs, and retired keys, such as those that
-// kube-apiserver verifies with, verify.
+// New returns the state of a new ring: active signs, and retired keys, such as those of
+// kube-apiserver's key files, verify.
 func New(active Key, retired []Key, now time.Time, policy Policy) (State, error) {
 	now = stamp(now)
 	state := State{SchemaVersion: SchemaVersion, Generation: 1}
@@ -53,8 +53,8 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 	return next.sealed()
 }
 
-// Activate makes the next key sign once it has been published for long enough, or at once if force
-// is true. Whether the apiserver accepts its tokens must have been asked before.
+// Activate makes the next key sign once it has been published for long enough, or now if force is
+// true. The caller has made sure that every kube-apiserver accepts its tokens.
 func Activate(state State, now time.Time, policy Policy, force bool) (State, error) {
 	switch state.Phase() {
 	case Published:
@@ -64,7 +64,7 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 		}
 	case Completed:
 		// Somebody may have forgotten to start the next one.
-		return State{}, refuse(completedText(state), "nothing is to be done; start another one to rotate again")
+		return State{}, refuse(completedText(state), "nothing to do; start another one to rotate again")
 	default:
 		return State{}, refuse("no rotation is in progress", "start one")
 	}
@@ -73,7 +73,7 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 			Reason: fmt.Sprintf("key %s was published at %s, and copies of the key set may be older than that", state.Rotation.To, clockTime(state.Rotation.StartedAt)),
 			Remedy: "wait until " + clockTime(wait),
 			Until:  wait,
-			Breaks: "whoever verifies tokens with a copy of the key set from before the rotation started refuses every new token until the copy is renewed",
+			Breaks: "every verifier with a copy of the key set from before the rotation refuses new tokens until it renews the copy",
 		}
 	}
 	now = stamp(now)
@@ -84,15 +84,15 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 	return next.sealed()
 }
 
-// Complete ends a rotation whose new key signs. The time from which the previous key counts as
-// retired begins anew: from here on every process is taken to follow the ring.
+// Complete ends a rotation whose new key signs. The previous key counts as retired from now on, because
+// some process may have followed late; by now all processes must follow.
 func Complete(state State, now time.Time, policy Policy) (State, error) {
 	switch state.Phase() {
 	case Activated:
 	case Published:
 		return State{}, refuse(fmt.Sprintf("key %s does not sign yet", state.Rotation.To), "activate it first")
 	case Completed:
-		return State{}, &Refusal{Reason: completedText(state), Remedy: "nothing is to be done", Done: true}
+		return State{}, &Refusal{Reason: completedText(state), Remedy: "nothing to do", Done: true}
 	default:
 		return State{}, refuse("no rotation is in progress", "start one")
 	}
@@ -127,8 +127,8 @@ func retire(s State, id string, now time.Time, policy Policy) {
 	key.HoldUntil = stamp(now.Add(policy.HoldDown))
 }
 
-// Rollback has the previous key of the latest rotation sign. A new key that has never signed leaves
-// the ring; one that has signed is retired, because its tokens live on.
+// Rollback makes the previous key of the latest rotation sign again. A new key that has never signed
+// is removed; one that has signed is retired, because its tokens are in use.
 func Rollback(state State, now time.Time, policy Policy) (State, error) {
 	switch state.Phase() {
 	case Published:
@@ -137,7 +137,7 @@ func Rollback(state State, now time.Time, policy Policy) (State, error) {
 		return takeBack(state, stamp(now), policy)
 	case RolledBack:
 		return State{}, refuse(fmt.Sprintf("the rotation to key %s was rolled back at %s", state.Rotation.To, clockTime(state.Rotation.EndedAt)),
-			"nothing is to be done; start another rotation when the cause is mended")
+			"nothing to do; start another rotation when the cause is fixed")
 	default:
 		return State{}, refuse("the ring was never rotated", "there is nothing to go back to")
 	}
@@ -164,8 +164,8 @@ func takeBack(state State, now time.Time, policy Policy) (State, error) {
 	return next.sealed()
 }
 
-// Prune takes a retired key out of the ring. It refuses while anything may need the key. With
-// force it does not ask: that is how a leaked key is got rid of.
+// Prune removes a retired key from the ring. Unless force is true, it refuses while tokens may need
+// the key.
 func Prune(state State, id string, usage Usage, now time.Time, policy Policy, force bool) (State, error) {
 	key, ok := state.Key(id)
 	if !ok {
@@ -184,8 +184,8 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	return next.sealed()
 }
 
-// Revoke takes a key out of the ring whoever needs it. A rotation that could go back to it is
-// completed, one to it is rolled back.
+// Revoke removes a key from the ring although tokens need it. It completes a rotation from the key,
+// and rolls back a rotation to it.
 func Revoke(state State, id string, now time.Time, policy Policy) (State, error) {
 	if next, ok := state.Next(); ok && next.ID == id {
 		return Rollback(state, now, policy)
@@ -200,15 +200,15 @@ func Revoke(state State, id string, now time.Time, policy Policy) (State, error)
 	return Prune(state, id, Usage{}, now, policy, true)
 }
 
-// StillSigns counts a retired key as retired now: a kube-apiserver that nobody has told was found
-// to sign with it. What its tokens may live and the hold-down begin anew.
+// StillSigns makes a retired key count as retired now, because a kube-apiserver still signs with it.
+// The life of its tokens and the hold-down start again.
 func StillSigns(state State, id string, now time.Time, policy Policy) (State, error) {
 	key, ok := state.Key(id)
 	if !ok {
 		return State{}, refuse("the ring has no key "+id, "name one that it lists as retired")
 	}
 	if key.Role != signing.Retired {
-		return State{}, refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "nothing is to be done")
+		return State{}, refuse(fmt.Sprintf("%s is not retired, but %s", keyText(key), key.Role), "nothing to do")
 	}
 	next := state.next()
 	retire(next, id, stamp(now), policy)

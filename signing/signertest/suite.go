@@ -103,7 +103,7 @@ func signature(t *testing.T, subject Subject) {
 }
 
 // payloadAsIs wants a payload with members in any order and with white space to be signed as it
-// stands, not encoded anew.
+// stands, and not encoded again.
 func payloadAsIs(t *testing.T, subject Subject) {
 	loose := strings.ReplaceAll(decode(t, "payload", Payload(0)), `,"`, ` , "`)
 	signed := sign(t, subject, subject.Styles[0], base64.RawURLEncoding.EncodeToString([]byte(loose)))

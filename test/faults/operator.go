@@ -38,7 +38,7 @@ const (
 
 // alreadyDone is what a rollback says that had been killed when it had done its work: it ends
 // with exitRefused then.
-const alreadyDone = "nothing is to be done"
+const alreadyDone = "nothing to do"
 
 // Operations of the operator.
 const (

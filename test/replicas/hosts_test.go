@@ -62,7 +62,7 @@ func TestTakeoverOfTwoHosts(t *testing.T) {
 }
 
 // TestHostThatJoins adds a kube-apiserver to a cluster whose webhook is bound. It stays
-// bound, Pods are refused where nobody answers, and everybody is told.
+// bound, Pods are refused on the host without a replica, and logs, Events and metrics say so.
 func TestHostThatJoins(t *testing.T) {
 	await.Long(t)
 	t.Parallel()

@@ -57,7 +57,7 @@ func startTraffic(t *testing.T, name string, client kubernetes.Interface) *traff
 }
 
 func (tr *traffic) call(ctx context.Context, client kubernetes.Interface) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	pod, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, newPod(), metav1.CreateOptions{})
 	tr.mu.Lock()

@@ -22,8 +22,8 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// patience bounds every wait. Only a test that fails uses it up.
-const patience = 3 * time.Minute
+// waitTimeout bounds every wait. Only a failing test reaches it.
+const waitTimeout = 3 * time.Minute
 
 const configurationName = "00-sa-controller-manager"
 
@@ -185,12 +185,12 @@ func (m *manager) metric(ctx context.Context, name string) (float64, error) {
 // limited bounds a wait.
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	return limitedTo(t, patience)
+	return limitedTo(t, waitTimeout)
 }
 
 func limitedTo(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("patience is at its end"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("the wait has timed out"))
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -198,7 +198,7 @@ func limitedTo(t *testing.T, limit time.Duration) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	within(t, patience, what, ok)
+	within(t, waitTimeout, what, ok)
 }
 
 // within is poll with a limit of its own.

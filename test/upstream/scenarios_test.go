@@ -23,11 +23,11 @@ import (
 func scenarios() []scenario {
 	return []scenario{
 		{
-			name: "deleted while nobody runs", bug: "what is deleted while nobody runs leaves its reference for ever (kubernetes#9009)",
+			name: "deleted while no process runs", bug: "a Secret that is deleted while no process runs keeps its reference (kubernetes#9009)",
 			before: deleteMeanwhile, play: deletedMeanwhile,
 		},
 		{name: "stale key", bug: "a Secret is deleted that was given to another account while an event of it was queued", play: staleKey},
-		{name: "tombstone", bug: "a deletion that is missed in a watch gap leaves its reference for ever", play: tombstone},
+		{name: "tombstone", bug: "a deletion that a watch gap hides keeps its reference", play: tombstone},
 		{name: "retries end", bug: "a key that has failed ten times is given up (kubernetes#25416)", play: retriesEnd},
 		{name: "account is being deleted", bug: "an account that is being deleted still gets tokens (kubernetes#48343)", play: terminating},
 		// The last one: it changes the root CA.
@@ -176,8 +176,8 @@ func terminating(t *testing.T, w *world) string {
 	return ""
 }
 
-// changedRootCA has the root CAs be one more. The same file holds the CAs of clients, so
-// that it is seen when the program has read it anew.
+// changedRootCA adds a root CA. The same file has the CAs of clients, so the test can await that the
+// program has read it again.
 func changedRootCA(t *testing.T, w *world) string {
 	t.Helper()
 	const reloaded = `"Loaded a new CA Bundle and Verifier"`

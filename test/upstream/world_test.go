@@ -24,8 +24,8 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// patience bounds every wait. It is only ever used up by a test that fails.
-const patience = 3 * time.Minute
+// waitTimeout bounds every wait. Only a failing test reaches it.
+const waitTimeout = 3 * time.Minute
 
 // program is a token controller.
 type program struct {
@@ -293,7 +293,7 @@ func filled(secret *corev1.Secret) bool { return len(secret.Data[corev1.ServiceA
 
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("patience is at its end"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, errors.New("the wait has timed out"))
 	t.Cleanup(cancel)
 	return ctx
 }

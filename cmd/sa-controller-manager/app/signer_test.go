@@ -54,7 +54,7 @@ func TestSignerPolicy(t *testing.T) {
 	}{
 		"Lowered": {"kube-apiserver asks for the previous maximum, and for a year for Pods, until it is restarted", 24 * time.Hour, year},
 		"Default": {"", options.New().ExternalSigner.MaxTokenExpiration, year},
-		"Longer":  {"kube-apiserver was told that it may", 2 * year, 2 * year},
+		"Longer":  {"the longer lifetime was announced", 2 * year, 2 * year},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

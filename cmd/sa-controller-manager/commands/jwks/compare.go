@@ -106,7 +106,7 @@ func compareOne(key Key, published signing.PublishedKey) (result Result, detail 
 	return Same, ""
 }
 
-const leakedDetail = "the private key is in the document: whoever has read it can make tokens. Rotate at once"
+const leakedDetail = "the document contains the private key, with which every reader can sign tokens: rotate now"
 
 func extra(key signing.PublishedKey) Line {
 	line := Line{ID: key.ID, Algorithm: key.Algorithm, Result: Extra, Detail: "it is no key of the ring"}

@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 	unreadable := func(p *signing.PublishedKey) { p.Key, p.Problem = nil, "broken" }
 	leaked := func(p *signing.PublishedKey) { p.Private = true }
 	const gone = "it is not published"
-	const leak = "the private key is in the document: whoever has read it can make tokens. Rotate at once"
+	const leak = "the document contains the private key, with which every reader can sign tokens: rotate now"
 	cases := map[string]struct {
 		reason    string
 		published []signing.PublishedKey

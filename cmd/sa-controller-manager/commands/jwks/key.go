@@ -8,7 +8,7 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// State is what a key is to whoever says which keys there are: its role in a ring, or one of these.
+// State is the role of a key in a ring, or one of the states below.
 type State = signing.Role
 
 const (

@@ -65,7 +65,7 @@ func load(ctx context.Context, place string, roots *x509.CertPool) (document []b
 func permitted(address *url.URL) error {
 	switch {
 	case address.Scheme != "https" || address.Host == "":
-		return errors.New("want an https URL: whoever can change the answer of another one decides which tokens are valid")
+		return errors.New("want an https URL, so that no other process can change the keys")
 	case address.User != nil:
 		return errors.New("want a URL without user and password: the keys of tokens are public")
 	}

@@ -56,7 +56,7 @@ func TestReadURL(t *testing.T) {
 		"redirected":        {"a bucket behind a name", server.URL + "/thrice", "", roots},
 		"redirected often":  {"a loop ends", server.URL + "/four", name + "/four: more than 3 redirects", roots},
 		"loop":              {"a loop ends", server.URL + "/loop", name + "/loop: more than 3 redirects", roots},
-		"out of https":      {"", server.URL + "/plain", name + "/plain: redirected: want an https URL: whoever can change", roots},
+		"out of https":      {"", server.URL + "/plain", name + "/plain: redirected: want an https URL, so that no other process", roots},
 		"with credentials":  {"", server.URL + "/user", name + "/user: redirected: want a URL without user and password", roots},
 		"not found":         {"", server.URL + "/none?CANARY", name + "/none: the answer is 404 Not Found, want 200", roots},
 		"too long":          {"", server.URL + "/long", name + "/long: it is larger than 1048576 bytes", roots},
@@ -71,11 +71,11 @@ func TestReadURL(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			patience := 5 * time.Second
+			timeout := 5 * time.Second
 			if title == "slow" {
-				patience = 50 * time.Millisecond
+				timeout = 50 * time.Millisecond
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			keys, err := jwks.Read(ctx, tc.place, tc.roots)
 			if tc.want == "" {

@@ -24,13 +24,13 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// nudgeInterval is between two looks at who accepts a key that was taken away. kube-apiserver
-// remembers for 10 s what it has said of a token, so each look has a token of its own.
+// nudgeInterval is the interval at which kube-apiservers are asked whether they still accept a removed
+// key. Each time a new token is used: kube-apiserver caches the review of a token for 10 s.
 const nudgeInterval = 500 * time.Millisecond
 
-// Find looks for all kube-apiservers of the cluster, each at its own address, unless it was told of
-// them. It is an error that names the hosts if some are not asked: what one of several says of a
-// key says nothing about the others.
+// Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them.
+// It returns an error with the names of the hosts if it finds fewer addresses than hosts: what one
+// kube-apiserver says about a key says nothing about the others.
 func (c *Cluster) Find(ctx context.Context) error {
 	if c.found {
 		return nil
@@ -53,7 +53,7 @@ func (c *Cluster) Find(ctx context.Context) error {
 	return nil
 }
 
-// endpoints are the addresses behind the Service kubernetes.
+// endpoints returns the kube-apiservers behind the Service kubernetes.
 func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
 	slices, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
 	return found, nil
 }
 
-// everyAPIServer refuses a step as long as some kube-apiserver would not be asked.
+// everyAPIServer refuses a step if a kube-apiserver would not be asked.
 func (o *Operator) everyAPIServer(ctx context.Context, breaks string) error {
 	if o.Cluster == nil {
 		return nil
@@ -89,7 +89,7 @@ func (o *Operator) everyAPIServer(ctx context.Context, breaks string) error {
 	return nil
 }
 
-// all are the kube-apiservers to ask, each at its own address if that is known.
+// all returns the kube-apiservers to ask, each at its own address if that is known.
 func (c *Cluster) all() []APIServer {
 	if len(c.Others) > 0 && c.found {
 		return append([]APIServer{{URL: "the kube-apiserver of --kubeconfig", Client: c.Client}}, c.Others...)
@@ -97,9 +97,9 @@ func (c *Cluster) all() []APIServer {
 	return append([]APIServer{{URL: "kube-apiserver", Client: c.Client}}, c.Others...)
 }
 
-// AwaitRefused has every kube-apiserver that takes its keys from an external signer forget a key at
-// once, and returns when each refuses a token that was just signed with it. A signer whose ring
-// still has the key keeps it waiting: the ring has to be brought there.
+// AwaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and
+// returns when each refuses a new token of the removed key. It waits for a signer whose ring still
+// has the key until the ring is imported there.
 func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
 	private := key.Pair.Private()
 	if o.Cluster == nil || private == nil {
@@ -140,8 +140,8 @@ func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
 	}
 }
 
-// stillAccept are the kube-apiservers that have not refused a fresh token of the key. Each is made to
-// fetch the key set once more.
+// stillAccept returns the kube-apiservers that do not refuse a new token of the key. It makes each of
+// them fetch the key set first.
 func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) []string {
 	account, err := c.account(ctx)
 	if err != nil {
@@ -157,8 +157,8 @@ func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) []st
 	return accept
 }
 
-// nudge presents a token with a key ID that nobody knows, upon which kube-apiserver fetches the key
-// set at once (pkg/serviceaccount/externaljwt/plugin/keycache.go). Of the answer nothing is wanted.
+// nudge presents a token with an unknown key ID, so that kube-apiserver fetches the key set
+// immediately (pkg/serviceaccount/externaljwt/plugin/keycache.go). The answer does not matter.
 func nudge(ctx context.Context, server APIServer) {
 	encode := base64.RawURLEncoding.EncodeToString
 	token := encode([]byte(`{"alg":"RS256","kid":"unknown-`+utilrand.String(20)+`"}`)) + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))

@@ -24,7 +24,7 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// serve has a kube-apiserver on each host; the Service kubernetes leads to these addresses.
+// serve runs a kube-apiserver on each host; the Service kubernetes has these addresses.
 func (w *world) serve(hosts []string, addresses ...string) {
 	w.t.Helper()
 	for _, host := range hosts {
@@ -46,8 +46,8 @@ func (w *world) serve(hosts []string, addresses ...string) {
 	w.must(err)
 }
 
-// TestForgottenAPIServer: those that nobody has named are found, and one that cannot be asked is in
-// the way, by the name of its host.
+// TestForgottenAPIServer: kube-apiservers without a flag are found, and one that cannot be asked
+// blocks the step, by the name of its host.
 func TestForgottenAPIServer(t *testing.T) {
 	t.Parallel()
 	hosts := []string{"cp-1", "cp-2"}
@@ -93,8 +93,8 @@ func TestForgottenAPIServer(t *testing.T) {
 	})
 }
 
-// TestRevoke takes the key away that signed before, in the middle of the rotation, and waits until
-// kube-apiserver refuses it.
+// TestRevoke revokes the previous key in the middle of the rotation, and waits until kube-apiserver
+// refuses it.
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

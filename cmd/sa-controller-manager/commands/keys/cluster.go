@@ -28,33 +28,33 @@ import (
 const (
 	// probeSeconds is the least that kube-apiserver issues a token for.
 	probeSeconds = 600
-	// maxNames is how many Secrets of a key are remembered by name; all are counted.
+	// maxNames is how many Secrets of a key are listed by name. All are counted.
 	maxNames = 1000
 )
 
-// Cluster is asked about the keys that it accepts and uses.
+// Cluster asks kube-apiservers which keys they accept and which keys are in use.
 type Cluster struct {
 	Client kubernetes.Interface
 	// Issuer is the apiserver's --service-account-issuer, "" to have it looked up.
 	Issuer string
-	// Others are further kube-apiservers of the cluster, each of which has to accept a key too.
+	// Others are further kube-apiservers of the cluster, which must accept a key too.
 	Others []APIServer
 	// Namespace and Account name a ServiceAccount to try tokens with.
 	Namespace, Account string
-	// Dial is a client for a kube-apiserver at its own address. Nil means that Others are all.
+	// Dial connects to a kube-apiserver at its own address. Nil means that Others are all.
 	Dial func(url string) (kubernetes.Interface, error)
 
 	found bool
 }
 
-// APIServer is one of several.
+// APIServer is one of several kube-apiservers.
 type APIServer struct {
 	URL    string
 	Client kubernetes.Interface
 }
 
-// Prove is nil once every kube-apiserver has accepted a short token that is signed with key
-// (package keyprobe).
+// Prove returns nil if every kube-apiserver accepts a short token that is signed with key (package
+// keyprobe).
 func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 	if err := c.ProveOne(ctx, key); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (c *Cluster) account(ctx context.Context) (*corev1.ServiceAccount, error) {
 	return account, nil
 }
 
-// SigningKeyIDs are the IDs of the keys that the kube-apiservers sign bound tokens with.
+// SigningKeyIDs returns the IDs of the keys that Client and Others sign bound tokens with, in order.
 func (c *Cluster) SigningKeyIDs(ctx context.Context) ([]string, error) {
 	id, err := c.signingKeyID(ctx, c.Client)
 	if err != nil {
@@ -118,22 +118,22 @@ func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface)
 	return token.KeyID, nil
 }
 
-// Uses are the token Secrets of each key. The key "" stands for that of tokens which name none and
-// which no key of the ring has signed.
+// Uses has the token Secrets of each key. The key "" stands for tokens without a key ID that no key of
+// the ring has signed.
 type Uses struct {
 	counts map[string]int
 	names  map[string][]string
-	// involved are those in a re-issue: they bear a retired key, or replace one that does.
+	// involved are the Secrets of a re-issue: their key is retired, or they replace one of those.
 	involved []*tokensecrets.TokenSecret
 }
 
-// Count is how many token Secrets bear a key ID.
+// Count returns the number of token Secrets with a key ID.
 func (u *Uses) Count(id string) int { return u.counts[id] }
 
-// Names are those Secrets as namespace/name, a thousand at most.
+// Names returns those Secrets as namespace/name, at most a thousand.
 func (u *Uses) Names(id string) []string { return u.names[id] }
 
-// Others are the keys among them that a ring does not have, the one with most Secrets first.
+// Others returns the keys that a ring does not have, those with most Secrets first.
 func (u *Uses) Others(ring *signing.Ring) []OtherKey {
 	var others []OtherKey
 	for id, secrets := range u.counts {
@@ -150,8 +150,8 @@ func (u *Uses) Others(ring *signing.Ring) []OtherKey {
 	return others
 }
 
-// Uses searches all token Secrets, a page at a time, for the keys of a ring. A token without a key
-// ID counts for the key that made its signature.
+// Uses reads all token Secrets, a page at a time, and counts them by key. A token without a key ID
+// counts for the key that signed it.
 func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (*Uses, error) {
 	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
 	options := metav1.ListOptions{
@@ -185,7 +185,7 @@ func (u *Uses) add(secret *corev1.Secret, ring *signing.Ring) {
 	}
 }
 
-// Reissues is how far the re-issue of the Secrets is that bear a retired key of the ring, by
+// Reissues returns the progress of the re-issue of each Secret with a retired key of the ring, by
 // namespace/name.
 func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]tokenreissue.Progress, error) {
 	if len(uses.involved) == 0 {
@@ -202,7 +202,7 @@ func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) 
 	return reissues, nil
 }
 
-// accountsOf looks the accounts of Secrets up, a page of all accounts at a time.
+// accountsOf returns the accounts of Secrets. It reads all accounts, a page at a time.
 func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
 	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
 	for _, secret := range secrets {
@@ -225,8 +225,8 @@ func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenS
 	return accounts, nil
 }
 
-// keyIDOf is the key that a token needs, "" if nobody knows. It is not ok if there is no token that
-// kube-apiserver could take.
+// keyIDOf returns the ID of the key that a token needs, or "" if it is unknown. ok is false if
+// kube-apiserver could not accept the token.
 func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
 	token = tokens.Canonical(token)
 	decoded, err := tokens.Inspect(token)

@@ -69,8 +69,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		newExportCommand(), newImportCommand(client), jwks.NewCommand(client))
 }
 
-// newCommandOptions adds the flags to cmd. formats are those that it has besides the ones that all
-// have.
+// newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
 	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
 	cli.AddConnectionFlags(cmd, &o.connection)
@@ -80,8 +79,8 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, each at its own address.")
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
-		"Longest life of a bound token that anybody holds: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
-			"Where there is no such limit, what people have asked for, and a year (8760h) at least, which Pods get.")
+		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
+			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get.")
 	o.output.AddFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
 	return o
 }
@@ -99,12 +98,12 @@ func (o *commandOptions) validateRing() (p options.Problems) {
 
 func (o *commandOptions) addCacheAge(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
-		"How long a new key is published before it may sign: how old a copy of the key set may be that somebody verifies tokens with.")
+		"How long a new key is published before it may sign: the greatest age of a cached copy of the key set.")
 }
 
 func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.policy.HoldDown, "hold-down", o.policy.HoldDown,
-		"How long a key that ceases to sign is kept at least, so that it can be had back.")
+		"How long a key is kept at least after it stopped signing, so that it can be rolled back to.")
 }
 
 func (o *commandOptions) validate() []error {
@@ -119,7 +118,7 @@ func (o *commandOptions) validate() []error {
 	return p
 }
 
-// operator asks the cluster only if the flags say which one: a ring file needs none.
+// operator returns an Operator without a Cluster if the flags do not name one.
 func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 	operator := &Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
@@ -149,7 +148,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 	return operator, nil
 }
 
-// show prints the ring. What is found to be wrong decides the exit code.
+// show prints the ring. Findings decide the exit code.
 func (o *commandOptions) show(cmd *cobra.Command) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
@@ -171,8 +170,8 @@ func (o *commandOptions) print(cmd *cobra.Command, operator *Operator, pruned []
 	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
 }
 
-// act makes one step and prints the ring after it. The step was made whatever is found to be wrong
-// then: that kube-apiserver does not accept the next key is how things are after a start.
+// act performs a step and prints the ring. Findings do not change the exit code here: after a start,
+// for example, kube-apiserver does not accept the next key yet.
 func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Operator) ([]Pruned, error)) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
@@ -185,7 +184,7 @@ func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Ope
 	}
 	if err != nil {
 		err = explained(err)
-		if len(pruned) > 0 { // those are gone nevertheless
+		if len(pruned) > 0 { // these keys are gone in any case
 			_, unprinted := o.print(cmd, operator, pruned)
 			err = errors.Join(err, unprinted)
 		}
@@ -197,11 +196,11 @@ func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Ope
 	return nil
 }
 
-// explained says of a refusal what --force would break.
+// explained adds to a refusal what --force would break.
 func explained(err error) error {
 	var refusal *rotation.Refusal
 	if errors.As(err, &refusal) && refusal.Breaks != "" {
-		return fmt.Errorf("%w; --force does it nevertheless, and then %s", err, refusal.Breaks)
+		return fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
 	}
 	return err
 }

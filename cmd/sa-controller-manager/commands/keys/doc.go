@@ -1,17 +1,16 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keys is what an operator does to a ring file: make one, rotate it, roll it back, prune
-// it, and bring it to other nodes.
+// Package keys implements the commands that create, show, rotate, roll back, prune, revoke, export
+// and import a key ring file.
 //
-// It adds to packages rotation and ringfile what they must not know of: the cluster, which is asked
-// before a step that could break something, and time that passes. Activate has kube-apiserver
-// accept a token of the next key. Prune has the cluster searched for token Secrets that bear the
-// key ID, and kube-apiserver asked which key it signs with.
+// Packages rotation and ringfile have the state machine and the file. This package adds the cluster,
+// which it asks before a step that could break something, and waiting. Activate requires that every
+// kube-apiserver accepts a token of the next key. Prune looks for token Secrets with the key ID, and
+// asks each kube-apiserver which key it signs with.
 //
-// Every command looks at the file, decides, and writes only if the file is still what it looked at.
-// A command that was interrupted is run again: it does what is left to do, or says that nothing is.
+// Every command reads the file, decides, and writes only if the file has not changed since. An
+// interrupted command can be run again: it does what is left to do, or says that nothing is.
 //
-// What must never happen: a private key in anything that is printed, but by an export that asks for
-// it.
+// No output contains a private key, except that of an export which asks for it.
 package keys

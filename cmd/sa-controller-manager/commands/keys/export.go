@@ -27,7 +27,7 @@ const exportExamples = `  # The key that signs, for kubeadm's own file.
   # The public half of one key.
   sa-controller-manager keys export --service-account-key-ring=ring.json --key-id=KEY-ID`
 
-// newExportCommand gives a key to what reads PEM files.
+// newExportCommand exports a key as PEM.
 func newExportCommand() *cobra.Command {
 	var export Export
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ list -o pem" prints all public keys.`,
 	o := &commandOptions{}
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&export.KeyID, "key-id", export.KeyID, "`ID` of the key; without it, the key that signs.")
-	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "The private key. Whoever reads it can make tokens for any account.")
+	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "Export the private key. It can sign tokens for any account.")
 	cmd.Flags().StringVar(&export.Path, "file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
 	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --file if it is there.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -65,7 +65,7 @@ const importExamples = `  # On the second node, with a copy of the first one's r
   # The ring was changed on both nodes. Then bring the result to the node that the copy is from.
   sa-controller-manager keys import --service-account-key-ring=ring.json --join-fork copy.json`
 
-// newImportCommand brings the ring of another node.
+// newImportCommand imports the ring of another node.
 func newImportCommand(client cli.ClientFunc) *cobra.Command {
 	var join bool
 	cmd := &cobra.Command{
@@ -110,7 +110,7 @@ The FILE has private keys. Remove it when it is imported.`,
 	return cmd
 }
 
-// Export says which key goes where.
+// Export selects a key and where it is written.
 type Export struct {
 	KeyID   string // "" is the key that signs
 	Private bool   // the private key, in place of its public half

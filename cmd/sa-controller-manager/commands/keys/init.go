@@ -25,7 +25,7 @@ const initExamples = `  # Take over the key that kube-controller-manager signs w
   # A new cluster.
   sa-controller-manager keys init --service-account-key-ring=ring.json --algorithm=P-256`
 
-// newInitCommand makes a key ring.
+// newInitCommand creates a key ring.
 func newInitCommand(client cli.ClientFunc) *cobra.Command {
 	var from, algorithm string
 	var verify []string
@@ -71,7 +71,7 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 	return cmd
 }
 
-// oneKey wants to be told of one key in one way.
+// oneKey refuses flags that do not name exactly one key.
 func oneKey(p *options.Problems, from, algorithm string, required bool) {
 	switch {
 	case from != "" && algorithm != "":
@@ -83,7 +83,7 @@ func oneKey(p *options.Problems, from, algorithm string, required bool) {
 	}
 }
 
-// newPair reads a key or makes one.
+// newPair reads or generates a key.
 func newPair(from, algorithm string) (*signing.KeyPair, error) {
 	if from == "" {
 		return signing.GenerateKeyPair(algorithm)

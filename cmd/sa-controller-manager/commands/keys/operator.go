@@ -20,33 +20,31 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// Operator makes the steps of a rotation of one ring.
+// Operator performs the steps of a rotation on one ring file.
 type Operator struct {
 	File   *ringfile.File
 	Policy rotation.Policy
 	Clock  clock.WithTicker
-	// Cluster is asked for proofs and for what uses a key. Nil means that there is none to ask.
+	// Cluster is nil if no cluster can be asked.
 	Cluster *Cluster
-	// Progress is told what is waited for, and how long at most if that is known. Nil means nobody
-	// listens.
+	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
+	// known.
 	Progress func(what string, left time.Duration)
 }
 
 const (
-	// lookAgain is how often a wait looks whether the ring has changed meanwhile or kube-apiserver
-	// has changed its mind.
-	lookAgain = 5 * time.Second
-	// maxLasting is how many answers in a row that time does not mend end a wait. One is not
-	// enough: a kube-apiserver that has just been started, with the key that is waited for, forbids
-	// everything until it has read the roles.
-	maxLasting = 4
+	// pollInterval is how often a wait reads the ring and asks kube-apiserver.
+	pollInterval = 5 * time.Second
+	// maxPermanent is how many permanent errors in a row end a wait. One is not enough: a
+	// kube-apiserver that has just started forbids everything until it has read the roles.
+	maxPermanent = 4
 )
 
-// errNoCluster is the answer to a step that has to ask.
+// errNoCluster refuses a step that has to ask the cluster.
 var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
 
-// Start publishes a key that generate makes in place of the present one, or finds that this was
-// done already. same reports whether the key of a rotation in progress is what is wanted now.
+// Start publishes a new key that generate returns. If a rotation is in progress, same reports whether
+// its key is the wanted one: then the rotation has been started already, and nothing changes.
 func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.KeyPair, error)) (resumed bool, err error) {
 	state, err := o.read()
 	if err != nil {
@@ -62,7 +60,7 @@ func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(p
 		return true, nil
 	}
 	if state.InProgress() {
-		// It says which rotation stands in the way.
+		// The refusal names the rotation that is in progress.
 		_, err := rotation.Publish(state, rotation.Key{}, o.Clock.Now(), o.Policy)
 		return false, err
 	}
@@ -75,23 +73,23 @@ func (o *Operator) Start(same func(next signing.PublicKey) bool, generate func(p
 	})
 }
 
-// ActivateOptions say what is not waited for or not asked.
+// ActivateOptions select what Activate waits for and asks.
 type ActivateOptions struct {
 	Wait      bool // for the end of the cache age, and until kube-apiserver accepts the key
-	Force     bool // do not mind the cache age
+	Force     bool // ignore the cache age, and ask one kube-apiserver only
 	SkipProof bool // do not ask kube-apiserver
 }
 
-// Activate has the next key sign once it may.
+// Activate makes the next key the active one, once it may sign.
 func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error {
-	lasting := 0
+	permanent := 0
 	for {
 		state, err := o.read()
 		if err != nil {
 			return err
 		}
 		if options.Wait && state.Phase() == rotation.Published {
-			// Or it would be found out at the end of the wait.
+			// Otherwise it would fail at the end of the wait.
 			if err := o.provable(options); err != nil {
 				return err
 			}
@@ -103,19 +101,19 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 			err = o.prove(ctx, state, options)
 		}
 		if err == nil {
-			// The generation keeps what was proved from being said of another key.
+			// Generation makes sure that the proof is about this key.
 			return o.File.Update(state.Generation, activate)
 		}
-		if lasting++; !lasts(err) {
-			lasting = 0
+		if permanent++; !isPermanent(err) {
+			permanent = 0
 		}
-		if !options.Wait || lasting == maxLasting || !o.await(ctx, err) {
+		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err) {
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
 }
 
-// AwaitActivation returns once nothing but the proof is missing.
+// AwaitActivation returns when only the proof is missing.
 func (o *Operator) AwaitActivation(ctx context.Context) error {
 	for {
 		state, err := o.read()
@@ -131,7 +129,7 @@ func (o *Operator) AwaitActivation(ctx context.Context) error {
 	}
 }
 
-// await lets some time pass if that may help, and reports whether to try again.
+// await waits a while if that may help, and reports whether to try again.
 func (o *Operator) await(ctx context.Context, reason error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -140,11 +138,11 @@ func (o *Operator) await(ctx context.Context, reason error) bool {
 	var refused *notAcceptedError
 	var left time.Duration
 	var what string
-	pause := lookAgain
+	pause := pollInterval
 	switch {
 	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
 		left = refusal.Until.Sub(o.Clock.Now())
-		pause, what = min(left, lookAgain), refusal.Reason
+		pause, what = min(left, pollInterval), refusal.Reason
 	case errors.As(reason, &refused):
 		what = refused.Error()
 	default:
@@ -163,10 +161,9 @@ func (o *Operator) await(ctx context.Context, reason error) bool {
 	}
 }
 
-// lasts tells an answer that time does not mend, such as that there is no such account, from a key
-// that kube-apiserver does not accept yet, and from a kube-apiserver that cannot be reached or has
-// too much to do.
-func lasts(err error) bool {
+// isPermanent reports whether waiting does not help, such as when the account does not exist. It helps
+// if kube-apiserver does not accept the key yet, cannot be reached or is overloaded.
+func isPermanent(err error) bool {
 	notAccepted, ok := errors.AsType[*notAcceptedError](err)
 	if !ok || keyprobe.IsRefusal(notAccepted.err) {
 		return false
@@ -180,7 +177,7 @@ func lasts(err error) bool {
 	return !unreachable
 }
 
-// notAcceptedError is a key of which kube-apiserver has not said that it takes it.
+// notAcceptedError means that kube-apiserver has not accepted a key.
 type notAcceptedError struct {
 	id  string
 	err error
@@ -196,7 +193,7 @@ func (e *notAcceptedError) Error() string {
 
 func (e *notAcceptedError) Unwrap() error { return e.err }
 
-// provable is nil unless a proof is wanted and there is nobody to bring it.
+// provable returns an error if a proof is wanted and there is no cluster to ask.
 func (o *Operator) provable(options ActivateOptions) error {
 	if options.SkipProof || o.Cluster != nil {
 		return nil
@@ -208,7 +205,7 @@ func (o *Operator) prove(ctx context.Context, state rotation.State, options Acti
 	if err := o.provable(options); err != nil || options.SkipProof {
 		return err
 	}
-	next, _ := state.Next() // or the transition would have been refused
+	next, _ := state.Next() // otherwise the transition would have been refused
 	prove := o.Cluster.Prove
 	if options.Force {
 		prove = o.Cluster.ProveOne
@@ -221,7 +218,7 @@ func (o *Operator) prove(ctx context.Context, state rotation.State, options Acti
 	return nil
 }
 
-// Complete ends the rotation, after it has activated the next key if that is still to be done.
+// Complete activates the next key if it is not active yet, and ends the rotation.
 func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error {
 	state, err := o.read()
 	if err != nil {
@@ -245,8 +242,7 @@ func (o *Operator) update(transition func(rotation.State) (rotation.State, error
 	return o.File.Update(state.Generation, transition)
 }
 
-// read is for a command that will write: a file that cannot be written to is said before anything
-// else is done.
+// read reads the ring for a command that writes it. It returns an error if the file is read-only.
 func (o *Operator) read() (rotation.State, error) {
 	if err := o.File.Writable(); err != nil {
 		return rotation.State{}, err

@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	// shownNames is how many Secrets of a key people are shown, and how many keys that the ring
-	// does not have.
+	// shownNames is how many Secrets of a key, and how many unknown keys, the table shows.
 	shownNames = 5
-	// longestID is how much they are shown of the ID of such a key. One of ours has 43 characters.
+	// longestID is the longest ID of an unknown key that is shown in full. Our IDs have 43 characters.
 	longestID = 64
 )
 
@@ -28,7 +27,7 @@ func (r *Report) Print(w io.Writer, output string) error {
 	return printers.Document(w, output, r, r.table)
 }
 
-// table has a line for each key, and below what can be said in sentences only.
+// table has a line for each key, and sentences below.
 func (r *Report) table() string {
 	var b strings.Builder
 	table := printers.Table(&b)
@@ -74,7 +73,7 @@ func (k KeyReport) role() string {
 	return string(k.Role)
 }
 
-// since is when the key took the role that it has.
+// since returns when the key took its role.
 func (k KeyReport) since() time.Time {
 	switch k.Role {
 	case signing.Active:
@@ -131,7 +130,7 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s (%s)", h.Secret, h.Progress)
 }
 
-// String does not trust a terminal to whoever has written the token.
+// String quotes an ID that is not printable or too long: the author of the token chose it.
 func (k OtherKey) String() string {
 	switch {
 	case k.ID == "":

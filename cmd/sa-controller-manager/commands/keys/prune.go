@@ -24,7 +24,7 @@ const pruneExamples = `  # Which retired keys could go?
   # All that nothing needs.
   sa-controller-manager keys prune --service-account-key-ring=ring.json --kubeconfig=admin.conf --longest-token-lifetime=8760h
 
-  # One that has leaked, whoever holds a token of it.
+  # A key that has leaked, although tokens need it.
   sa-controller-manager keys prune --service-account-key-ring=ring.json --key-id=KEY-ID --force`
 
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
@@ -32,23 +32,21 @@ func newPruneCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
-		Long: `Remove retired keys. A key stays while a token Secret bears its key ID,
-while a bound token that was signed with it may live (--longest-token-lifetime after it
-was retired), while kube-apiserver still signs with it, and in the hold-down. A key that
-a kube-apiserver still signs with counts as retired from now on, which changes the ring
-although nothing is pruned: bring it to the other nodes. Give --apiserver for each of
-several, each has a signing key of its own.
+		Long: `Remove retired keys. A key stays while a token Secret has its key ID, while a bound token
+of it may be valid (--longest-token-lifetime after it was retired), while a kube-apiserver
+still signs with it, and during the hold-down. A key that a kube-apiserver still signs
+with counts as retired from now on. That changes the ring although nothing is pruned:
+import it on the other nodes.
 
-Tokens of a removed key are refused by whoever verifies with the key ring. A
-kube-apiserver with key files of its own goes on accepting them until it is restarted
-without the key.`,
+What verifies with the key ring refuses tokens of a removed key. A kube-apiserver with key
+files of its own accepts them until it is restarted without the key.`,
 		Example: pruneExamples,
 		Args:    cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().StringArrayVar(&prune.IDs, "key-id", prune.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
-	cmd.Flags().BoolVar(&prune.Force, "force", prune.Force, "Remove the keys of --key-id whoever needs them. All their tokens are refused from then on.")
+	cmd.Flags().BoolVar(&prune.Force, "force", prune.Force, "Remove the keys of --key-id although tokens need them. All these tokens are refused from then on.")
 	cmd.Flags().BoolVar(&prune.DryRun, "dry-run", prune.DryRun, "Change nothing, say what would be done.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
@@ -71,17 +69,17 @@ without the key.`,
 	return cmd
 }
 
-// Pruned is what became of one key.
+// Pruned is the outcome for one key.
 type Pruned struct {
 	KeyID  string `json:"keyID"`
 	Pruned bool   `json:"pruned"`
-	// DryRun says that nothing was changed: a key that is Pruned would be.
+	// DryRun means that nothing was changed: a key that is Pruned would be pruned.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Reason is why the key stays.
+	// Reason says why the key stays.
 	Reason string `json:"reason,omitempty"`
 }
 
-// PruneOptions choose keys.
+// PruneOptions select keys.
 type PruneOptions struct {
 	// IDs are the keys to prune. None means every retired key that nothing needs.
 	IDs    []string
@@ -89,10 +87,10 @@ type PruneOptions struct {
 	DryRun bool
 }
 
-// Prune takes retired keys out of the ring. A key that was named and stays is an error, which comes
-// with what was pruned before it; without names, what stays is in the answer. Of a key that stays
-// because a kube-apiserver signs with it, the ring says when that was seen: it has changed, and the
-// refusal says so.
+// Prune removes retired keys from the ring. If a named key stays, Prune returns an error, and the keys
+// that were pruned before; without names, the result says of each key why it stays. If a
+// kube-apiserver still signs with a key, the ring records when that was seen, so it has changed, and
+// the refusal says so.
 func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, error) {
 	state, err := o.read()
 	if err != nil {
@@ -146,7 +144,7 @@ func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOption
 		return err
 	}
 	if key, ok := state.Key(id); ok && key.Role == signing.Retired && usage.SignsElsewhere {
-		// Or the key would go while tokens live that were signed after it was retired.
+		// Otherwise the key would be pruned while tokens signed after its retirement are valid.
 		if err := o.update(func(state rotation.State) (rotation.State, error) {
 			return rotation.StillSigns(state, id, o.Clock.Now(), o.Policy)
 		}); err != nil {
@@ -157,8 +155,7 @@ func (o *Operator) pruneOne(id string, usage rotation.Usage, options PruneOption
 	return o.update(prune)
 }
 
-// alsoChanged says of a refusal what no other one does: copies of the ring are out of date after
-// it.
+// alsoChanged adds to a refusal that the ring has changed, so that its copies are out of date.
 func alsoChanged(err error) error {
 	if refusal, ok := errors.AsType[*rotation.Refusal](err); ok {
 		refusal.Remedy += "; the key counts as retired from now on, so the ring has changed: copy it to the other nodes, if there are any"
@@ -166,13 +163,13 @@ func alsoChanged(err error) error {
 	return err
 }
 
-// usages has the cluster searched, unless it is not to be asked.
+// usages returns what the cluster says about the use of a key, or nothing with force.
 func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (func(id string) rotation.Usage, error) {
 	if force {
 		return func(string) rotation.Usage { return rotation.Usage{Secrets: -1} }, nil
 	}
 	if o.Cluster == nil {
-		return nil, fmt.Errorf("%w; with --force a key is pruned whoever needs it", errNoCluster)
+		return nil, fmt.Errorf("%w; with --force a key is pruned although tokens need it", errNoCluster)
 	}
 	if err := o.everyAPIServer(ctx, "tokens of a kube-apiserver that still signs with the key are refused"); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/signing/rotation"
 )
 
-// Report is what a key ring looks like, for people and programs.
+// Report describes a key ring, for people and programs.
 type Report struct {
 	printers.Head
 	File       string             `json:"file"`
@@ -25,12 +25,11 @@ type Report struct {
 	Phase      string             `json:"phase"`
 	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
 	Keys       []KeyReport        `json:"keys"`
-	// OtherKeys are those that token Secrets bear and the ring does not have, if the cluster was
-	// asked.
+	// OtherKeys are the keys of token Secrets that the ring does not have, if the cluster was asked.
 	OtherKeys []OtherKey `json:"otherKeys,omitempty"`
-	// NextStep is what may be done next, and when.
+	// NextStep says what may be done next, and when.
 	NextStep string `json:"nextStep"`
-	// Findings are what is wrong.
+	// Findings has what is wrong.
 	Findings []printers.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
 	Pruned []Pruned `json:"pruned,omitempty"`
@@ -43,28 +42,27 @@ type KeyReport struct {
 	// Accepted reports whether kube-apiserver accepts the key, if it was asked: "yes", "no" or
 	// "unknown".
 	Accepted string `json:"accepted,omitempty"`
-	// Secrets is the number of token Secrets that bear the key ID, if the cluster was asked.
+	// Secrets is the number of token Secrets with the key ID, if the cluster was asked.
 	Secrets *int `json:"secrets,omitempty"`
-	// Holders are those Secrets, a thousand at most, of a retired key only.
+	// Holders are those Secrets of a retired key, at most a thousand.
 	Holders []Holder `json:"holders,omitempty"`
 	// PrunableAt is the earliest time at which a retired key may be pruned.
 	PrunableAt time.Time `json:"prunableAt,omitzero"`
 }
 
-// Holder is a token Secret that bears a retired key.
+// Holder is a token Secret whose key is retired or unknown.
 type Holder struct {
 	Secret string `json:"secret"` // namespace/name
-	// Progress is what is to come, or why nothing is; it is empty if the token does not name its
-	// key.
+	// Progress says what happens next, or why nothing does. It is empty if the token has no key ID.
 	tokenreissue.Progress
 }
 
-// UnknownKey says of a token Secret that the ring does not have the key of its token. It is never
-// re-issued. kube-apiserver may know the key by a --service-account-key-file of its own; if nobody
-// does, the token is dead.
+// UnknownKey is the progress of a token Secret whose key the ring does not have. It is never
+// re-issued. Its token is valid if kube-apiserver has the key in a --service-account-key-file of its
+// own, and otherwise dead.
 var UnknownKey = tokenreissue.Progress{State: tokenreissue.Blocked, Reason: "unknown-key"}
 
-// OtherKey is a key that token Secrets bear and the ring does not have.
+// OtherKey is a key of token Secrets that the ring does not have.
 type OtherKey struct {
 	ID      string `json:"id"` // as the tokens say, "" for those that name none
 	Secrets int    `json:"secrets"`
@@ -72,7 +70,7 @@ type OtherKey struct {
 	Holders []Holder `json:"holders"`
 }
 
-// Report looks at the ring, and at the cluster if there is one.
+// Report reads the ring, and asks the cluster if there is one.
 func (o *Operator) Report(ctx context.Context) (*Report, error) {
 	state, err := o.File.Read()
 	if err != nil {
@@ -106,7 +104,7 @@ func phaseWord(phase rotation.Phase) string {
 	return string(phase)
 }
 
-// ask adds what the cluster knows.
+// ask adds what the cluster says.
 func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report) error {
 	if err := o.Cluster.Find(ctx); err != nil {
 		report.Findings = append(report.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
@@ -149,8 +147,8 @@ func acceptedWord(err error) string {
 	return "unknown"
 }
 
-// looseMode finds a file with private keys that others may read. In a mounted Secret its mode says
-// nothing: who may look into the volume is decided elsewhere.
+// looseMode finds a file with private keys that other users may read. The mode of a file in a mounted
+// Secret says nothing: access to the volume is decided elsewhere.
 func (o *Operator) looseMode() []printers.Finding {
 	if o.File.Writable() != nil {
 		return []printers.Finding{}

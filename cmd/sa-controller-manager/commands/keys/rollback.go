@@ -42,9 +42,9 @@ before a key is removed, whether it signs with that one already.`,
 	return cmd
 }
 
-// Rollback has the previous key sign again, or withdraws a next key that does not sign yet. Unless
-// it is forced, kube-apiserver is asked first: the previous key may have been taken from it since,
-// and it may sign with the next key already.
+// Rollback makes the previous key active again, or withdraws a next key that does not sign yet. Unless
+// it is forced, it asks every kube-apiserver first: it may no longer have the previous key, or may
+// sign with the next key already.
 func (o *Operator) Rollback(ctx context.Context, force bool) error {
 	state, err := o.read()
 	if err != nil {
@@ -59,7 +59,7 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 	if !force {
 		ask := o.acceptsPrevious
 		if state.Phase() == rotation.Published {
-			ask = o.nobodySignsWithNext
+			ask = o.noneSignsWithNext
 		}
 		const breaks = "every new token is refused by each kube-apiserver that does not know the previous key, and so are tokens of a key that is withdrawn"
 		if err := o.everyAPIServer(ctx, breaks); err != nil {
@@ -69,18 +69,18 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 			return err
 		}
 	}
-	// The generation keeps what was answered from being said of another key.
+	// Generation makes sure that the answers are about this key.
 	return o.File.Update(state.Generation, rollback)
 }
 
-// acceptsPrevious refuses to go back to a key whose tokens would be dead.
+// acceptsPrevious refuses to go back to a key that a kube-apiserver does not accept.
 func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) error {
 	const breaks = "every new token is refused by each kube-apiserver that does not know the previous key any more"
 	id := state.Rotation.From
 	if o.Cluster == nil {
 		return unasked("whether kube-apiserver still accepts key "+id, breaks)
 	}
-	previous, _ := state.Key(id) // or the transition would have been refused
+	previous, _ := state.Key(id) // otherwise the transition would have been refused
 	err := o.Cluster.Prove(ctx, previous.Pair.Private())
 	switch {
 	case err == nil:
@@ -95,9 +95,9 @@ func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) er
 	return unanswered("whether key "+id+" is accepted", err, breaks)
 }
 
-// nobodySignsWithNext refuses to take a key away that somebody signs with.
-func (o *Operator) nobodySignsWithNext(ctx context.Context, state rotation.State) error {
-	const breaks = "every token that a kube-apiserver has signed with the next key is refused by whoever verifies with the key ring"
+// noneSignsWithNext refuses to withdraw a key that a kube-apiserver signs with.
+func (o *Operator) noneSignsWithNext(ctx context.Context, state rotation.State) error {
+	const breaks = "every token that a kube-apiserver has signed with the next key is refused by everything that verifies with the key ring"
 	id := state.Rotation.To
 	question := "whether kube-apiserver signs with key " + id + " already"
 	if o.Cluster == nil {

@@ -21,9 +21,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestWaitForWhatTimeMends: a wait goes on while waiting may help, and ends with the reason where
-// it does not.
-func TestWaitForWhatTimeMends(t *testing.T) {
+// TestWaitForKubeAPIServer: a wait goes on while waiting may help, and otherwise ends with the reason.
+func TestWaitForKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	reviews := schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}
 	errOdd := errors.New("odd")
@@ -39,7 +38,7 @@ func TestWaitForWhatTimeMends(t *testing.T) {
 		"forbidden":         {trouble: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
 		"no credentials":    {trouble: apierrors.NewUnauthorized("who?"), lasts: time.Hour, want: apierrors.IsUnauthorized},
 		"anything else":     {reason: "such as a discovery document without an issuer", trouble: errOdd, lasts: time.Hour, want: func(err error) bool { return errors.Is(err, errOdd) }},
-		"it has just begun": {reason: "it has not read the roles yet", trouble: forbidden, lasts: 2 * lookAgain},
+		"it has just begun": {reason: "it has not read the roles yet", trouble: forbidden, lasts: 2 * pollInterval},
 		"it is away":        {reason: "it is being restarted", trouble: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")}, lasts: time.Hour},
 		"it is not ready":   {reason: "it is being restarted", trouble: apierrors.NewServiceUnavailable("starting"), lasts: time.Hour},
 		"it is busy":        {reason: "it says so", trouble: apierrors.NewTooManyRequests("later", 1), lasts: time.Hour},
@@ -63,7 +62,7 @@ func TestWaitForWhatTimeMends(t *testing.T) {
 				err := w.Activate(ctx, ActivateOptions{Wait: true, Force: true})
 				took := time.Since(begin)
 				if tc.want == nil {
-					if err != nil || w.state().Phase() != rotation.Activated || took < tc.lasts || took > tc.lasts+2*lookAgain {
+					if err != nil || w.state().Phase() != rotation.Activated || took < tc.lasts || took > tc.lasts+2*pollInterval {
 						t.Errorf("%s: phase %q after %s: %v", tc.reason, w.state().Phase(), took, err)
 					}
 					return
@@ -76,8 +75,8 @@ func TestWaitForWhatTimeMends(t *testing.T) {
 	}
 }
 
-// TestWaitWithNobodyToAsk is told of at once, and not after the cache age.
-func TestWaitWithNobodyToAsk(t *testing.T) {
+// TestWaitWithoutCluster: the command fails immediately, and not after the cache age.
+func TestWaitWithoutCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start(testkeys.P256())

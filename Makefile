@@ -99,8 +99,8 @@ demo: control-plane build ## Show and verify what the binary does beside a real 
 
 .PHONY: demo-rotation
 demo-rotation: control-plane build ## Rotate the keys of a real kube-apiserver under load, back and again, and count what fails: nothing may.
-	@go -C test build -buildvcs=false -o ../bin/demorotation ./cmd/demorotation
-	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demorotation
+	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
 .PHONY: run
 run: control-plane kubectl build ## Keep a control plane and the binary up until Ctrl-C; flags for the binary in FLAGS.

@@ -4,114 +4,140 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
-	"sa-controller-manager/test/narrate"
 )
 
 const (
-	// stepTimeout is a thousand times what a step takes, to allow for a loaded
-	// machine.
-	stepTimeout = 30 * time.Second
-	// managerTimeout bounds how long the manager may take until it is ready.
-	managerTimeout = 60 * time.Second
+	// stepTimeout is at least ten times what a step takes, to allow for a loaded machine.
+	stepTimeout = 60 * time.Second
+	// readyTimeout bounds how long the manager may take until it is ready.
+	readyTimeout = 60 * time.Second
 	// logTail is how many lines of the manager's log a failure shows.
 	logTail = 30
 )
 
-// step is one verified part of the story.
+// step is one verified part of a demonstration.
 type step struct {
 	title  string
-	expect string // what the step verifies, printed when it does not hold
-	run    func(ctx context.Context, s *story) error
+	expect string // what the step verifies, printed if it does not hold
+	run    func(ctx context.Context) error
 }
 
-// story is what the steps share. A step finds in it what earlier ones left.
+// story is what both demonstrations share.
 type story struct {
-	*narrate.Printer
-	cluster *devcluster.Cluster
+	*printer
+
 	binary  devcluster.Binary
+	cluster *devcluster.Cluster
 	manager *devcluster.Manager
 	client  kubernetes.Interface
-
-	webhookPort int // on which every manager with a webhook serves it
-
-	account *corev1.ServiceAccount // the namespace's default account
-	secret  *corev1.Secret         // the token Secret made for it
-
-	untouched string // the Pod that was created while the webhook was taken out
+	steps   int // verified so far
 }
 
-func newStory(out *narrate.Printer, cluster *devcluster.Cluster, binary devcluster.Binary) (*story, error) {
-	client, err := cluster.Client()
-	if err != nil {
-		return nil, err
-	}
-	port, err := devcluster.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	return &story{Printer: out, cluster: cluster, binary: binary, client: client, webhookPort: port}, nil
-}
-
-// firstFlags are what the first manager is started with beyond the cluster's files
-// and address.
-func firstFlags() []string {
-	return []string{"--token-secrets=auto", "--leader-elect=true"}
-}
-
-// startManager starts a manager and waits until it is ready.
-func (s *story) startManager(ctx context.Context, flags []string) error {
-	ctx, cancel := context.WithTimeout(ctx, managerTimeout)
-	defer cancel()
-	manager, err := s.binary.StartManager(s.cluster, flags...)
-	if err != nil {
+// startCluster starts etcd and kube-apiserver. main stops them.
+func (s *story) startCluster(ctx context.Context, options devcluster.Options) (err error) {
+	if s.cluster, err = devcluster.Start(ctx, options); err != nil {
 		return err
 	}
-	s.manager = manager
-	if err := manager.Ready(ctx); err != nil {
-		return fmt.Errorf("the manager does not get ready: %w\n%s", err, s.managerLog())
+	if s.client, err = s.cluster.Client(); err != nil {
+		return err
+	}
+	version, err := s.client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("get the version of kube-apiserver: %w", err)
+	}
+	s.Ready("etcd and kube-apiserver " + version.GitVersion)
+	return nil
+}
+
+// startManager starts a manager and does not wait for it.
+func (s *story) startManager(flags ...string) (err error) {
+	s.manager, err = s.binary.StartManager(s.cluster, flags...)
+	return err
+}
+
+// runManager starts a manager and waits until it is ready.
+func (s *story) runManager(ctx context.Context, flags ...string) error {
+	if err := s.startManager(flags...); err != nil {
+		return err
+	}
+	return s.managerReady(ctx)
+}
+
+func (s *story) managerReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := s.manager.Ready(ctx); err != nil {
+		return fmt.Errorf("the manager does not become ready: %w\n%s", err, s.managerLog())
 	}
 	return nil
 }
 
-// tell runs the steps in order and stops at the first that cannot be verified.
-func (s *story) tell(ctx context.Context, steps []step) error {
-	for i, step := range steps {
-		s.Title(i+1, step.title)
+// show runs the steps in order and stops at the first one that does not hold.
+func (s *story) show(ctx context.Context, steps []step) error {
+	for _, step := range steps {
+		s.Title(s.steps+1, step.title)
 		begun := time.Now()
-		if err := s.runStep(ctx, step); err != nil {
+		if err := runStep(ctx, step); err != nil {
 			return fmt.Errorf("step %d, %s\n%sexpected   %s\n%sobserved   %w\n%s",
-				i+1, step.title, narrate.Indent, step.expect, narrate.Indent, err, s.managerLog())
+				s.steps+1, step.title, indent, step.expect, indent, err, s.managerLog())
 		}
+		s.steps++
 		s.Verified(time.Since(begun))
 	}
 	return nil
 }
 
-func (s *story) runStep(ctx context.Context, step step) error {
+func runStep(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
 	defer cancel()
-	return step.run(ctx, s)
+	return step.run(ctx)
 }
 
 func (s *story) managerLog() string {
 	return fmt.Sprintf("\nThe last lines of the manager's log:\n%s", s.manager.LogTail(logTail))
 }
 
-func (s *story) awaitSecrets(ctx context.Context, check await.Check[*corev1.Secret]) error {
-	_, err := await.Secrets(ctx, s.client, namespace, check)
-	return err
+// refusedError is the message of a command that ended with exit code 1.
+type refusedError struct{ message string }
+
+func (e *refusedError) Error() string { return e.message }
+
+// command runs the product's command line as a user does, with further flags that are not printed.
+func (s *story) command(ctx context.Context, words string, flags ...string) (stdout []byte, err error) {
+	s.Notef("command", "sa-controller-manager %s", words)
+	return s.output(ctx, words, flags...)
 }
 
-func (s *story) awaitAccounts(ctx context.Context, check await.Check[*corev1.ServiceAccount]) error {
-	_, err := await.ServiceAccounts(ctx, s.client, namespace, check)
+// output returns what a command prints. It returns a refusedError if the exit code is 1.
+func (s *story) output(ctx context.Context, words string, flags ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, s.binary.Path, append(strings.Fields(words), flags...)...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+		return stdout, &refusedError{strings.TrimSpace(strings.TrimPrefix(stderr.String(), "Error: "))}
+	}
+	if err != nil {
+		return stdout, fmt.Errorf("sa-controller-manager %s: %w\n%s", words, err, stderr.Bytes())
+	}
+	return stdout, nil
+}
+
+// orNil returns an error that can be printed in place of nil.
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("no error")
+	}
 	return err
 }

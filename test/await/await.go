@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package await waits until the API holds what a caller expects. It watches, so a
-// wait ends within milliseconds of the event, and it looks at the whole state each
-// time, so that absence can be awaited as well as presence. Poll is for the rest.
+// wait ends within milliseconds of the event, and it checks the whole state each time, so
+// that it can await absence as well as presence. Poll waits where there is no watch.
 //
-// A wait is bounded by its context alone. One that ends in vain says what was
-// still missing at the last look.
+// The context alone bounds a wait. The error of a wait that fails says what was still missing.
 package await
 
 import (
@@ -23,8 +22,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Check looks at all objects of a kind and says what is still missing; nil ends
-// the wait. It must not change the objects.
+// Check gets all objects of a kind and returns what is still missing; nil ends the wait. It must
+// not change the objects.
 type Check[T runtime.Object] func(objects []T) error
 
 // Secrets waits until the Secrets of a namespace pass the check.
@@ -62,8 +61,8 @@ func objects[T runtime.Object](ctx context.Context, client kubernetes.Interface,
 }
 
 // Objects waits until the objects that lw lists pass the check, and returns
-// them. An informer's cache is behind it: the objects are shared with nobody once
-// it has returned.
+// them. They come from the cache of an informer that has ended when it returns, so the
+// caller owns them.
 func Objects[T runtime.Object](ctx context.Context, lw cache.ListerWatcher, example T, check Check[T]) ([]T, error) {
 	changed := make(chan struct{}, 1)
 	wake := func() {
@@ -111,7 +110,7 @@ func Objects[T runtime.Object](ctx context.Context, lw cache.ListerWatcher, exam
 	}
 }
 
-// typed gives the objects the one type that their informer was made for.
+// typed returns the objects with the type of their informer.
 func typed[T any](objects []any) []T {
 	list := make([]T, 0, len(objects))
 	for _, object := range objects {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is what every API object is.
+// Object is any API object.
 type Object interface {
 	runtime.Object
 	metav1.Object

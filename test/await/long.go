@@ -5,9 +5,9 @@ package await
 
 import "testing"
 
-// Long marks a test that takes more than some ten seconds, because it waits for what takes
-// that long or starts many processes. make test leaves it out, make test-long does not.
-// What it proves has to be seen in parts by a shorter one.
+// Long marks a test that takes more than ten seconds or so. make test skips it, make test-long runs
+// it.
+// A shorter test must cover parts of what it proves.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// pollInterval is much shorter than what anybody waits for, and long enough to leave
-// the machine to those who are waited for.
+// pollInterval is much shorter than the usual wait, and long enough to leave the processor to the
+// processes under test.
 const pollInterval = 50 * time.Millisecond
 
-// Poll asks until the answer is nil. It is for what nothing announces, such as a metric
-// or a file: everything in the API has a watch. The error has the last answer that was
-// given before ctx ended.
+// Poll calls ask until it returns nil. Use it where there is no watch, such as for a metric or a
+// file. After the end of ctx it returns the last error from before.
 func Poll(ctx context.Context, ask func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	var last error // less the one that the end of ctx causes, which says nothing
+	var last error // not the error that the end of ctx causes
 	for {
 		err := ask(ctx)
 		if err == nil {

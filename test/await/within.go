@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// crowd is how much longer things may take in make test, where three parts of the suite
-// share the machine. It is short enough to tell what is slow from what waits for a timer
-// of minutes.
-const crowd = 5
+// loadFactor is how much longer things may take in make test, where several packages share the
+// machine. It still finds a wait for a timer of minutes.
+const loadFactor = 5
 
-// Within is an error of the test if what took longer than limit, which is the promise on a
-// machine that has time for it. make test-long holds it to that.
+// Within fails the test if something took longer than limit, the promise on an idle machine.
+// make test-long checks the limit itself, make test a multiple of it.
 func Within(t testing.TB, what string, took, limit time.Duration) {
 	t.Helper()
 	if testing.Short() {
-		limit *= crowd
+		limit *= loadFactor
 	}
 	if took > limit {
 		t.Errorf("%s took %v, want %v at most", what, took, limit)

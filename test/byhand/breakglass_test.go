@@ -102,7 +102,7 @@ func createPod(t *testing.T, client kubernetes.Interface) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
 	defer cancel()
 	pod, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
@@ -115,8 +115,8 @@ func untouched(pod *corev1.Pod) bool {
 	return pod.Spec.ServiceAccountName == "" && len(pod.Spec.Volumes) == 0
 }
 
-// awaitUntouched creates Pods until one comes back as it was sent: kube-apiserver tells
-// nobody that it has noticed.
+// awaitUntouched creates Pods until one comes back as it was sent: nothing announces that
+// kube-apiserver has noticed the change.
 func awaitUntouched(t *testing.T, client kubernetes.Interface, deadline time.Time) {
 	t.Helper()
 	for !untouched(createPod(t, client)) {

@@ -62,10 +62,10 @@ func start(t *testing.T, options devcluster.Options) (devcluster.Binary, *devclu
 	return binary, cluster
 }
 
-// ready waits for a manager until the test's patience ends.
+// ready waits for a manager, for pageTimeout at most.
 func ready(t *testing.T, manager *devcluster.Manager, log string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
 	defer cancel()
 	if err := manager.Ready(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, manager.LogTail(30))

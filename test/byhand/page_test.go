@@ -41,7 +41,7 @@ func readPage(t *testing.T, path string) []step {
 			steps[len(steps)-1].prints = &prints
 			language = ""
 		default:
-			t.Fatalf("%s has a block of %s that nobody runs", path, language)
+			t.Fatalf("%s has a block of %s that no test runs", path, language)
 		}
 	}
 	return steps

@@ -35,7 +35,7 @@ func TestPreflight(t *testing.T) {
 		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted   create   pods"}},
 		{"and there is nothing to grant any more", preflight + "-o grant | wc -c", "0", []string{"0\n"}},
 		{"other flags need more", preflight + "--token-secrets=auto", "2", []string{" permissions are missing: create secrets\n"}},
-		{"nobody answers", preflight + "--master=https://127.0.0.1:1", "1", []string{"Error: ", "connection refused"}},
+		{"nothing listens", preflight + "--master=https://127.0.0.1:1", "1", []string{"Error: ", "connection refused"}},
 		{"a mistake", preflight + "-o table2 --token-secrets=no", "1", []string{"--output", "--token-secrets"}},
 	}
 	commands := make([]string, 0, len(steps))

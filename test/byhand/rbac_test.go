@@ -15,7 +15,7 @@ import (
 // rbacUser is the one that manifests/permissions is written for.
 const rbacUser = "system:sa-controller-manager"
 
-// unusedTokens are immutable, so that nobody fills them just when they are marked.
+// unusedTokens are immutable, so that no controller fills them while they are marked.
 const unusedTokens = `---
 {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: unused, name: app}, secrets: [{name: a}, {name: b}, {name: c}]}
 ---
@@ -91,7 +91,7 @@ func (s *shell) must(t *testing.T, commands ...string) {
 
 func awaitLogs(t *testing.T, manager *devcluster.Manager, texts ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
 	defer cancel()
 	for _, text := range texts {
 		if err := manager.AwaitLog(ctx, text); err != nil {

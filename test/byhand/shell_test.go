@@ -17,10 +17,10 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// patience bounds a whole page.
-const patience = 2 * time.Minute
+// pageTimeout bounds a whole page.
+const pageTimeout = 2 * time.Minute
 
-// shell is what a person has who follows a page: programs, a cluster, a directory.
+// shell is what a reader of a page has: programs, a cluster, a directory.
 type shell struct {
 	dir         string
 	environment []string
@@ -58,7 +58,7 @@ func (s *shell) run(t *testing.T, blocks ...string) []result {
 	for i, block := range blocks {
 		fmt.Fprintf(&script, "{\n%s\n} >%[2]s/%[3]d.out 2>&1\necho -n $? >%[2]s/%[3]d.code\n", block, out, i)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "-c", script.String())
 	bash.Dir, bash.Env = s.dir, s.environment

@@ -135,7 +135,7 @@ func (c *Cluster) defaultAPIServerFlags() map[string][]string {
 		"requestheader-group-headers":        {"X-Remote-Group"},
 		"requestheader-extra-headers-prefix": {"X-Remote-Extra-"},
 
-		// What the product replaces.
+		// The product replaces it.
 		"disable-admission-plugins": {"ServiceAccount"},
 
 		"service-account-issuer":           {c.Issuer()},

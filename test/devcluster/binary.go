@@ -46,7 +46,7 @@ func FindBinary(ctx context.Context) (Binary, error) {
 // StartManager starts the binary beside the cluster, with the cluster's key, root
 // CA and issuer, asking the cluster who may read its metrics, without leader election and webhook, and with the given flags after
 // those, of which the last of several equal ones counts.
-// It does not wait; Manager.Ready does. Cluster.Stop stops it if nobody else has.
+// It does not wait; Manager.Ready does. Cluster.Stop stops a manager that still runs.
 func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
 	defaults := []string{
 		"--service-account-private-key-file=" + c.SigningKeyFile(),

@@ -143,8 +143,8 @@ func (c *Cluster) ClientCAFile() string { return c.path("client-ca.crt") }
 // in headers who the client is.
 func (c *Cluster) ProxyCAFile() string { return c.path("front-proxy-ca.crt") }
 
-// ProxyConfig is that of such a proxy, which may speak for anybody to whoever trusts
-// ProxyCAFile.
+// ProxyConfig returns the configuration of such a proxy. A server that trusts ProxyCAFile accepts
+// any user that the proxy names.
 func (c *Cluster) ProxyConfig() (*rest.Config, error) {
 	certificate, err := c.proxyCA.client("front-proxy-client", nil)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestComplaints(t *testing.T) {
 		want    []string
 	}{
 		"Info":     {reason: "not a complaint", printed: `I1121 11:03:59.883642   21239 run.go:1] "Error in an Info line"`},
-		"Warning":  {reason: "somebody should look, but nothing has failed", printed: `W1121 11:03:59.883642   21239 run.go:1] "Look"`},
+		"Warning":  {reason: "a warning is no failure", printed: `W1121 11:03:59.883642   21239 run.go:1] "Look"`},
 		"NotKlog":  {reason: "net/http has a logger of its own", printed: "2026/11/21 11:05:03 http: TLS handshake error: EOF"},
 		"Error":    {printed: `E1121 11:03:59.883642   21239 run.go:1] "A"`, want: []string{`E1121 11:03:59.883642   21239 run.go:1] "A"`}},
 		"Fatal":    {printed: `F1121 11:03:59.883642   21239 run.go:1] "A"`, want: []string{`F1121 11:03:59.883642   21239 run.go:1] "A"`}},

@@ -15,7 +15,7 @@
 // directory. So Ctrl-C, a failed test, a panic and SIGKILL need no code of
 // their own. This relies on Linux.
 //
-// Every port is bound to 127.0.0.1. Private keys are made anew for every
+// Every port is bound to 127.0.0.1. Private keys are generated for every
 // cluster and lie in a directory that only its owner can read.
 //
 // Concurrency: accessors and StartManager may be called from any goroutine;

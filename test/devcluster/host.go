@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is a machine of its own as far as a control plane can tell: it has its own name
+// host looks like another machine to a control plane: it has its own name
 // and its own loopback interface, and nothing leads from one to the other but what
 // forward carries. It is a thread in namespaces of its own, which processes that it starts
 // inherit. A nil host is this machine.
@@ -34,7 +34,7 @@ func newHost(name string) (*host, error) {
 	made := make(chan error)
 	go func() {
 		defer close(h.ended)
-		// Never unlocked: the thread ends with this goroutine, because nobody else could
+		// Never unlocked: the thread ends with this goroutine, because no other goroutine could
 		// use it any more.
 		runtime.LockOSThread()
 		err := isolate(name)
@@ -95,7 +95,7 @@ func (h *host) dial(address string) (connection net.Conn, err error) {
 	return connection, err
 }
 
-// forward has whoever dials a loopback port on one host reach the same port on another.
+// forward connects a loopback port of one host with the same port of another.
 // It ends when h does.
 func (h *host) forward(port int, from, to *host) error {
 	listener, err := from.listen(address(port))

@@ -38,7 +38,7 @@ type Manager struct {
 	probe     *probe
 	readyPath string
 	url       string
-	// most is how many goroutines it may have left when it is stopped; nobody counts them if 0.
+	// most is how many goroutines it may have left when it is stopped; 0 means any number.
 	most int
 }
 

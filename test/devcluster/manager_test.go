@@ -38,7 +38,7 @@ func TestManagerStop(t *testing.T) {
 			wantErr: "data race",
 		},
 		"ended before": {
-			reason:   "how it ended is still told",
+			reason:   "its exit is still reported",
 			script:   `echo up; exit 4`,
 			ended:    true,
 			wantCode: 4,
@@ -110,7 +110,7 @@ func TestManagerRest(t *testing.T) {
 			wantErr: "script has 351 goroutines, want 350 at most:\nwhere they are",
 		},
 		"silent": {
-			reason:  "nobody knows",
+			reason:  "unknown",
 			metrics: func(int) (int, int) { return 0, http.StatusServiceUnavailable },
 			wantErr: "503",
 		},

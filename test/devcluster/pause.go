@@ -5,12 +5,12 @@ package devcluster
 
 import "syscall"
 
-// PID is the manager's process, for who looks into /proc.
+// PID returns the manager's process ID.
 func (m *Manager) PID() int { return m.process.cmd.Process.Pid }
 
-// Pause has the manager stand still as a machine does that is suspended; its connections
-// stay open. Stop does nothing to one that is paused: Resume it first.
+// Pause stops the manager with SIGSTOP, like a suspended machine; its connections stay open. Stop
+// does not end a paused manager: Resume it first.
 func (m *Manager) Pause() error { return m.process.signal(syscall.SIGSTOP) }
 
-// Resume has a paused manager go on.
+// Resume continues a paused manager.
 func (m *Manager) Resume() error { return m.process.signal(syscall.SIGCONT) }

@@ -24,7 +24,7 @@ import (
 // Authority is a certificate authority for tests that need one of their own.
 type Authority struct{ authority *authority }
 
-// NewAuthority makes a certificate authority that nobody knows.
+// NewAuthority makes a certificate authority that no component trusts.
 func NewAuthority(name string) (*Authority, error) {
 	a, err := newAuthority(name)
 	return &Authority{a}, err

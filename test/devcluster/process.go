@@ -86,7 +86,7 @@ func (p *process) running() bool {
 
 // stop asks the process to end and waits; after the given time it is killed,
 // which is an error.
-func (p *process) stop(patience time.Duration) (Exit, error) {
+func (p *process) stop(timeout time.Duration) (Exit, error) {
 	begun := time.Now()
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return Exit{}, err
@@ -94,10 +94,10 @@ func (p *process) stop(patience time.Duration) (Exit, error) {
 	select {
 	case <-p.done:
 		return p.exit(begun), nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 	}
 	exit, err := p.kill()
-	return exit, errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, patience), err)
+	return exit, errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, timeout), err)
 }
 
 // kill ends the process at once and waits until it is gone.
@@ -127,5 +127,5 @@ func (p *process) exit(begun time.Time) Exit {
 
 // unexpectedExit describes a process that ended by itself.
 func (p *process) unexpectedExit() error {
-	return fmt.Errorf("%s ended by itself (%s); its last words:\n%s", p.name, p.cmd.ProcessState, p.log.tail(20))
+	return fmt.Errorf("%s ended by itself (%s); the end of its log:\n%s", p.name, p.cmd.ProcessState, p.log.tail(20))
 }

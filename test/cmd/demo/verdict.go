@@ -73,7 +73,7 @@ func (d *rotation) reviewAll(ctx context.Context) error {
 	return nil
 }
 
-// startTimes tells whether a process was restarted.
+// startTimes returns the start time of each process, which differs after a restart.
 func (d *rotation) startTimes(ctx context.Context) (map[string]float64, error) {
 	const started = "process_start_time_seconds"
 	server, err := d.cluster.APIServerMetrics(ctx)

@@ -37,7 +37,7 @@ func TestCanaryFinds(t *testing.T) {
 		"Token":     {text: "token=" + token, want: true},
 		"Encoded":   {reason: "JSON", text: `{"data":{"token":"` + base64.StdEncoding.EncodeToString([]byte(token)) + `"}}`, want: true},
 		"Dumped":    {reason: "protobuf at -v=10", text: hex.Dump([]byte("\x12\x05" + token)), want: true},
-		"Header":    {reason: "a token that nobody has recorded", text: "token=" + strings.Split(token, ".")[0], want: true},
+		"Header":    {reason: "a token that was not recorded", text: "token=" + strings.Split(token, ".")[0], want: true},
 		"Signature": {text: "sig=" + strings.Repeat("s", 100), want: true},
 		"Cut":       {reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...", want: true},
 		"KeyLine":   {text: "found MHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz", want: true},

@@ -47,8 +47,8 @@ func TestLegacyTokenCleaner(t *testing.T) {
 	}
 }
 
-// zoo is a Secret for every rule, all filled, and Pods that use some of them.
-func zoo(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
+// secretForEveryRule creates a filled Secret for every rule, and Pods that use some of them.
+func secretForEveryRule(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	t.Helper()
 	namespace = c.Namespace(t)
 	now := testcluster.Today(t)
@@ -79,7 +79,7 @@ func zoo(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 		}
 	}
 	filledSecrets(t, c, namespace, secrets...)
-	c.CreateSecret(t, secret("marked-and-manual")) // nobody fills or references it
+	c.CreateSecret(t, secret("marked-and-manual")) // not filled and not referenced
 	for name, labels := range labels {
 		for label, value := range labels {
 			c.PatchSecret(t, namespace, name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, label, value))
@@ -102,7 +102,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 		"marked-today": now, "marked-in-2999": "2999-01-01",
 		"marked-and-tried": testcluster.LongAgo, "marked-in-volume": testcluster.LongAgo, "marked-and-manual": testcluster.LongAgo,
 	}
-	namespace := zoo(t, c)
+	namespace := secretForEveryRule(t, c)
 	account := c.GetAccount(t, namespace, "app")
 	gone := c.GetSecret(t, namespace, "marked-long-ago")
 	m := cleaner(t, c)
@@ -129,9 +129,9 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 	})
 	m.Shutdown(t)
 
-	// The first one of KCM is told to end when it has done what it should. What else it
-	// would do in its round, the second one has begun to do before it is told to end.
-	theirs := zoo(t, c)
+	// The first KCM is stopped after the expected changes. A second one is started, because a change
+	// that is not expected might come later in the round.
+	theirs := secretForEveryRule(t, c)
 	for range 2 {
 		kcm := c.StartKCM(t, "--controllers=legacy-service-account-token-cleaner", shortPeriod)
 		if err := kcm.AwaitLog(testcluster.Context(t), "Starting legacy service account token cleaner controller"); err != nil {
@@ -179,7 +179,7 @@ func testLifeOfAToken(t *testing.T, c *testcluster.ControlPlane) {
 		t.Errorf("after the try it is marked %q, want %q: kube-apiserver leaves the mark", mark, now)
 	}
 
-	// The mark is old, and so it would be deleted; but somebody has tried it today.
+	// The mark is old enough for deletion, but the token was tried today.
 	setLabels(`"`+testcluster.LongAgo+`"`, `"`+now+`"`)
 	m := cleaner(t, c)
 	if tried := decided(t, m, "tried-while-invalid"); tried < 1 {
@@ -203,7 +203,7 @@ func testLifeOfAToken(t *testing.T, c *testcluster.ControlPlane) {
 
 // testCleanerDryRun has kube-apiserver count what a dry run asks for.
 func testCleanerDryRun(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := zoo(t, c)
+	namespace := secretForEveryRule(t, c)
 	versions, before := c.ResourceVersions(t, namespace), c.CountRequests(t)
 	m := cleaner(t, c, "--legacy-token-clean-up-dry-run", "--controllers=legacy-service-account-token-cleaner")
 	after := c.CountRequests(t)
@@ -282,7 +282,7 @@ func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
 // testCleanersInTurn covers case 48: the next leader has a round at once, and finds
 // nothing to do.
 func testCleanersInTurn(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := zoo(t, c)
+	namespace := secretForEveryRule(t, c)
 	flags := []string{
 		"--token-secrets=manual", shortPeriod, "--controllers=legacy-service-account-token-cleaner",
 		"--leader-elect=true", "--leader-elect-resource-name=cleaners", "--leader-elect-retry-period=500ms",
@@ -303,7 +303,7 @@ func testCleanersInTurn(t *testing.T, c *testcluster.ControlPlane) {
 		t.Errorf("requests (-before +after):\n%s", diff)
 	}
 	if marked := decided(t, second, "marked"); marked < 4 {
-		t.Errorf("the second one sees %v marks, want those of the first one too", marked)
+		t.Errorf("the second cleaner counts %v marks, want those of the first one too", marked)
 	}
 	c.ExpectOnce(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "unused"), "LegacyTokenMarkedInvalid"))
 }
@@ -353,7 +353,7 @@ func testCleanerPages(t *testing.T, c *testcluster.ControlPlane) {
 
 // testCleanerIdle covers case 47.
 func testCleanerIdle(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := zoo(t, c)
+	namespace := secretForEveryRule(t, c)
 	before := c.Marks(t, namespace)
 	cases := []struct {
 		name, reason string
@@ -392,7 +392,7 @@ func testCleanerIdle(t *testing.T, c *testcluster.ControlPlane) {
 
 	// Garbage does not last: kube-apiserver writes the present day over it.
 	c.TrackSince(t, "garbage")
-	testcluster.Poll(t, "await that kube-apiserver mends the tracking ConfigMap", func() error {
+	testcluster.Poll(t, "await that kube-apiserver repairs the tracking ConfigMap", func() error {
 		return trackedSince(t, c, testcluster.Today(t))
 	})
 }

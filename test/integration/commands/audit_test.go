@@ -86,7 +86,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// auditor is a person with the permissions that the help states, and no other.
+// auditor creates a user with the permissions that the help states, and no others.
 func auditor(t *testing.T, c *testcluster.ControlPlane, name string, without ...string) (kubeconfig string) {
 	t.Helper()
 	kubeconfig, _, err := c.Identity(name)
@@ -113,11 +113,11 @@ func auditor(t *testing.T, c *testcluster.ControlPlane, name string, without ...
 func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	t.Helper()
 	namespace = c.Namespace(t)
-	stranger := filepath.Join(t.TempDir(), "stranger.key")
-	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
+	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
 		t.Fatal(err)
 	}
-	active, retired, unknown := issuer(t, c, c.SigningKeyFile()), issuer(t, c, testcluster.ECDSAKeyFile()), issuer(t, c, stranger)
+	active, retired, unknown := issuer(t, c, c.SigningKeyFile()), issuer(t, c, testcluster.ECDSAKeyFile()), issuer(t, c, unknownKey)
 	account := func(name string, rules ...rbacv1.PolicyRule) *corev1.ServiceAccount {
 		made := c.CreateAccount(t, namespace, name, testcluster.Referencing(name+"-token"))
 		if len(rules) > 0 {
@@ -135,15 +135,7 @@ func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	fill(t, c, active, account("gone"), "gone-token")
 	c.DeleteAccount(t, namespace, "gone")
 	for _, pod := range []string{"one", "two"} {
-		if _, err := c.API.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: pod},
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "c", Image: "i"}},
-				Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "plain-token"}}}},
-			},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.CreatePod(t, namespace, testcluster.PodUsing(pod, testcluster.InVolume("plain-token")))
 	}
 	t.Cleanup(func() {
 		zero := int64(0)
@@ -200,7 +192,8 @@ func TestAudit(t *testing.T) {
 	testcluster.Run(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).ExpectCode(t, 0).ExpectTexts(t, "gone-token", "8 token Secrets, 1 shown; findings: orphan 1,")
 }
 
-// TestAuditIsNotFooled: whoever may edit a Secret disguises the token of an administrator, and kube-apiserver goes on accepting it.
+// TestAuditIsNotFooled covers a user who may edit a Secret and disguises the token of an
+// administrator, which kube-apiserver still accepts.
 func TestAuditIsNotFooled(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace := c.Namespace(t)

@@ -77,12 +77,12 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	cluster := []string{"--check=cluster", "--kubeconfig=" + c.Kubeconfig()}
 	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)
 	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra", "it is no key of the ring")
-	stranger := filepath.Join(t.TempDir(), "stranger.key")
-	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
+	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
 		t.Fatal(err)
 	}
-	testcluster.Leaks.AddKeyFile(t, stranger)
-	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+stranger), cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "missing", "it is not published")
+	testcluster.Leaks.AddKeyFile(t, unknownKey)
+	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "missing", "it is not published")
 
 	// The same document from a URL and a file.
 	file := filepath.Join(t.TempDir(), "keys.json")
@@ -158,11 +158,11 @@ func TestInspect(t *testing.T) {
 	account := c.CreateAccount(t, namespace, "robot")
 	legacy := string(fill(t, c, issuer(t, c, c.SigningKeyFile()), account, "robot-token").Data["token"])
 	bound, foreign := requestToken(t, c, account), requestToken(t, c, account, "vault")
-	stranger := filepath.Join(t.TempDir(), "stranger.key")
-	if err := devcluster.WriteSigningKey(stranger, devcluster.ECDSA); err != nil {
+	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
+	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
 		t.Fatal(err)
 	}
-	forged := string(fill(t, c, issuer(t, c, stranger), account, "forged").Data["token"])
+	forged := string(fill(t, c, issuer(t, c, unknownKey), account, "forged").Data["token"])
 
 	cluster := []string{"tokens", "inspect", "--cluster", "--kubeconfig=" + c.Kubeconfig()}
 	key := "--service-account-key-file=" + c.SigningKeyFile()

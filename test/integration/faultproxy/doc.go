@@ -8,14 +8,14 @@
 // binary with an ordinary kubeconfig and HTTP/2, and the faults are in the
 // proxy's http.RoundTripper. Beneath that, connections can fall silent, which a
 // client learns from its own clocks alone. The client has no credentials of its own: the proxy
-// speaks to kube-apiserver as whoever its configuration says.
+// calls kube-apiserver with the credentials of its configuration.
 //
 // Lifecycle: Start, then Use and Silence as often as wanted, then Close, which also
 // ends requests that a fault holds and connections that are silent. Requests that no rule matches pass unchanged.
 //
 // Concurrency: all methods may be called from any goroutine.
 //
-// What must never happen: a fault that nobody asked for. A request that the proxy
+// The proxy must never cause a fault that no rule asks for. A request that the proxy
 // itself cannot pass on is an answer without a status in the list of requests, as
 // kube-apiserver being away would be.
 package faultproxy

@@ -194,7 +194,7 @@ func TestCutWatches(t *testing.T) {
 	}
 	defer watch.Stop()
 	if n := f.proxy.CutWatches(On("watch", "configmaps")); n != 0 {
-		t.Errorf("%d watches of a resource that nobody watches were cut", n)
+		t.Errorf("%d watches of a resource without watches were cut", n)
 	}
 	if n := f.proxy.CutWatches(Any); n != 1 {
 		t.Errorf("%d watches were cut, want 1", n)

@@ -38,7 +38,7 @@ type Request struct {
 	Open bool
 }
 
-// String names the request as a person would.
+// String returns verb, resource, namespace and name.
 func (r Request) String() string {
 	return fmt.Sprintf("%s %s?%s -> %d (%d)", r.Verb, r.Path, r.Query.Encode(), r.Code, r.Served)
 }

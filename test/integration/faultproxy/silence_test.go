@@ -96,8 +96,8 @@ func TestCloseEndsSilence(t *testing.T) {
 	end()
 }
 
-// TestPingFindsSilence has client-go's own check end a watch that would wait for ever
-// (k8s.io/apimachinery pkg/util/net, http.go): nothing else tells it that the connection is
+// TestPingFindsSilence has client-go's own check end a watch that would wait forever
+// (k8s.io/apimachinery pkg/util/net, http.go): nothing else shows that the connection is
 // dead.
 func TestPingFindsSilence(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
@@ -106,7 +106,7 @@ func TestPingFindsSilence(t *testing.T) {
 	t.Cleanup(server.Close)
 	proxy := startProxy(t, &rest.Config{Host: server.URL})
 	config := clientConfig(t, proxy)
-	// With another name it does not share the connections of the other tests, whose patience
+	// With another name it does not share the connections of the other tests, whose timeouts
 	// is longer.
 	config.ServerName = "example.com"
 	transport, err := rest.TransportFor(config)

@@ -71,15 +71,15 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 		if err := m.AwaitLog(testcluster.Context(t), bad.found); err != nil {
 			t.Errorf("%s: %v", bad.name, err)
 		}
+		c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), bad.found)
 		c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, good)), account)
 		if _, err := m.Get(t.Context(), "/readyz"); err != nil {
 			t.Errorf("%s: %v", bad.name, err)
 		}
 	}
-	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the previous content stays in use")
 
-	// The same once more is no news. Two changes of another file, one after the other,
-	// take longer than to look at this one.
+	// The same content again is not refused again. Two changes of another file, one after the other,
+	// take longer than a reload of this one.
 	file.Replace(t, contents[len(contents)-1].content)
 	for i := range 2 {
 		ca.Replace(t, fmt.Appendf(nil, "no certificate %d", i))
@@ -101,17 +101,6 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 	c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, good)), account)
 	if n := m.Metric(t, "sacm_file_reloads_total", devcluster.Labels{"result": "accepted"}); n != 0 {
 		t.Errorf("%v changes were accepted, want none: the key in use came back", n)
-	}
-}
-
-func TestEachRefusalIsTold(t *testing.T) {
-	c := testcluster.Shared(t)
-	file := testcluster.NewKeyFile(t, c.SigningKeyFile())
-	m := c.Manage(t, "--token-secrets=manual", file.Flag())
-	m.ExpectErrors = true
-	for content, found := range map[string]string{"garbage": "no PEM block", "": "the file is empty"} {
-		file.Replace(t, []byte(content))
-		c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), found)
 	}
 }
 
@@ -139,7 +128,7 @@ func TestNewKeySignsOnceAccepted(t *testing.T) {
 		}
 		c.AwaitProcessed(t, m)
 		for _, secret := range []*corev1.Secret{first, second, third} {
-			if told := c.Events(t, testcluster.AboutSecret(secret, "UnknownSigningKey")); len(told) > 0 {
+			if events := c.Events(t, testcluster.AboutSecret(secret, "UnknownSigningKey")); len(events) > 0 {
 				t.Errorf("the key of secret %q is called unknown", secret.Name)
 			}
 		}
@@ -205,7 +194,7 @@ func TestNewKeyWaitsForTheAPIServer(t *testing.T) {
 	c.ExpectAccepted(t, before, account)
 	now := c.GetSecret(t, before.Namespace, before.Name)
 	if testcluster.KeyIDOf(t, now) != former {
-		t.Error("a token of the former key was issued again")
+		t.Error("a token of the previous key was issued again")
 	}
 }
 
@@ -227,8 +216,8 @@ func awaitReadyDetail(t *testing.T, m *testcluster.Manager, details ...string) {
 	})
 }
 
-// TestKeyThatIsNotAccepted covers what an operator is told who gives the two
-// programs different keys.
+// TestKeyThatIsNotAccepted covers an operator who gives the two programs
+// different keys.
 func TestKeyThatIsNotAccepted(t *testing.T) {
 	c := testcluster.Shared(t)
 	wrong := newKey(t, devcluster.RSA)
@@ -242,7 +231,7 @@ func TestKeyThatIsNotAccepted(t *testing.T) {
 		lease := testcluster.AboutObject("Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused")
 		c.AwaitWarning(t, lease, id)
 		awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
-		// A token that every kube-apiserver refuses helps nobody.
+		// The Secret stays empty: every kube-apiserver would refuse the token.
 		m.ExpectErrors = true
 		secret := c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "waits", account.Name))
 		if err := m.AwaitLog(testcluster.Context(t), "kube-apiserver refuses tokens of key "+id); err != nil {
@@ -266,8 +255,8 @@ func TestKeyThatIsNotAccepted(t *testing.T) {
 	})
 }
 
-// TestIssuerIsLookedUp covers a manager that is not told the issuer: it asks
-// kube-apiserver's discovery document, without which no key could be proved.
+// TestIssuerIsLookedUp covers a manager without an issuer flag: it reads
+// kube-apiserver's discovery document. Without an issuer no key could be probed.
 func TestIssuerIsLookedUp(t *testing.T) {
 	c := testcluster.Shared(t)
 	binary := testcluster.Binary(t)

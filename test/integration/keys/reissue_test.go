@@ -182,7 +182,7 @@ func TestReissue(t *testing.T) {
 		return testcluster.TokenSecret(namespace, name, account, changes...)
 	}
 
-	// What users made, and the real KCM has filled with the old key.
+	// Secrets that users made and the real KCM has filled with the old key.
 	kcm := r.StartKCM(t)
 	users := r.CreateAccount(t, namespace, "users", testcluster.Referencing("plain"))
 	r.CreateSecret(t, secretOf("users", "plain"))
@@ -195,7 +195,7 @@ func TestReissue(t *testing.T) {
 	r.CreateSecret(t, secretOf("named", "named-token-x7k2p"))
 	r.PatchSecret(t, namespace, "named-token-x7k2p", `{"metadata":{"managedFields":[{}]}}`)
 	invalid := r.CreateSecret(t, secretOf("named", "invalid", testcluster.WithAnnotation(reissueAnnotation, "side-by-side")))
-	// What the real KCM made.
+	// A Secret that the real KCM made.
 	r.CreateAccount(t, namespace, "managed", testcluster.Referencing("theirs"))
 	if _, err := r.API.CoreV1().Secrets(namespace).Create(t.Context(), secretOf("managed", "theirs"), metav1.CreateOptions{FieldManager: "kube-controller-manager"}); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestReissue(t *testing.T) {
 		t.Errorf("account app references %v", names)
 	}
 
-	// From here on everything is at rest, also for one who begins anew.
+	// From here on nothing changes, even after a restart.
 	r.must(t, "rotate", "complete")
 	r.AwaitProcessed(t, m)
 	before := r.ResourceVersions(t, namespace)
@@ -364,7 +364,7 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 	}
 	behind.WaitIdle(t)
 	if after := r.ResourceVersions(t, namespace); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("somebody has changed something:\n%v\n%v", before, after)
+		t.Errorf("a Secret or account has changed:\n%v\n%v", before, after)
 	}
 	if n := m.Metric(t, "sacm_key_ring_mismatch", nil); n != 0 {
 		t.Error("the other one is alarmed too")

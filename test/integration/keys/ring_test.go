@@ -75,26 +75,14 @@ func (r keyRing) role(t *testing.T, role string) string {
 // run runs "keys" with the given words and returns what it printed and its exit code.
 func (d ringFile) run(t *testing.T, words ...string) (ring keyRing, printed string, code int) {
 	t.Helper()
-	binary := testcluster.Binary(t)
-	args := append([]string{"keys"}, words...)
-	args = append(args, d.flag(), "--kubeconfig="+d.cluster.Kubeconfig(), "-o=json")
-	cmd := exec.CommandContext(testcluster.Context(t), binary.Path, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	printed = stdout.String() + stderr.String()
-	testcluster.Leaks.Add("keys "+strings.Join(words, " "), printed)
-	if stdout.Len() > 0 {
-		if err := json.Unmarshal(stdout.Bytes(), &ring); err != nil {
-			t.Fatalf("keys %v: %v in\n%s", words, err, printed)
+	got := testcluster.Run(t, "", append(append([]string{"keys"}, words...), d.flag(), "--kubeconfig="+d.cluster.Kubeconfig(), "-o=json")...)
+	if got.Stdout != "" {
+		if err := json.Unmarshal([]byte(got.Stdout), &ring); err != nil {
+			t.Fatalf("keys %v: %v in\n%s", words, err, got.Stdout+got.Stderr)
 		}
 	}
 	d.watchCanary(t)
-	return ring, printed, cmd.ProcessState.ExitCode()
+	return ring, got.Stdout + got.Stderr, got.Code
 }
 
 // watchCanary has every private key of the ring looked for in everything that is printed.
@@ -133,16 +121,8 @@ func (d ringFile) refuses(t *testing.T, sentence string, words ...string) {
 // publicKeys writes them to a file for kube-apiserver, as an operator does.
 func (d ringFile) publicKeys(t *testing.T) string {
 	t.Helper()
-	binary := testcluster.Binary(t)
-	pem, err := exec.CommandContext(testcluster.Context(t), binary.Path, "keys", "list", d.flag(), "-o=pem").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "sa.pub")
-	if err := os.WriteFile(path, pem, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	pem := testcluster.Run(t, "", "keys", "list", d.flag(), "-o=pem").ExpectCode(t, 0).Stdout
+	return testcluster.WriteFile(t, "sa.pub", []byte(pem))
 }
 
 // killWaiting runs "keys" with words that publish a key and wait, and kills it while it waits.

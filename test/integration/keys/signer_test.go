@@ -28,7 +28,8 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// signerCluster is a control plane whose kube-apiserver has no key: the manager signs, which was there before it.
+// signerCluster is a control plane whose kube-apiserver has no key. The manager signs for it and is
+// started first.
 type signerCluster struct {
 	*testcluster.ControlPlane
 
@@ -41,12 +42,12 @@ func signerFlags(f testcluster.KeyFile, c *devcluster.Cluster, flags ...string) 
 	return append([]string{
 		"-v=10", "--token-secrets=manual", f.Flag(),
 		"--external-signer-socket=" + c.SignerSocket(),
-		// The least that kube-apiserver can be told, so that a test sees it act upon it.
+		// The shortest interval that kube-apiserver accepts, so that a test need not wait.
 		"--external-signer-refresh-hint=2s",
 	}, flags...)
 }
 
-// startSigner starts kube-apiserver on the socket of a manager that comes as late as that.
+// startSigner starts kube-apiserver on the socket of a manager that is started after the delay late.
 func startSigner(t *testing.T, late time.Duration, flags ...string) *signerCluster {
 	t.Helper()
 	binary := testcluster.Binary(t)
@@ -78,13 +79,13 @@ func startSigner(t *testing.T, late time.Duration, flags ...string) *signerClust
 	return c
 }
 
-// startAgain starts the manager anew.
+// startAgain starts another manager with the same key.
 func (c *signerCluster) startAgain(t *testing.T, flags ...string) {
 	t.Helper()
 	c.manager = c.StartManager(t, signerFlags(c.key, c.Cluster, flags...)...)
 }
 
-// request asks for a token that lives as long as that.
+// request requests a token with the given lifetime.
 func (c *signerCluster) request(ctx context.Context, account *corev1.ServiceAccount, lifetime time.Duration) (*authenticationv1.TokenRequest, error) {
 	return c.API.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))},
@@ -178,9 +179,9 @@ func TestExternalSigner(t *testing.T) {
 		second.ExpectErrors = true
 		second.AwaitExit(t, 1)
 		testcluster.ExpectContains(t, second.Logs(), c.SignerSocket()+": another process serves on it")
-		c.requested(t, account) // and the first one goes on
+		c.requested(t, account) // the first manager still signs
 	})
-	t.Run("another user is refused", func(t *testing.T) { c.refusesStrangers(t) })
+	t.Run("another user is refused", func(t *testing.T) { c.refusesOtherUsers(t) })
 	t.Run("what is no token is refused", func(t *testing.T) {
 		remote, err := signertest.Connect(c.SignerSocket())
 		if err != nil {
@@ -211,10 +212,10 @@ func TestExternalSigner(t *testing.T) {
 	})
 }
 
-func (c *signerCluster) refusesStrangers(t *testing.T) {
+func (c *signerCluster) refusesOtherUsers(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root can be somebody else")
+		t.Skip("only root can connect as another user")
 	}
 	if err := os.Chmod(c.Dir(), 0o711); err != nil {
 		t.Fatal(err)
@@ -227,13 +228,13 @@ func (c *signerCluster) refusesStrangers(t *testing.T) {
 	if _, err := remote.Fetch(testcluster.Context(t)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("another user's call: %v, want code PermissionDenied", err)
 	}
-	// Who is refused may know of it before the log does.
+	// The caller may get the answer before the log has the line.
 	if err := c.manager.AwaitLog(testcluster.Context(t), `outcome="stranger"`); err != nil {
 		t.Error(err)
 	}
 }
 
-// flood sends tokens that name keys which nobody has. kube-apiserver asks the signer about each, but one question at a time.
+// flood sends tokens with unknown key IDs. kube-apiserver asks the signer about each, one at a time.
 func (c *signerCluster) flood(t *testing.T) {
 	t.Helper()
 	const tokens, senders = 2000, 16
@@ -273,8 +274,8 @@ func (c *signerCluster) flood(t *testing.T) {
 	}
 }
 
-// TestSignerIsLate wants kube-apiserver to wait for its signer, as upstream's TestDelayedStartForSigner does. What is measured is
-// how late the signer may be found: kube-apiserver connects again after growing pauses.
+// TestSignerIsLate wants kube-apiserver to wait for its signer, as upstream's TestDelayedStartForSigner
+// does. It logs how long kube-apiserver takes to find it, because the pauses between attempts grow.
 func TestSignerIsLate(t *testing.T) {
 	await.Long(t)
 	begun := time.Now()
@@ -283,7 +284,7 @@ func TestSignerIsLate(t *testing.T) {
 	c.requested(t, c.CreateAccount(t, c.Namespace(t), "late"))
 }
 
-// TestSignerNeedsNoAPI wants the socket while nothing answers at the API server's address, and to be ready never.
+// TestSignerNeedsNoAPI wants the socket to be served while nothing listens at the API server's address.
 func TestSignerNeedsNoAPI(t *testing.T) {
 	c := testcluster.Shared(t)
 	socket := filepath.Join(testcluster.Dir(), "alone.sock")

@@ -114,7 +114,7 @@ func (l *load) requestAndUse(ctx context.Context, t *testing.T) {
 	l.use(ctx, freshKind, answer.Status.Token)
 }
 
-// use makes a call that any token may make, with a client of its own: kube-apiserver looks at each token anew.
+// use makes a call that any token may make, with a client of its own: kube-apiserver verifies each token again.
 func (l *load) use(ctx context.Context, kind, token string) {
 	config := l.cluster.Config()
 	config.CertData, config.KeyData, config.BearerToken = nil, nil, token
@@ -184,7 +184,7 @@ func (l *load) none(t *testing.T, kinds ...string) {
 	for _, kind := range kinds {
 		k := l.kinds[kind]
 		if k == nil || k.made < 20 {
-			t.Errorf("%s: not made often enough to tell: %+v", kind, k)
+			t.Errorf("%s: too few calls: %+v", kind, k)
 			continue
 		}
 		if k.failed > 0 {
@@ -236,7 +236,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 }
 
-// apiServerStart tells one process from another.
+// apiServerStart returns the start time of kube-apiserver, which differs after a restart.
 func (c *signerCluster) apiServerStart(t *testing.T) float64 {
 	t.Helper()
 	metrics, err := c.APIServerMetrics(testcluster.Context(t))

@@ -90,7 +90,7 @@ func walkSigner(t *testing.T, socket, issuer string) {
 }
 
 // walkWebhook sends reviews that cannot be read and hold a token where none belongs. Not
-// where a name belongs: whoever asks for an account gets to read which one there is not.
+// where a name belongs: the answer names an account that does not exist.
 func walkWebhook(t *testing.T, port int, token string) {
 	t.Helper()
 	quoted, err := json.Marshal(token)

@@ -29,7 +29,7 @@ type answer struct {
 	body   string
 }
 
-// ask gets a path as somebody.
+// ask gets a path with credentials.
 func ask(t *testing.T, url, path string, as *rest.Config) answer {
 	t.Helper()
 	got, err := request(t.Context(), url, path, as)
@@ -127,14 +127,14 @@ func allow(t *testing.T, c *testcluster.ControlPlane, name string, subject rbacv
 	})
 }
 
-// strangersCertificate is one of a CA that nobody knows, for a master.
-func strangersCertificate(t *testing.T) *rest.Config {
+// unknownCACertificate returns a client certificate of an unknown CA for system:masters.
+func unknownCACertificate(t *testing.T) *rest.Config {
 	t.Helper()
-	ca, err := devcluster.NewAuthority("strangers")
+	ca, err := devcluster.NewAuthority("unknown")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, key, err := ca.Client("stranger", "system:masters")
+	cert, key, err := ca.Client("unknown-ca", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func firstContactRows(t *testing.T) []contact {
 	return rows
 }
 
-// listening is the path of a socket that somebody else serves on.
+// listening returns the path of a socket that another process serves on.
 func listening(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "signer.sock")

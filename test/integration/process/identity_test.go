@@ -131,14 +131,14 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 		t.Errorf("the Lease was lost: %v, then %v", before.Spec, after.Spec)
 	}
 	// The secure port asks who may read metrics with the same certificate.
-	_, nobody, err := c.Identity("nobody")
+	_, unprivileged, err := c.Identity("unprivileged")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(t, m.URL(), "/metrics", nobody); got.status != http.StatusForbidden {
+	if got := ask(t, m.URL(), "/metrics", unprivileged); got.status != http.StatusForbidden {
 		t.Errorf("/metrics answers %d to a user without permission, want 403", got.status)
 	}
-	if got := ask(t, m.URL(), "/readyz?verbose", nobody); got.status != http.StatusOK || !strings.Contains(got.body, "[+]client-certificate ok: expires at 20") {
+	if got := ask(t, m.URL(), "/readyz?verbose", unprivileged); got.status != http.StatusOK || !strings.Contains(got.body, "[+]client-certificate ok: expires at 20") {
 		t.Errorf("/readyz answers %d: %s", got.status, got.body)
 	}
 }

@@ -29,9 +29,8 @@ func changesObjects(r faultproxy.Request) bool {
 	return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch"
 }
 
-// fillMany has someone create token Secrets of an account, and returns once a tenth is
-// filled: then whoever fills them is in the middle of it. What it returns waits until
-// all are created.
+// fillMany creates token Secrets of an account in the background, and returns once a tenth of them
+// is filled. The function that it returns waits until all are created.
 func fillMany(t *testing.T, c *testcluster.ControlPlane, namespace, account string, total int) (created func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -79,7 +78,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(killed); took < time.Second {
-		t.Errorf("the second one leads after %v, while the lease was good for longer", took)
+		t.Errorf("the second manager leads after %v, before the lease of the first one has expired", took)
 	}
 	secrets := c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total))
 	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-299"), account)
@@ -122,7 +121,7 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	hold := &faultproxy.Rule{Match: later, Fault: faultproxy.Hold(release, faultproxy.Forward)}
 	proxy.Use(hold)
 	created := fillMany(t, c, namespace, account.Name, total)
-	// The lease is renewed by the same way, so this looks again and again.
+	// The proxy sees the renewals of the lease too, so this condition is checked repeatedly.
 	if err := proxy.Await(testcluster.Context(t), all, func([]faultproxy.Request) bool { return hold.Hits() == syncs }); err != nil {
 		t.Fatal(err)
 	}

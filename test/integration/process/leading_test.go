@@ -35,12 +35,12 @@ func TestLeaderElection(t *testing.T) {
 	second := c.Manage(t, flags...)
 	holder := c.AwaitLease(t, "two-replicas", func(holder string) bool { return holder != "" })
 	if !strings.Contains(first.Logs(), holder) {
-		t.Errorf("the Lease is held by %q, which is not the first one", holder)
+		t.Errorf("the Lease is held by %q, which is not the first manager", holder)
 	}
 	namespace := c.Namespace(t)
 	own := c.AwaitAutoSecret(t, namespace, "default")
 	if strings.Contains(second.Logs(), testcluster.LeadsMessage) {
-		t.Fatal("both work")
+		t.Fatal("both managers run controllers")
 	}
 
 	begun := time.Now()
@@ -56,12 +56,12 @@ func TestLeaderElection(t *testing.T) {
 	<-stopped
 	now := c.AwaitLease(t, "two-replicas", func(now string) bool { return now != holder && now != "" })
 	if !strings.Contains(second.Logs(), now) {
-		t.Errorf("the Lease is held by %q, which is not the second one", now)
+		t.Errorf("the Lease is held by %q, which is not the second manager", now)
 	}
 	c.CreateAccount(t, namespace, "someone")
 	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), c.GetAccount(t, namespace, "someone"))
 	if again := c.AwaitAutoSecret(t, namespace, "default"); again.UID != own.UID {
-		t.Error("the second one has replaced a Secret of the first one")
+		t.Error("the second manager has replaced a Secret of the first one")
 	}
 
 	// The last one gives the Lease away too.
@@ -69,9 +69,8 @@ func TestLeaderElection(t *testing.T) {
 	c.AwaitLease(t, "two-replicas", func(now string) bool { return now == "" })
 }
 
-// TestLeaseIsLost covers the other way from one leader to the next: the first one
-// cannot renew, and stops its controllers at once rather than to work beside the second
-// one. It leads again when its turn comes.
+// TestLeaseIsLost covers a leader that cannot renew its Lease: it stops its controllers before the
+// second manager starts its own, and leads again when the second one stops.
 func TestLeaseIsLost(t *testing.T) {
 	c := testcluster.Shared(t)
 	flags := append(testcluster.ShortLease("lost"), "--token-secrets=auto")
@@ -84,7 +83,7 @@ func TestLeaseIsLost(t *testing.T) {
 	namespace := c.Namespace(t)
 	c.AwaitAutoSecret(t, namespace, "default")
 
-	// It still works, and has a write under way, when it loses the Lease.
+	// It has a write under way when it loses the Lease.
 	references := faultproxy.On("patch", "serviceaccounts").In(namespace)
 	proxy.Use(
 		&faultproxy.Rule{Match: faultproxy.On("", "leases"), Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
@@ -101,7 +100,7 @@ func TestLeaseIsLost(t *testing.T) {
 	proxy.Use()
 	works := strings.Count(first.Logs(), testcluster.LeadsMessage)
 	second.Shutdown(t)
-	testcluster.Poll(t, "await that the first one leads again", func() error {
+	testcluster.Poll(t, "await that the first manager leads again", func() error {
 		if now := strings.Count(first.Logs(), testcluster.LeadsMessage); now == works {
 			return errors.New("no controller has started again")
 		}
@@ -133,16 +132,9 @@ func TestSIGTERMUnderLoad(t *testing.T) {
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "someone")
 	const total = 300
-	created := make(chan struct{})
-	go func() {
-		defer close(created)
-		for i := range total {
-			c.CreateWithRetry(t, testcluster.TokenSecret(namespace, fmt.Sprintf("mine-%d", i), "someone"))
-		}
-	}()
-	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total/10))
+	created := fillMany(t, c, namespace, account.Name, total)
 	first.Shutdown(t)
-	<-created
+	created()
 	secrets := c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(0))
 	filled := 0
 	for _, secret := range secrets {

@@ -40,13 +40,13 @@ func TestWhoMayRead(t *testing.T) {
 		config             *rest.Config
 		protected, allowed int
 	}{
-		"Nobody":        {reason: "probes carry no credentials", config: &rest.Config{}, protected: 403, allowed: 200},
-		"WrongToken":    {config: &rest.Config{BearerToken: "no.such.token"}, protected: 401, allowed: 401},
-		"StrangersCert": {reason: "wrong credentials are worse than none, as in KCM", config: strangersCertificate(t), protected: 401, allowed: 401},
-		"NoPermission":  {config: userConfig(t, c, "serving-nobody"), protected: 403, allowed: 200},
-		"Token":         {reason: "as Prometheus in the cluster has", config: scraperToken(t, c, "serving-scraper"), protected: 200, allowed: 200},
-		"Certificate":   {config: reader, protected: 200, allowed: 200},
-		"Masters":       {config: c.Config(), protected: 200, allowed: 200},
+		"Anonymous":       {reason: "probes carry no credentials", config: &rest.Config{}, protected: 403, allowed: 200},
+		"WrongToken":      {config: &rest.Config{BearerToken: "no.such.token"}, protected: 401, allowed: 401},
+		"CertOfUnknownCA": {reason: "wrong credentials are worse than none, as in KCM", config: unknownCACertificate(t), protected: 401, allowed: 401},
+		"NoPermission":    {config: userConfig(t, c, "serving-nobody"), protected: 403, allowed: 200},
+		"Token":           {reason: "as Prometheus in the cluster has", config: scraperToken(t, c, "serving-scraper"), protected: 200, allowed: 200},
+		"Certificate":     {config: reader, protected: 200, allowed: 200},
+		"Masters":         {config: c.Config(), protected: 200, allowed: 200},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestWhoMayRead(t *testing.T) {
 	})
 }
 
-// TestOutcomeOfHealthChecksIsMeasured covers a process that nobody probes.
+// TestOutcomeOfHealthChecksIsMeasured covers a process that gets no probes.
 func TestOutcomeOfHealthChecksIsMeasured(t *testing.T) {
 	c := testcluster.Shared(t)
 	m := c.Manage(t, "--token-secrets=manual")
@@ -127,7 +127,7 @@ func TestRefusalsAreThoseOfKubeControllerManager(t *testing.T) {
 				for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/healthz", "/nothing"} {
 					want, got := ask(t, theirs.URL(), path, config), ask(t, mine.URL(), path, config)
 					if want.status == http.StatusOK {
-						want.body, got.body = "", "" // what is told differs
+						want.body, got.body = "", "" // the content differs
 					}
 					if path == "/nothing" && want.status == http.StatusNotFound {
 						want.body, got.body = "", "" // theirs lists paths
@@ -162,9 +162,9 @@ func TestCAOfClientsIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestProxySpeaksForOthers covers what an aggregating proxy says in headers, by the CA
+// TestRequestHeaderProxy covers the users that an aggregating proxy names in headers, by the CA
 // of a file and by that of the ConfigMap.
-func TestProxySpeaksForOthers(t *testing.T) {
+func TestRequestHeaderProxy(t *testing.T) {
 	c := testcluster.Shared(t)
 	proxy, err := c.ProxyConfig()
 	if err != nil {
@@ -189,8 +189,8 @@ func TestProxySpeaksForOthers(t *testing.T) {
 				}
 				return nil
 			})
-			if got := ask(t, m.URL(), "/metrics", speak("nobody-in-particular")); got.status != http.StatusForbidden {
-				t.Errorf("the proxy gets %d for somebody without permission, want 403", got.status)
+			if got := ask(t, m.URL(), "/metrics", speak("unprivileged")); got.status != http.StatusForbidden {
+				t.Errorf("the proxy gets %d for a user without permission, want 403", got.status)
 			}
 			client := userConfig(t, c, "serving-no-proxy")
 			client.Impersonate.UserName = readerName
@@ -223,7 +223,7 @@ func TestHealthNeedsNoAPIServer(t *testing.T) {
 	}
 	await.Within(t, "health", time.Since(before), time.Second)
 	if got := ask(t, m.URL(), "/metrics", c.Config()); got.status != http.StatusOK {
-		t.Errorf("system:masters gets %d of /metrics, want 200: nobody has to be asked", got.status)
+		t.Errorf("system:masters gets %d of /metrics, want 200 without a SubjectAccessReview", got.status)
 	}
 	if err := c.StartAPIServer(testcluster.Context(t)); err != nil {
 		t.Fatal(err)

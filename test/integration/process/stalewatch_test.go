@@ -4,6 +4,8 @@
 package process
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -79,12 +81,14 @@ func TestStaleWatchFailsReadiness(t *testing.T) {
 	began := time.Now()
 	status := func() answer { return ask(t, m.URL(), "/readyz?verbose", &rest.Config{}) }
 	var last answer
-	looks := time.NewTicker(time.Second)
-	defer looks.Stop()
-	for last.status != http.StatusServiceUnavailable && time.Since(began) < 4*time.Minute {
-		<-looks.C
-		last = status()
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	_ = await.Poll(ctx, func(context.Context) error { // last says what was missing
+		if last = status(); last.status != http.StatusServiceUnavailable {
+			return errors.New(last.body)
+		}
+		return nil
+	})
 	if want := "[-]watches failed: nothing heard of "; last.status != http.StatusServiceUnavailable || !strings.Contains(last.body, want) {
 		t.Fatalf("after %v /readyz answers %d, want 503 with %q: %s", time.Since(began), last.status, want, last.body)
 	}
@@ -92,7 +96,7 @@ func TestStaleWatchFailsReadiness(t *testing.T) {
 		t.Errorf("not ready after %v already, want three minutes", took)
 	}
 	if got := ask(t, m.URL(), "/livez", &rest.Config{}); got.status != http.StatusOK {
-		t.Errorf("/livez answers %d, want 200: a restart would not mend the network", got.status)
+		t.Errorf("/livez answers %d, want 200: a restart would not repair the network", got.status)
 	}
 
 	// Once watches pass again, a new one is as good as any.

@@ -72,7 +72,7 @@ func TestWhatIsWatched(t *testing.T) {
 				createAndAwaitOne(t, c)
 				m.WaitIdle(t)
 			}
-			// What the leader alone watches begins after it is ready.
+			// The leader starts some watches after it is ready.
 			if err := proxy.Await(testcluster.Context(t), faultproxy.On("watch", ""), func(all []faultproxy.Request) bool {
 				return len(all) >= len(slices.Concat(slices.Collect(maps.Values(tc.want))...))
 			}); err != nil {

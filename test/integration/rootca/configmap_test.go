@@ -25,7 +25,7 @@ const (
 )
 
 // TestRootCAConfigMaps covers case 43: every Active namespace has the ConfigMap, and
-// what somebody does to it is undone once.
+// each change by another client is undone once.
 func TestRootCAConfigMaps(t *testing.T) {
 	c := withOwnRootCAs(t)
 	bundle := c.RootCA(t)
@@ -52,7 +52,7 @@ func TestRootCAConfigMaps(t *testing.T) {
 	}
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
-			namespace := c.Namespace(t) // each is a fight of its own
+			namespace := c.Namespace(t) // repairs are limited per ConfigMap
 			c.AwaitRootCA(t, namespace, bundle)
 			edited := patchRootCA(t, c, namespace, edit.patch)
 			got := c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
@@ -143,7 +143,7 @@ func deleteConfigMap(t *testing.T, c *testcluster.ControlPlane, namespace string
 
 // TestRootCAOfManyNamespaces holds the product to one request for each namespace.
 func TestRootCAOfManyNamespaces(t *testing.T) {
-	c := testcluster.New(t, devcluster.Options{}) // nobody has to purge it
+	c := testcluster.New(t, devcluster.Options{}) // so its namespaces need no purge
 	m := c.Manage(t, publisherAlone)
 	c.AwaitRootCA(t, c.Namespace(t), c.RootCA(t))
 	m.WaitIdle(t)

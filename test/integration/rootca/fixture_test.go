@@ -148,7 +148,7 @@ func stateOfRootCA(t *testing.T, c *testcluster.ControlPlane) map[string]string 
 	return data
 }
 
-// patchRootCA applies a JSON merge patch by somebody else's hand.
+// patchRootCA applies a JSON merge patch as another client.
 func patchRootCA(t *testing.T, c *testcluster.ControlPlane, namespace, patch string) *corev1.ConfigMap {
 	t.Helper()
 	configMap, err := c.API.CoreV1().ConfigMaps(namespace).Patch(t.Context(), testcluster.RootCAName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})

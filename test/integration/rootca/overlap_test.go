@@ -100,7 +100,7 @@ func recordRootCA(t *testing.T, c *testcluster.ControlPlane, namespace string) f
 }
 
 // TestRootCAOverlapOutlivesTheProcess covers restarts in the middle of an overlap, a
-// file that changes while nobody looks, and the way to end an overlap at once.
+// file that changes while no process runs, and the way to end an overlap at once.
 func TestRootCAOverlapOutlivesTheProcess(t *testing.T) {
 	await.Long(t)
 	c := withOwnRootCAs(t)
@@ -177,8 +177,8 @@ func TestRootCAOverlapOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// TestRootCAIsNeverReadBack covers somebody who may edit one namespace and wants to be
-// trusted in others.
+// TestRootCAIsNeverReadBack covers a user who may edit one namespace and tries
+// to become trusted in others.
 func TestRootCAIsNeverReadBack(t *testing.T) {
 	c := withOwnRootCAs(t)
 	old, next, evil := newRootAuthority(t, "old"), newRootAuthority(t, "next"), newRootAuthority(t, "evil")
@@ -192,7 +192,7 @@ func TestRootCAIsNeverReadBack(t *testing.T) {
 		patchRootCA(t, c, theirs, `{"data":{"ca.crt":"`+strings.ReplaceAll(rootCAs(old, evil), "\n", `\n`)+`"}}`)
 	}
 	m.Shutdown(t)
-	poison() // nobody is there to undo it
+	poison() // no manager runs that could undo it
 	forgetRootCAs(t, c)
 	m = c.Manage(t, flags...)
 	c.AwaitRootCA(t, theirs, rootCAs(old))

@@ -18,28 +18,28 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Output is what a command left.
+// Output is what a command printed, and its exit code.
 type Output struct {
-	code           int
+	Code           int
 	Stdout, Stderr string
 
 	Took   time.Duration
 	MaxRSS int64 // KiB
 }
 
-// Run runs the binary with what it reads from standard input. What it prints goes to the canary.
+// Run runs the binary with the given standard input. Its output goes to the canary.
 func Run(t *testing.T, input string, args ...string) Output {
 	t.Helper()
 	binary := Binary(t)
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), binary.Path, args...)
+	cmd := exec.CommandContext(Context(t), binary.Path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
 	begin := time.Now()
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	got := Output{code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(begin)}
+	got := Output{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(begin)}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		got.MaxRSS = usage.Maxrss
 	}
@@ -50,13 +50,13 @@ func Run(t *testing.T, input string, args ...string) Output {
 // ExpectCode ends the test unless the command exits with the code.
 func (p Output) ExpectCode(t *testing.T, code int) Output {
 	t.Helper()
-	if p.code != code {
-		t.Fatalf("exit code %d, want %d\n%s\n%s", p.code, code, p.Stdout, p.Stderr)
+	if p.Code != code {
+		t.Fatalf("exit code %d, want %d\n%s\n%s", p.Code, code, p.Stdout, p.Stderr)
 	}
 	return p
 }
 
-// ExpectTexts wants every text to be printed.
+// ExpectTexts checks that every text was printed.
 func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
 	t.Helper()
 	for _, text := range texts {
@@ -85,7 +85,7 @@ func WriteFile(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// UnreachableKubeconfig is a kubeconfig for an address at which nobody listens.
+// UnreachableKubeconfig returns the path of a kubeconfig for an address without a listener.
 func UnreachableKubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")

@@ -26,11 +26,11 @@ import (
 	"sa-controller-manager/test/tokenrecord"
 )
 
-// Timeout bounds every wait. It is long because it is only ever used up by a test
-// that fails.
+// Timeout bounds every wait. It is long because only a failing test
+// uses it up.
 const Timeout = 3 * time.Minute
 
-// ControlPlane is a running control plane and what has been seen of it.
+// ControlPlane is a running control plane with a client and a record of its tokens.
 type ControlPlane struct {
 	*devcluster.Cluster
 
@@ -90,7 +90,7 @@ func hangUp(client *http.Client) func() {
 	return func() { utilnet.CloseIdleConnectionsFor(client.Transport) }
 }
 
-// stop hands all that could hold a token over to the canary and ends everything.
+// stop hands everything that could hold a token to the canary and stops everything.
 func (c *ControlPlane) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *ControlPlane) stop() error {
 	return errors.Join(err, c.Stop())
 }
 
-// New is for tests that restart kube-apiserver.
+// New starts a control plane for one test, such as one that restarts kube-apiserver.
 func New(t *testing.T, options devcluster.Options) *ControlPlane {
 	t.Helper()
 	c, err := startControlPlane(t.Context(), options)
@@ -140,8 +140,8 @@ func (c *ControlPlane) purgeLater(namespaces ...string) {
 	c.namespaces = append(c.namespaces, namespaces...)
 }
 
-// Terminate begins to delete a namespace. Nobody finishes that here: there is no
-// namespace controller.
+// Terminate starts the deletion of a namespace. It stays Terminating, because no namespace
+// controller runs.
 func (c *ControlPlane) Terminate(t *testing.T, namespace string) {
 	t.Helper()
 	if err := c.API.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
@@ -212,16 +212,15 @@ func (c *ControlPlane) purgeOne(ctx context.Context, name string) error {
 	return err
 }
 
-// Context bounds a wait.
+// Context returns a context that bounds a wait.
 func Context(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), Timeout, errors.New("patience is at its end"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), Timeout, fmt.Errorf("not within %s", Timeout))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Poll asks until ok is satisfied. It is for what nothing announces: the answers
-// of endpoints.
+// Poll calls ok until it returns nil. Use it for the answers of endpoints, which no watch announces.
 func Poll(t *testing.T, what string, ok func() error) {
 	t.Helper()
 	if err := await.Poll(Context(t), func(context.Context) error { return ok() }); err != nil {
@@ -229,7 +228,7 @@ func Poll(t *testing.T, what string, ok func() error) {
 	}
 }
 
-// RootCA is what managers are told to publish as root CA.
+// RootCA returns the root CA that managers publish.
 func (c *ControlPlane) RootCA(t *testing.T) string {
 	t.Helper()
 	pem, err := os.ReadFile(c.CAFile())

@@ -100,7 +100,7 @@ func (c *ControlPlane) Events(t *testing.T, about About) []eventsv1.Event {
 	return found
 }
 
-// ExpectOnce checks that an Event was told a single time.
+// ExpectOnce checks that an Event was recorded a single time.
 func (c *ControlPlane) ExpectOnce(t *testing.T, about About) {
 	t.Helper()
 	events := c.Events(t, about)
@@ -109,6 +109,6 @@ func (c *ControlPlane) ExpectOnce(t *testing.T, about About) {
 		return
 	}
 	if series := events[0].Series; series != nil {
-		t.Errorf("the Event %v was told %d times, want once", about, series.Count)
+		t.Errorf("the Event %v was recorded %d times, want once", about, series.Count)
 	}
 }

@@ -74,7 +74,7 @@ func (m *Manager) AwaitRound(t *testing.T) {
 	m.AwaitMetric(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds", nil, 1)
 }
 
-// PodUsing is a Pod of account app. Nobody runs it.
+// PodUsing returns a Pod of account app. No kubelet runs it.
 func PodUsing(name string, changes ...func(*corev1.PodSpec)) *corev1.Pod {
 	no := false
 	pod := &corev1.Pod{

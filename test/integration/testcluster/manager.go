@@ -92,8 +92,8 @@ func (m *Manager) AwaitReady(t *testing.T) {
 	}
 }
 
-// Shutdown sends SIGTERM and holds the manager to what it must never do. It does
-// nothing if the manager was stopped or killed before.
+// Shutdown sends SIGTERM and checks exit code, duration and log. It is a no-op if the manager has
+// ended before.
 func (m *Manager) Shutdown(t *testing.T) {
 	t.Helper()
 	if m.stopped {
@@ -107,32 +107,32 @@ func (m *Manager) Shutdown(t *testing.T) {
 		t.Errorf("stop the manager: %v", err)
 	}
 	if exit.Code != 0 {
-		t.Errorf("the manager ended with code %d, want 0", exit.Code)
+		t.Errorf("the manager exited with code %d, want 0", exit.Code)
 	}
 	await.Within(t, "the manager's end", exit.Took, drainLimit)
 	m.examineLog(t)
 }
 
-// AwaitExit awaits that the manager ends by itself with the given exit code.
+// AwaitExit waits until the manager ends by itself and checks its exit code.
 func (m *Manager) AwaitExit(t *testing.T, code int) {
 	t.Helper()
 	m.stopped = true
 	select {
 	case <-m.Done():
 	case <-Context(t).Done():
-		t.Error("the manager does not end")
+		t.Error("the manager does not exit")
 	}
 	exit, err := m.Stop()
 	if err != nil {
 		t.Errorf("end the manager: %v", err)
 	}
 	if exit.Code != code {
-		t.Errorf("the manager ended with code %d, want %d", exit.Code, code)
+		t.Errorf("the manager exited with code %d, want %d", exit.Code, code)
 	}
 	m.examineLog(t)
 }
 
-// Crash ends the manager as a power cut would.
+// Crash kills the manager, as a power cut would.
 func (m *Manager) Crash(t *testing.T) {
 	t.Helper()
 	m.stopped = true
@@ -158,10 +158,10 @@ func (m *Manager) keepMetrics(t *testing.T) {
 	Leaks.Add("metrics of "+m.name, metrics)
 }
 
-// chatter is what client-go prints at high log levels.
+// chatter matches what client-go logs at high levels.
 var chatter = regexp.MustCompile(`(?m)^(I\d{4} .* (request|round_trippers|reflector|type|shared_informer|helper|envvar|view|health|flags)\.go:.*|[^EFIW].*|[EFIW]\D.*|)\n`)
 
-// LogWithoutNoise is the end of the log without that.
+// LogWithoutNoise returns the end of the log without chatter.
 func (m *Manager) LogWithoutNoise() string {
 	lines := chatter.ReplaceAllString(m.Logs()+"\n", "")
 	const longest = 6000
@@ -175,7 +175,7 @@ func (m *Manager) WaitIdle(t *testing.T) {
 	}
 }
 
-// Metric is a series' value now.
+// Metric returns the present sum of a metric over the matching series.
 func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
 	metrics, err := m.Metrics(t.Context())
@@ -202,7 +202,7 @@ func (m *Manager) AwaitMetric(t *testing.T, name string, labels devcluster.Label
 }
 
 // ManageThrough starts a manager that reaches kube-apiserver through a fault
-// proxy. Errors in its log are nobody's fault but the proxy's.
+// proxy. The proxy causes errors in its log.
 func (c *ControlPlane) ManageThrough(t *testing.T, proxy *faultproxy.Proxy, flags ...string) *Manager {
 	t.Helper()
 	m := c.StartManager(t, append(proxy.Flags(t), flags...)...)

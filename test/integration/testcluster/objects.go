@@ -73,10 +73,10 @@ const (
 	InvalidSinceLabel  = "kubernetes.io/legacy-token-invalid-since"
 )
 
-// SecretOption shapes an object before it is created.
+// SecretOption changes a Secret before it is created.
 type SecretOption func(*corev1.Secret)
 
-// TokenSecret is what a user writes: the type and the account's name.
+// TokenSecret returns what a user writes: the type and the account's name.
 func TokenSecret(namespace, name, account string, changes ...SecretOption) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -159,7 +159,7 @@ func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, chang
 	return made
 }
 
-// Referencing has the account list Secrets.
+// Referencing adds Secrets to the list of the account.
 func Referencing(names ...string) func(*corev1.ServiceAccount) {
 	return func(account *corev1.ServiceAccount) {
 		for _, name := range names {

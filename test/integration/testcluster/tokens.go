@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Review asks kube-apiserver what it thinks of a token.
+// Review returns the TokenReview of a token.
 func (c *ControlPlane) Review(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
 	review, err := c.API.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
@@ -33,13 +33,12 @@ func (c *ControlPlane) Review(ctx context.Context, token string) (authentication
 	return review.Status, nil
 }
 
-// ExpectAccepted holds a token Secret to what it is for: kube-apiserver takes the bearer
-// of its token for the account. It asks again because kube-apiserver looks Secrets
-// up in a cache of its own, whose progress nothing announces.
+// ExpectAccepted waits until kube-apiserver accepts the token of a Secret, and checks that it stands
+// for the account. It polls because kube-apiserver reads Secrets from its own cache, whose progress
+// nothing announces.
 //
-// A review changes the Secret: kube-apiserver notes the day of use in a label. And
-// it remembers a good token for ten seconds, so one that is to be proved dead must
-// not be reviewed before.
+// A review changes the Secret: kube-apiserver sets the day of use in a label. It also caches an
+// accepted token for ten seconds, so do not review a token that must be refused soon after.
 func (c *ControlPlane) ExpectAccepted(t *testing.T, secret *corev1.Secret, account *corev1.ServiceAccount) {
 	t.Helper()
 	ctx := Context(t)
@@ -69,14 +68,13 @@ func (c *ControlPlane) AwaitRefused(t *testing.T, token []byte) {
 	Poll(t, "await that kube-apiserver refuses a token", func() error {
 		status, err := c.Review(ctx, string(token))
 		if err == nil && status.Authenticated {
-			err = fmt.Errorf("it is taken for %s", status.User.Username)
+			err = fmt.Errorf("it is accepted for %s", status.User.Username)
 		}
 		return err
 	})
 }
 
-// ExpectComplete checks all that the product owes a token Secret, and that it owns
-// nothing more of it.
+// ExpectComplete checks the whole content of a token Secret that the product has filled.
 func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, account *corev1.ServiceAccount) {
 	t.Helper()
 	type content struct {
@@ -155,8 +153,7 @@ func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
 	return id
 }
 
-// ForgedToken is a token with the given header and claims and a signature that nobody
-// made.
+// ForgedToken returns a token with the given header and claims and a signature of zeros.
 func ForgedToken(t *testing.T, header, claims map[string]any) string {
 	t.Helper()
 	var segments []string
@@ -176,7 +173,7 @@ func EquateEmpty() cmp.Option { return cmpopts.EquateEmpty() }
 
 func RandomName() string { return strings.ToLower(rand.Text()[:8]) }
 
-// CleanupContext is for what a test does when its own context has ended.
+// CleanupContext returns a context for clean-up after the context of the test has ended.
 func CleanupContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Timeout)

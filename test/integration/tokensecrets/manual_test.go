@@ -149,7 +149,7 @@ func TestManualMode(t *testing.T) {
 	})
 }
 
-// TestRefusals covers what is wrong with a token Secret and what its owner is told:
+// TestRefusals covers wrong token Secrets and the Events about them:
 // cases 7 and 9.
 func TestRefusals(t *testing.T) {
 	c := testcluster.Shared(t)
@@ -183,7 +183,7 @@ func TestRefusals(t *testing.T) {
 			stays: []string{"token"}, filled: []string{"ca.crt", "namespace"},
 		},
 		"TokenOfAnotherAccount": {
-			reason: "somebody has copied it there",
+			reason: "it was copied from another Secret",
 			changes: func(*testing.T, *corev1.ServiceAccount) []testcluster.SecretOption {
 				return []testcluster.SecretOption{testcluster.WithData("token", theirs)}
 			},
@@ -249,8 +249,8 @@ func TestRefusals(t *testing.T) {
 			namespace := c.Namespace(t)
 			account := c.CreateAccount(t, namespace, "someone")
 			before := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone", tc.changes(t, account)...))
-			told := testcluster.AboutSecret(before, tc.event)
-			c.AwaitWarning(t, told, tc.note)
+			event := testcluster.AboutSecret(before, tc.event)
+			c.AwaitWarning(t, event, tc.note)
 			after := c.AwaitSecret(t, namespace, "mine", func(secret *corev1.Secret) error {
 				for _, key := range tc.filled {
 					if len(secret.Data[key]) == 0 {
@@ -261,7 +261,7 @@ func TestRefusals(t *testing.T) {
 			})
 			c.AwaitProcessed(t, m)
 			untouched(t, c, after)
-			c.ExpectOnce(t, told)
+			c.ExpectOnce(t, event)
 			want := slices.Sorted(slices.Values(slices.Concat(tc.stays, tc.filled)))
 			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(after.Data)), testcluster.EquateEmpty()); diff != "" {
 				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
@@ -279,7 +279,7 @@ func named(account string) testcluster.SecretOption {
 	return func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountNameKey] = account }
 }
 
-// untouched checks that nobody has written a Secret.
+// untouched checks that a Secret was not written.
 func untouched(t *testing.T, c *testcluster.ControlPlane, before *corev1.Secret) {
 	t.Helper()
 	now := c.GetSecret(t, before.Namespace, before.Name)

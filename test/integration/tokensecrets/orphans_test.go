@@ -53,7 +53,7 @@ func TestOrphans(t *testing.T) {
 		recreateUnderWay(t, c)
 	})
 
-	t.Run("WithTheUIDOfNobody", func(t *testing.T) {
+	t.Run("WithAnUnknownUID", func(t *testing.T) {
 		t.Parallel()
 		namespace := c.Namespace(t)
 		c.CreateAccount(t, namespace, "someone")
@@ -94,7 +94,7 @@ func TestOrphans(t *testing.T) {
 		c.AwaitEvent(t, testcluster.AboutSecret(secret, "OrphanedTokenSecretDeleted"), `"nobody"`)
 	})
 
-	t.Run("HaveTheirGraceAnewAfterAChange", func(t *testing.T) {
+	t.Run("GraceStartsAgainAfterAChange", func(t *testing.T) {
 		t.Parallel()
 		namespace := c.Namespace(t)
 		first := c.CreateSecret(t, testcluster.TokenSecret(namespace, "first", "nobody"))
@@ -102,7 +102,7 @@ func TestOrphans(t *testing.T) {
 		c.AwaitWarning(t, testcluster.AboutSecret(first, "ServiceAccountMissing"), "")
 		c.CreateSecret(t, testcluster.TokenSecret(namespace, "third", "nobody"))
 		c.AwaitGone(t, namespace, "first")
-		// Now the second one is at the end of its grace, or past it; the third one is
+		// Now the grace period of the second Secret has ended or is about to; that of the third one has
 		// not, and has a new one from here on.
 		begun := time.Now()
 		if _, err := c.API.CoreV1().Secrets(namespace).Patch(t.Context(), "third", types.MergePatchType,

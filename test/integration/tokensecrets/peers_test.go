@@ -65,7 +65,7 @@ func TestSameAsKubeControllerManager(t *testing.T) {
 }
 
 // TestBesideKubeControllerManager covers case 11: with the same key the two agree,
-// and neither undoes what the other did. Resyncs have them look again and again.
+// and neither undoes what the other did. Resyncs make both check repeatedly.
 func TestBesideKubeControllerManager(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace := c.Namespace(t)

@@ -23,7 +23,7 @@ func TestPolicyQuotesTheSecret(t *testing.T) {
 	c := testcluster.Shared(t)
 	cases := map[string]struct {
 		action admissionregistrationv1.ValidationAction
-		told   string
+		log    string
 	}{
 		"Refusal": {admissionregistrationv1.Deny, "kube-apiserver answered 4"},
 		"Warning": {admissionregistrationv1.Warn, "Filled token secret"},
@@ -37,7 +37,7 @@ func TestPolicyQuotesTheSecret(t *testing.T) {
 			quotingPolicy(t, c, namespace, tc.action)
 			c.CreateAccount(t, namespace, "someone")
 			c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-			if err := m.AwaitLog(testcluster.Context(t), tc.told); err != nil {
+			if err := m.AwaitLog(testcluster.Context(t), tc.log); err != nil {
 				t.Error(err)
 			}
 			for line := range strings.Lines(m.Logs()) {

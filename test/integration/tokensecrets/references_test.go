@@ -82,7 +82,7 @@ func TestReferenceToDeletedSecretIsRemoved(t *testing.T) {
 		awaitReferences(t, c, namespace, "someone", "kept")
 	})
 
-	t.Run("EachIsTold", func(t *testing.T) {
+	t.Run("EachGetsAnEvent", func(t *testing.T) {
 		t.Parallel()
 		namespace := c.Namespace(t)
 		account := c.CreateAccount(t, namespace, "someone", testcluster.Referencing("a", "b"))
@@ -97,7 +97,7 @@ func TestReferenceToDeletedSecretIsRemoved(t *testing.T) {
 	})
 }
 
-// TestReferencesThatDangleAtStart covers case 4: what was deleted while nobody
+// TestReferencesThatDangleAtStart covers case 4: what was deleted while no manager
 // watched is removed only if a token controller provably wrote it.
 func TestReferencesThatDangleAtStart(t *testing.T) {
 	c := testcluster.Shared(t)
@@ -189,7 +189,7 @@ func TestDeletionMissedInAWatchGap(t *testing.T) {
 	account := awaitReferences(t, c, namespace, "someone", "kept")
 	c.AwaitEvent(t, testcluster.AboutAccount(account, "TokenReferenceRemoved"), `"mine"`)
 	if codes := proxy.Requests(watches)[before:]; codes[0].Code != 410 || len(codes) < 2 {
-		t.Errorf("the watch was not begun anew: %v", codes)
+		t.Errorf("the watch was not restarted: %v", codes)
 	}
 }
 

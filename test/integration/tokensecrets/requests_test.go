@@ -60,7 +60,7 @@ func TestRequestsPerObject(t *testing.T) {
 			},
 		},
 		"OrphanedSecret": {
-			reason: "one look at the account and one deletion",
+			reason: "one read of the account and one deletion",
 			mode:   "manual",
 			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
 				t.Helper()
@@ -74,7 +74,7 @@ func TestRequestsPerObject(t *testing.T) {
 			want: testcluster.RequestCounts{"GET serviceaccounts": 10, "DELETE secrets": 10},
 		},
 		"RemovedReference": {
-			reason: "a person wrote it, and may mean what bears the name by now: one look and one write",
+			reason: "a user wrote the reference and may mean a new Secret of that name: one read and one write",
 			mode:   "manual",
 			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
 				t.Helper()

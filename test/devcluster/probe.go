@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sa-controller-manager/test/await"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 )
-
-// probeInterval is how often a health endpoint is asked: nothing announces that
-// a server has come up, so asking is all one can do.
-const probeInterval = 50 * time.Millisecond
 
 // probe asks the health and metrics endpoints of one server.
 type probe struct {
@@ -35,24 +32,21 @@ func newProbe(config *rest.Config) (*probe, error) {
 // awaitOK returns once path answers 200, and with an error when ctx or one of
 // the processes it depends on ends first.
 func (p *probe) awaitOK(ctx context.Context, path string, processes ...*process) error {
-	ticker := time.NewTicker(probeInterval)
-	defer ticker.Stop()
-	for {
+	var ended error
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		_, err := p.get(ctx, path)
-		if err == nil {
-			return nil
-		}
 		for _, process := range processes {
-			if !process.running() {
-				return process.unexpectedExit()
+			if err != nil && !process.running() {
+				ended = process.unexpectedExit()
+				return nil
 			}
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("await %s: %w; last answer: %w", path, context.Cause(ctx), err)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("await %s: %w", path, err)
 	}
+	return ended
 }
 
 // get returns the body of an answer with status 200; any other is an error.

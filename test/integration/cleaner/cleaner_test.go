@@ -146,9 +146,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 				return nil
 			})
 		}
-		if _, err := kcm.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		testcluster.StopKCM(t, kcm)
 	}
 	want["opted-out"] = now // it does not know the annotation
 	if diff := cmp.Diff(want, c.Marks(t, theirs)); diff != "" {

@@ -5,7 +5,6 @@ package commands
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,45 +41,6 @@ func parseAudit(t *testing.T, p testcluster.Output) auditReport {
 	return report
 }
 
-// grant lets subjects do what the rules say in all namespaces, until the test ends.
-func grant(t *testing.T, c *testcluster.ControlPlane, name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
-	t.Helper()
-	rbac, meta := c.API.RbacV1(), metav1.ObjectMeta{Name: name}
-	_, err1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-	_, err2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-	}, metav1.CreateOptions{})
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	awaitGrant(t, c, subject, rules[0])
-	t.Cleanup(func() {
-		ctx, options := testcluster.CleanupContext(t), metav1.DeleteOptions{}
-		if err := errors.Join(rbac.ClusterRoleBindings().Delete(ctx, name, options), rbac.ClusterRoles().Delete(ctx, name, options)); err != nil {
-			t.Errorf("delete the roles of %s: %v", name, err)
-		}
-	})
-}
-
-// awaitGrant: kube-apiserver learns of roles through watches, and nothing announces when.
-func awaitGrant(t *testing.T, c *testcluster.ControlPlane, subject rbacv1.Subject, rule rbacv1.PolicyRule) {
-	t.Helper()
-	user := subject.Name
-	if subject.Kind == rbacv1.ServiceAccountKind {
-		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
-	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
-	}}
-	testcluster.Poll(t, "await that "+user+" has a new role", func() error {
-		got, err := c.API.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-		if err == nil && !got.Status.Allowed {
-			err = errors.New("it may not do what the role allows")
-		}
-		return err
-	})
-}
-
 func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
@@ -105,7 +64,7 @@ func auditor(t *testing.T, c *testcluster.ControlPlane, name string, without ...
 			granted = append(granted, rule)
 		}
 	}
-	grant(t, c, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, granted...)
+	c.Grant(t, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, granted...)
 	return kubeconfig
 }
 
@@ -121,7 +80,7 @@ func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	account := func(name string, rules ...rbacv1.PolicyRule) *corev1.ServiceAccount {
 		made := c.CreateAccount(t, namespace, name, testcluster.Referencing(name+"-token"))
 		if len(rules) > 0 {
-			grant(t, c, namespace+":"+name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, rules...)
+			c.Grant(t, namespace+":"+name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, rules...)
 		}
 		return made
 	}
@@ -198,7 +157,7 @@ func TestAuditIsNotFooled(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace := c.Namespace(t)
 	admin, servant := c.CreateAccount(t, namespace, "admin"), c.CreateAccount(t, namespace, "servant")
-	grant(t, c, namespace+":admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "admin"}, rule("*", "*", "*"))
+	c.Grant(t, namespace+":admin", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "admin"}, rule("*", "*", "*"))
 	respell := func(edit func(token string) string) testcluster.SecretOption {
 		return func(s *corev1.Secret) { s.Data["token"] = []byte(edit(string(s.Data["token"]))) }
 	}

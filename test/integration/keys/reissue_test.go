@@ -207,9 +207,7 @@ func TestReissue(t *testing.T) {
 			t.Fatalf("%s is not signed by the old key", name)
 		}
 	}
-	if _, err := kcm.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.StopKCM(t, kcm)
 	r.PatchSecret(t, namespace, invalid.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, testcluster.InvalidSinceLabel, testcluster.Today(t)))
 
 	m := r.Manage(t, r.with("--token-secrets=auto")...)
@@ -314,9 +312,7 @@ func TestReissueGoesOn(t *testing.T) {
 	r.rotate(t)
 	leader.AwaitMetric(t, "sacm_token_reissues_total", devcluster.Labels{"result": "done"}, 5)
 	leader.Crash(t)
-	if err := follower.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	follower.ExpectLog(t, testcluster.LeadsMessage)
 	for i := range accounts {
 		name := fmt.Sprintf("app-%02d", i)
 		r.AwaitAccount(t, namespace, name, func(account *corev1.ServiceAccount) error {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -80,7 +79,7 @@ func userConfig(t *testing.T, c *testcluster.ControlPlane, user string) *rest.Co
 // metricsReader is a user who may get the paths.
 func metricsReader(t *testing.T, c *testcluster.ControlPlane, paths ...string) *rest.Config {
 	t.Helper()
-	allow(t, c, readerName, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: readerName}, paths...)
+	c.Grant(t, readerName, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: readerName}, mayGet(paths...))
 	return userConfig(t, c, readerName)
 }
 
@@ -92,7 +91,7 @@ func scraperToken(t *testing.T, c *testcluster.ControlPlane, name string) *rest.
 	t.Helper()
 	namespace := c.Namespace(t)
 	c.CreateAccount(t, namespace, name)
-	allow(t, c, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, append(protectedPaths, openPaths...)...)
+	c.Grant(t, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, mayGet(append(protectedPaths, openPaths...)...))
 	token, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,31 +99,9 @@ func scraperToken(t *testing.T, c *testcluster.ControlPlane, name string) *rest.
 	return &rest.Config{BearerToken: token.Status.Token}
 }
 
-// allow lets a subject get paths, until the test ends.
-func allow(t *testing.T, c *testcluster.ControlPlane, name string, subject rbacv1.Subject, paths ...string) {
-	t.Helper()
-	roles, bindings := c.API.RbacV1().ClusterRoles(), c.API.RbacV1().ClusterRoleBindings()
-	_, err := roles.Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: paths}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{subject},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx := testcluster.CleanupContext(t)
-		if err := errors.Join(bindings.Delete(ctx, name, metav1.DeleteOptions{}), roles.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
-			t.Errorf("delete the role of %s: %v", name, err)
-		}
-	})
+// mayGet allows to read paths.
+func mayGet(paths ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: paths}
 }
 
 // unknownCACertificate returns a client certificate of an unknown CA for system:masters.

@@ -88,9 +88,7 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 	m := c.Adopt(t, running)
 	m.ExpectErrors = true // the log may say which connections were closed
 	m.AwaitReady(t)
-	if err := m.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	m.ExpectLog(t, testcluster.LeadsMessage)
 	const metric = "sacm_client_certificate_expiration_timestamp_seconds"
 	end := m.Metric(t, metric, nil)
 	first := time.Unix(int64(end), 0)
@@ -193,7 +191,5 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 		t.Errorf("the socket was given up on the way: %v", err)
 	}
 	c.AwaitAutoSecret(t, c.Namespace(t), "default")
-	if err := m.AwaitLog(testcluster.Context(t), "nothing but the external signer works"); err != nil {
-		t.Error(err)
-	}
+	m.ExpectLog(t, "nothing but the external signer works")
 }

@@ -37,9 +37,7 @@ func TestIdleManagerRenewsItsLeaseOnly(t *testing.T) {
 	// seen are the others until the lease has been renewed so many times more.
 	seen := func(times int) []faultproxy.Request {
 		before, enough := len(proxy.Requests(others)), len(proxy.Requests(renewals))+times
-		if err := proxy.Await(testcluster.Context(t), renewals, func(all []faultproxy.Request) bool { return len(all) >= enough }); err != nil {
-			t.Fatal(err)
-		}
+		testcluster.AwaitRequests(t, proxy, renewals, func(all []faultproxy.Request) bool { return len(all) >= enough })
 		return proxy.Requests(others)[before:]
 	}
 	testcluster.Poll(t, "await that it settles", func() error {

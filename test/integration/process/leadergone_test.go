@@ -59,9 +59,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 	c := testcluster.Shared(t)
 	flags := manualLeader("killed")
 	first := c.Manage(t, flags...)
-	if err := first.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	first.ExpectLog(t, testcluster.LeadsMessage)
 	second := c.Manage(t, flags...)
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "someone")
@@ -74,9 +72,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 	if done := countFilled(filled); done >= total {
 		t.Error("all were filled before the end: nothing is proved")
 	}
-	if err := second.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	second.ExpectLog(t, testcluster.LeadsMessage)
 	if took := time.Since(killed); took < time.Second {
 		t.Errorf("the second manager leads after %v, before the lease of the first one has expired", took)
 	}
@@ -109,9 +105,7 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	flags := manualLeader("paused")
 	proxy := c.Proxy(t)
 	first := c.ManageThrough(t, proxy, flags...)
-	if err := first.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	first.ExpectLog(t, testcluster.LeadsMessage)
 	second := c.Manage(t, flags...)
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "someone")
@@ -122,29 +116,21 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	proxy.Use(hold)
 	created := fillMany(t, c, namespace, account.Name, total)
 	// The proxy sees the renewals of the lease too, so this condition is checked repeatedly.
-	if err := proxy.Await(testcluster.Context(t), all, func([]faultproxy.Request) bool { return hold.Hits() == syncs }); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.AwaitRequests(t, proxy, all, func([]faultproxy.Request) bool { return hold.Hits() == syncs })
 	if err := first.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = first.Resume() })
 	created()
-	if err := second.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	second.ExpectLog(t, testcluster.LeadsMessage)
 	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total))
 	before := proxy.Requests(changesObjects)
 	close(release)
-	if err := proxy.Await(testcluster.Context(t), fills, allOver); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.AwaitRequests(t, proxy, fills, allOver)
 	if err := first.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.AwaitLog(testcluster.Context(t), "Controllers have stopped, waiting to lead again"); err != nil {
-		t.Fatal(err)
-	}
+	first.ExpectLog(t, "Controllers have stopped, waiting to lead again")
 	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-299"), account)
 	for _, late := range proxy.Requests(changesObjects)[len(before):] {
 		t.Errorf("after the renew deadline: %v", late)

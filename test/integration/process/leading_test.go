@@ -29,9 +29,7 @@ func TestLeaderElection(t *testing.T) {
 		"--leader-elect-retry-period=500ms",
 	}
 	first := c.Manage(t, flags...)
-	if err := first.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	first.ExpectLog(t, testcluster.LeadsMessage)
 	second := c.Manage(t, flags...)
 	holder := c.AwaitLease(t, "two-replicas", func(holder string) bool { return holder != "" })
 	if !strings.Contains(first.Logs(), holder) {
@@ -49,9 +47,7 @@ func TestLeaderElection(t *testing.T) {
 		first.Shutdown(t)
 		stopped <- time.Now()
 	}()
-	if err := second.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	second.ExpectLog(t, testcluster.LeadsMessage)
 	await.Within(t, "the hand-over", time.Since(begun), handOver)
 	<-stopped
 	now := c.AwaitLease(t, "two-replicas", func(now string) bool { return now != holder && now != "" })
@@ -76,9 +72,7 @@ func TestLeaseIsLost(t *testing.T) {
 	flags := append(testcluster.ShortLease("lost"), "--token-secrets=auto")
 	proxy := c.Proxy(t)
 	first := c.ManageThrough(t, proxy, flags...)
-	if err := first.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	first.ExpectLog(t, testcluster.LeadsMessage)
 	second := c.Manage(t, flags...)
 	namespace := c.Namespace(t)
 	c.AwaitAutoSecret(t, namespace, "default")
@@ -90,9 +84,7 @@ func TestLeaseIsLost(t *testing.T) {
 		&faultproxy.Rule{Match: references, Fault: faultproxy.Hold(nil, faultproxy.Forward)},
 	)
 	account := c.CreateAccount(t, namespace, "someone")
-	if err := second.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	second.ExpectLog(t, testcluster.LeadsMessage)
 	testcluster.ExpectContains(t, first.Logs(), "Controllers have stopped, waiting to lead again")
 	awaitOneOf(t, c, namespace, "someone")
 	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), account)

@@ -73,11 +73,9 @@ func TestWhatIsWatched(t *testing.T) {
 				m.WaitIdle(t)
 			}
 			// The leader starts some watches after it is ready.
-			if err := proxy.Await(testcluster.Context(t), faultproxy.On("watch", ""), func(all []faultproxy.Request) bool {
+			testcluster.AwaitRequests(t, proxy, faultproxy.On("watch", ""), func(all []faultproxy.Request) bool {
 				return len(all) >= len(slices.Concat(slices.Collect(maps.Values(tc.want))...))
-			}); err != nil {
-				t.Error(err)
-			}
+			})
 			got := watches{}
 			for _, request := range proxy.Requests(faultproxy.On("watch", "")) {
 				got[request.Resource] = append(got[request.Resource], request.Query.Get("fieldSelector"))

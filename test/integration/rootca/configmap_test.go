@@ -174,9 +174,7 @@ func TestRootCASameAsKubeControllerManager(t *testing.T) {
 	kcm := c.StartKCM(t, publisherAlone)
 	namespace := c.Namespace(t)
 	theirs := c.AwaitRootCA(t, namespace, c.RootCA(t))
-	if _, err := kcm.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.StopKCM(t, kcm)
 	m := c.Manage(t, publisherAlone)
 	m.WaitIdle(t)
 	if kept := c.AwaitRootCA(t, namespace, c.RootCA(t)); kept.ResourceVersion != theirs.ResourceVersion {
@@ -263,8 +261,6 @@ func TestSecondRootCA(t *testing.T) {
 		after["PATCH secrets"]-before["PATCH secrets"], after["PUT secrets"]-before["PUT secrets"])
 
 	// It ends when the other one does, with our root CA.
-	if _, err := kcm.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.StopKCM(t, kcm)
 	c.AwaitSecretCA(t, namespace, "mine", c.RootCA(t))
 }

@@ -155,9 +155,7 @@ func TestRootCAOverlapOutlivesTheLeader(t *testing.T) {
 		"--leader-elect=true", "--leader-elect-resource-name=root-ca", "--leader-elect-retry-period=500ms",
 	}
 	leader := c.Manage(t, flags...)
-	if err := leader.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	leader.ExpectLog(t, testcluster.LeadsMessage)
 	follower := c.Manage(t, flags...)
 	namespace := c.Namespace(t)
 	c.AwaitRootCA(t, namespace, rootCAs(old))
@@ -166,9 +164,7 @@ func TestRootCAOverlapOutlivesTheLeader(t *testing.T) {
 	follower.AwaitMetric(t, "sacm_file_reloads_total", nil, 1)
 	ends := stateOfRootCA(t, c)
 	leader.Shutdown(t)
-	if err := follower.AwaitLog(testcluster.Context(t), testcluster.LeadsMessage); err != nil {
-		t.Fatal(err)
-	}
+	follower.ExpectLog(t, testcluster.LeadsMessage)
 	c.AwaitRootCA(t, c.Namespace(t), rootCAs(next, old))
 	follower.WaitIdle(t)
 	c.AwaitRootCA(t, namespace, rootCAs(next, old))

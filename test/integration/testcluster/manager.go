@@ -175,6 +175,22 @@ func (m *Manager) WaitIdle(t *testing.T) {
 	}
 }
 
+// ExpectLog waits until the manager has logged text.
+func (m *Manager) ExpectLog(t *testing.T, text string) {
+	t.Helper()
+	if err := m.AwaitLog(Context(t), text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// AwaitRequests waits until the matching requests that a proxy has recorded pass the check.
+func AwaitRequests(t *testing.T, proxy *faultproxy.Proxy, match faultproxy.Match, check func([]faultproxy.Request) bool) {
+	t.Helper()
+	if err := proxy.Await(Context(t), match, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Metric returns the present sum of a metric over the matching series.
 func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
@@ -230,4 +246,12 @@ func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manag
 		t.Fatal(err)
 	}
 	return kcm
+}
+
+// StopKCM stops a kube-controller-manager of StartKCM.
+func StopKCM(t *testing.T, kcm *devcluster.Manager) {
+	t.Helper()
+	if _, err := kcm.Stop(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -216,9 +216,7 @@ func TestCrashBetweenCreatingAndReferencing(t *testing.T) {
 	references := faultproxy.On("patch", "serviceaccounts").In(namespace)
 	proxy.Use(&faultproxy.Rule{Match: references, Fault: faultproxy.Hold(nil, faultproxy.Forward)})
 	account := c.CreateAccount(t, namespace, "someone")
-	if err := proxy.Await(testcluster.Context(t), references, func(held []faultproxy.Request) bool { return len(held) == 2 }); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.AwaitRequests(t, proxy, references, func(held []faultproxy.Request) bool { return len(held) == 2 })
 	crashing.Crash(t)
 	left := c.AutoSecrets(t, namespace, "someone")
 	if len(left) != 1 || len(c.GetAccount(t, namespace, "someone").Secrets) != 0 {

@@ -187,9 +187,7 @@ func TestReannotatedWhileDecided(t *testing.T) {
 			release := make(chan struct{})
 			proxy.Use(&faultproxy.Rule{Match: held, Fault: faultproxy.Hold(release, faultproxy.Forward)})
 			made := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "old", testcluster.WithUID("00000000-0000-0000-0000-000000000000")))
-			if err := proxy.Await(testcluster.Context(t), held, func(held []faultproxy.Request) bool { return len(held) == 1 }); err != nil {
-				t.Fatal(err)
-			}
+			testcluster.AwaitRequests(t, proxy, held, func(held []faultproxy.Request) bool { return len(held) == 1 })
 			c.PatchSecret(t, namespace, "mine", fmt.Sprintf(`{"metadata":{"annotations":{%q:"new",%q:null}}}`,
 				corev1.ServiceAccountNameKey, corev1.ServiceAccountUIDKey))
 			c.AwaitCached(t)
@@ -228,9 +226,7 @@ func TestFilledWhileTheAccountWatchHangs(t *testing.T) {
 	if n := proxy.CutWatches(watches); n != 1 {
 		t.Fatalf("%d watches of ServiceAccounts were open, want 1", n)
 	}
-	if err := proxy.Await(testcluster.Context(t), watches, func(all []faultproxy.Request) bool { return len(all) > before }); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.AwaitRequests(t, proxy, watches, func(all []faultproxy.Request) bool { return len(all) > before })
 	account := c.CreateAccount(t, namespace, "someone")
 	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
 	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine"), account)

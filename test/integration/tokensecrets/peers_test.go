@@ -41,9 +41,7 @@ func TestSameAsKubeControllerManager(t *testing.T) {
 			c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
 			theirs := c.AwaitFilled(t, namespace, "mine")
 			c.ExpectAccepted(t, theirs, account)
-			if _, err := kcm.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			testcluster.StopKCM(t, kcm)
 			c.PatchSecret(t, namespace, "mine", `{"metadata":{"annotations":{"`+corev1.ServiceAccountUIDKey+`":null}},"data":null}`)
 
 			c.Manage(t, append(c.VerifyKeyFlags(), tc.flags...)...)

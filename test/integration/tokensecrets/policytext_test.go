@@ -37,9 +37,7 @@ func TestPolicyQuotesTheSecret(t *testing.T) {
 			quotingPolicy(t, c, namespace, tc.action)
 			c.CreateAccount(t, namespace, "someone")
 			c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-			if err := m.AwaitLog(testcluster.Context(t), tc.log); err != nil {
-				t.Error(err)
-			}
+			m.ExpectLog(t, tc.log)
 			for line := range strings.Lines(m.Logs()) {
 				if strings.Contains(line, "eyJ") || strings.Contains(line, "ZXlK") { // in base64
 					t.Errorf("a token is in the log: %.400s", line)

@@ -180,9 +180,7 @@ func TestDeletionMissedInAWatchGap(t *testing.T) {
 	if n := proxy.CutWatches(watches); n != 1 {
 		t.Fatalf("%d watches of token Secrets were open, want 1", n)
 	}
-	if err := proxy.Await(testcluster.Context(t), watches, func(all []faultproxy.Request) bool { return len(all) == before+1 }); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.AwaitRequests(t, proxy, watches, func(all []faultproxy.Request) bool { return len(all) == before+1 })
 	c.DeleteSecret(t, namespace, "mine")
 	close(release)
 

@@ -50,9 +50,7 @@ func TestNoSecondTokenController(t *testing.T) {
 	kcm := c.StartKCM(t, "--service-account-private-key-file="+testcluster.ECDSAKeyFile(), "--root-ca-file="+c.ClientCAFile())
 	c.CreateSecret(t, testcluster.TokenSecret(namespace, "theirs", "someone"))
 	theirs := c.AwaitFilled(t, namespace, "theirs")
-	if _, err := kcm.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	testcluster.StopKCM(t, kcm)
 
 	leading := []string{"--token-secrets=manual", "--leader-elect=true", "--leader-elect-resource-name=no-second-controller"}
 	first := c.Manage(t, append(leading, "--service-account-private-key-file="+testcluster.ECDSAKeyFile())...)

@@ -104,9 +104,7 @@ func TestNamespaceTerminatesWhileItsAccountIsCreated(t *testing.T) {
 		faultproxy.On("create", "serviceaccounts").In(withoutAccount),
 		faultproxy.On("create", "secrets").In(withAccount),
 	} {
-		if err := proxy.Await(testcluster.Context(t), awaited, func(held []faultproxy.Request) bool { return len(held) == 1 }); err != nil {
-			t.Fatal(err)
-		}
+		testcluster.AwaitRequests(t, proxy, awaited, func(held []faultproxy.Request) bool { return len(held) == 1 })
 	}
 	c.Terminate(t, withoutAccount)
 	c.Terminate(t, withAccount)

@@ -120,7 +120,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 	c.AwaitEvent(t, testcluster.AboutSecret(gone, "LegacyTokenDeleted"), "has been invalid since "+testcluster.LongAgo)
 	c.AwaitEvent(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "unused"), "LegacyTokenMarkedInvalid"), `of ServiceAccount "app"`)
 	c.AwaitWarning(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "marked-and-tried"), "InvalidLegacyTokenTried"), "was refused with it on "+now)
-	// The token controller sees to the references.
+	// The token controller removes the references.
 	c.AwaitAccount(t, namespace, "app", func(now *corev1.ServiceAccount) error {
 		if left, want := len(now.Secrets), len(account.Secrets)-2; left != want {
 			return fmt.Errorf("%d references, want %d", left, want)
@@ -199,7 +199,7 @@ func testLifeOfAToken(t *testing.T, c *testcluster.ControlPlane) {
 	c.AwaitRefused(t, secret.Data[corev1.ServiceAccountTokenKey])
 }
 
-// testCleanerDryRun has kube-apiserver count what a dry run asks for.
+// testCleanerDryRun compares kube-apiserver's count of requests before and after a dry run.
 func testCleanerDryRun(t *testing.T, c *testcluster.ControlPlane) {
 	namespace := secretForEveryRule(t, c)
 	versions, before := c.ResourceVersions(t, namespace), c.CountRequests(t)
@@ -210,7 +210,7 @@ func testCleanerDryRun(t *testing.T, c *testcluster.ControlPlane) {
 			delete(after, what)
 		}
 	}
-	// Two would be deleted, and for each Secret and account are looked at.
+	// Two would be deleted. For each the Secret and the account are read.
 	want := testcluster.RequestCounts{"GET secrets": before["GET secrets"] + 2, "GET serviceaccounts": before["GET serviceaccounts"] + 2}
 	if diff := cmp.Diff(want, after); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
@@ -228,7 +228,7 @@ func testCleanerDryRun(t *testing.T, c *testcluster.ControlPlane) {
 	c.AwaitEvent(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "marked-long-ago"), "LegacyTokenWouldBeDeleted"), "but for the dry run")
 }
 
-// testCleanerInModeAuto shows that the two that make and delete Secrets come to rest.
+// testCleanerInModeAuto shows that the cleaner and mode auto do not undo each other's changes.
 func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
 	namespace := c.Namespace(t)
 	const accounts = 5
@@ -255,7 +255,7 @@ func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
 		t.Fatalf("resourceVersions (-before +after):\n%s", diff)
 	}
 
-	// In mode manual they are what any unused Secret is.
+	// In mode manual they are marked as any unused Secret.
 	m = cleaner(t, c)
 	for name, mark := range c.Marks(t, namespace) {
 		if mark == "" {
@@ -264,7 +264,7 @@ func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
 	}
 	m.Shutdown(t)
 
-	// Back in mode auto every account gets one more, once.
+	// Back in mode auto every account gets one more Secret.
 	m = c.Manage(t, auto...)
 	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(2*(accounts+1)))
 	c.AwaitProcessed(t, m)
@@ -277,8 +277,7 @@ func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
 	}
 }
 
-// testCleanersInTurn covers case 48: the next leader has a round at once, and finds
-// nothing to do.
+// testCleanersInTurn covers case 48: the next leader starts a round at once and changes nothing.
 func testCleanersInTurn(t *testing.T, c *testcluster.ControlPlane) {
 	namespace := secretForEveryRule(t, c)
 	flags := []string{

@@ -30,7 +30,7 @@ func untrack(t *testing.T, c *testcluster.ControlPlane) {
 	}
 }
 
-// cleaner starts a manager that cleans, and returns once its round is over.
+// cleaner starts a manager with the cleaner and returns after its first round.
 // The tests share a control plane, and together they mark more in a day than a tenth.
 func cleaner(t *testing.T, c *testcluster.ControlPlane, flags ...string) *testcluster.Manager {
 	t.Helper()
@@ -39,7 +39,7 @@ func cleaner(t *testing.T, c *testcluster.ControlPlane, flags ...string) *testcl
 	return m
 }
 
-// decided is how many Secrets the last round has decided on in that way.
+// decided returns how many Secrets got a decision in the last round.
 func decided(t *testing.T, m *testcluster.Manager, decision string) float64 {
 	t.Helper()
 	return m.Metric(t, "sacm_legacy_token_cleaner_secrets", devcluster.Labels{"decision": decision})

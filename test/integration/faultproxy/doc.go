@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faultproxy stands between a client and kube-apiserver, writes down
-// every request and gives chosen ones a fault.
+// Package faultproxy provides a proxy between a client and kube-apiserver that records every request
+// and injects faults into chosen ones.
 //
 // It is a reverse proxy over HTTPS, so that the client under test is the real
 // binary with an ordinary kubeconfig and HTTP/2, and the faults are in the

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// errDropped is why a client gets no answer.
+// errDropped means that the client gets no answer.
 var errDropped = errors.New("the answer is dropped")
 
 // Fault answers a request. forward passes it on to kube-apiserver; a fault calls
@@ -78,8 +78,8 @@ func Answer(code int, reason metav1.StatusReason) Fault {
 	}
 }
 
-// TooManyRequests answers 429 and asks to be left alone for the given time, which
-// is rounded to seconds, as kube-apiserver's priority and fairness does.
+// TooManyRequests answers 429 with a Retry-After of the given time, rounded to seconds, as
+// kube-apiserver's priority and fairness does.
 func TooManyRequests(retryAfter time.Duration) Fault {
 	return func(request *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		response := status(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
@@ -88,8 +88,8 @@ func TooManyRequests(retryAfter time.Duration) Fault {
 	}
 }
 
-// DropAnswer has kube-apiserver do what is asked and the client's connection end
-// without an answer.
+// DropAnswer lets kube-apiserver execute the request and closes the client's connection without an
+// answer.
 func DropAnswer(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
 	if err := commit(request, forward); err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func DropAnswer(request *http.Request, forward http.RoundTripper) (*http.Respons
 	return nil, errDropped
 }
 
-// TimeOutAfterCommit has kube-apiserver do what is asked and the client told that
-// it took too long, as kube-apiserver says when etcd is slow.
+// TimeOutAfterCommit lets kube-apiserver execute the request and answers with a timeout, as
+// kube-apiserver does when etcd is slow.
 func TimeOutAfterCommit(request *http.Request, forward http.RoundTripper) (*http.Response, error) {
 	if err := commit(request, forward); err != nil {
 		return nil, err

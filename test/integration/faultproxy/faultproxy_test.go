@@ -206,7 +206,7 @@ func TestCutWatches(t *testing.T) {
 	}
 }
 
-// TestCloseEndsHeldRequests would hang otherwise.
+// TestCloseEndsHeldRequests hangs if a held request does not end.
 func TestCloseEndsHeldRequests(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -243,7 +243,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{proxy: proxy, client: client, behind: behind}
 }
 
-// agree answers a watch with silence and everything else with success.
+// agree leaves a watch without events and answers everything else with success.
 func agree(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") != "" {

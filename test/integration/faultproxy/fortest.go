@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ForTest is Start for a test, with whose end the proxy closes.
+// ForTest starts a proxy that closes when the test ends.
 func ForTest(t *testing.T, config *rest.Config) *Proxy {
 	t.Helper()
 	proxy, err := Start(config)
@@ -21,7 +21,7 @@ func ForTest(t *testing.T, config *rest.Config) *Proxy {
 	return proxy
 }
 
-// Flags are those of a manager that reaches kube-apiserver through the proxy.
+// Flags returns the flags of a manager that reaches kube-apiserver through the proxy.
 func (p *Proxy) Flags(t *testing.T) []string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

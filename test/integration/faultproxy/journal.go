@@ -82,7 +82,7 @@ func (j *journal) cut(match Match) int {
 	return count
 }
 
-// served notes what kube-apiserver says.
+// served records the status of kube-apiserver.
 func (e *entry) served(code int) {
 	e.journal.change(func() { e.request.Served = code })
 }

@@ -80,8 +80,7 @@ func (p *Proxy) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Use has the given rules, and no others, apply from the next request on. Of
-// several that match the first one counts.
+// Use replaces the rules from the next request on. The first matching rule applies.
 func (p *Proxy) Use(rules ...*Rule) { p.faults.use(rules) }
 
 // CutWatches ends every open watch that match selects, in the middle of its
@@ -89,7 +88,7 @@ func (p *Proxy) Use(rules ...*Rule) { p.faults.use(rules) }
 func (p *Proxy) CutWatches(match Match) int { return p.faults.journal.cut(match) }
 
 // Silence has nothing pass any more through the connections that are open, in neither
-// direction, and nothing tell of that: neither FIN nor RST, no answer to a ping of HTTP/2.
+// direction, without FIN, RST or an answer to a ping of HTTP/2.
 // Connections that come later are well. The function that it returns ends those that fell
 // silent with RST; what was sent through them meanwhile is lost. It may be called more than
 // once, and after Close.
@@ -110,8 +109,8 @@ func (p *Proxy) silence(further bool) (end func()) {
 // they came.
 func (p *Proxy) Requests(match Match) []Request { return p.faults.journal.selected(match) }
 
-// Await returns once enough is true of the requests that match selects. It looks
-// whenever one comes or ends, and returns an error when ctx ends first.
+// Await returns once enough is true of the matching requests. It checks whenever a request arrives or
+// ends, and returns an error when ctx ends first.
 func (p *Proxy) Await(ctx context.Context, match Match, enough func([]Request) bool) error {
 	for {
 		found, changed := p.faults.journal.snapshot(match)

@@ -43,7 +43,7 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s?%s -> %d (%d)", r.Verb, r.Path, r.Query.Encode(), r.Code, r.Served)
 }
 
-// target is what two requests have in common that try the same thing.
+// target is equal for two attempts of the same request.
 func (r Request) target() string {
 	return strings.Join([]string{r.Verb, r.Resource, r.Namespace, r.Name, r.Subresource}, "/")
 }

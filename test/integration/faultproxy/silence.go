@@ -20,7 +20,7 @@ type wires struct {
 	silences []*silence
 }
 
-// silence is of connections through which nothing passes.
+// silence is a set of connections through which nothing passes.
 type silence struct {
 	// further tells that those which come meanwhile are silent, too.
 	further bool
@@ -50,7 +50,7 @@ func (l *wires) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// begin has the connections that are open fall silent.
+// begin silences the open connections.
 func (l *wires) begin(further bool) *silence {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *wires) begin(further bool) *silence {
 	return s
 }
 
-// take has one fall silent, unless it is so already. The caller holds mu.
+// take silences one connection and is a no-op if it is silent. The caller holds mu.
 func (s *silence) take(w *wire) {
 	if w.silent.CompareAndSwap(false, true) {
 		s.wires = append(s.wires, w)
@@ -97,7 +97,7 @@ func (l *wires) forget(w *wire) {
 	delete(l.open, w)
 }
 
-// wire is a connection that can fall silent. It never speaks again then.
+// wire is a connection that can become silent, for good.
 type wire struct {
 	net.Conn
 
@@ -137,7 +137,7 @@ func (w *wire) Close() error {
 	return w.SetReadDeadline(time.Now()) // for who reads
 }
 
-// reset ends a silent connection as a machine does that knows nothing of it.
+// reset ends a silent connection with RST, as a restarted machine would.
 func (w *wire) reset() {
 	w.all.forget(w)
 	if tcp, ok := w.Conn.(*net.TCPConn); ok {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// still is how long nothing has to happen in these tests.
+// still is how long the tests check that nothing happens.
 const still = 200 * time.Millisecond
 
 // TestSilence wants a connection that has fallen silent to say nothing, not even that it is

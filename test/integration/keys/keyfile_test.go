@@ -21,7 +21,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// overwrite is how careless ones do it: the file is empty for a moment.
+// overwrite truncates and writes the file: it is empty for a moment.
 func overwrite(t *testing.T, f testcluster.KeyFile, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(f.Path, content, 0o600); err != nil {
@@ -29,7 +29,7 @@ func overwrite(t *testing.T, f testcluster.KeyFile, content []byte) {
 	}
 }
 
-// newKey writes a key that no kube-apiserver knows and returns its path.
+// newKey writes a key that kube-apiserver does not have and returns its path.
 func newKey(t *testing.T, keyType devcluster.KeyType) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "new.key")
@@ -183,7 +183,7 @@ func TestNewKeyWaitsForTheAPIServer(t *testing.T) {
 	c.ExpectAccepted(t, before, account)
 
 	c.SetAPIServerFlag("service-account-key-file", c.SigningKeyFile(), path)
-	// In order, kube-apiserver would first wait a minute for its watches to end.
+	// After SIGTERM kube-apiserver would wait a minute for its watches to end.
 	if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
 		t.Fatal(err)
 	}

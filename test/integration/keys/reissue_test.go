@@ -49,19 +49,19 @@ func newRotation(t *testing.T) *rotation {
 	}
 }
 
-// with are the flags of a manager that has the key ring.
+// with returns the flags of a manager that has the key ring.
 func (r *rotation) with(flags ...string) []string {
 	return append([]string{"--service-account-private-key-file=", r.flag()}, flags...)
 }
 
-// rotate has the other key sign.
+// rotate makes the other key the active one.
 func (r *rotation) rotate(t *testing.T) {
 	t.Helper()
 	r.must(t, "rotate", "start", "--from-private-key-file="+r.next, "--cache-age=0s")
 	r.must(t, "rotate", "activate", "--wait")
 }
 
-// holder calls kube-apiserver with one token, all the time.
+// holder calls kube-apiserver with one token repeatedly.
 type holder struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -101,7 +101,7 @@ func hold(t *testing.T, c *testcluster.ControlPlane, secret *corev1.Secret) *hol
 	return h
 }
 
-// end stops the calls and wants none to have failed.
+// end stops the calls and checks that none has failed.
 func (h *holder) end(t *testing.T) {
 	t.Helper()
 	h.stop()
@@ -139,7 +139,7 @@ func replaced(t *testing.T, c *testcluster.ControlPlane, old *corev1.Secret) *co
 	return found
 }
 
-// kept checks that neither the token of a Secret has changed nor anything replaces it.
+// kept checks that a Secret has the same token and that nothing replaces it.
 func kept(t *testing.T, c *testcluster.ControlPlane, before *corev1.Secret) {
 	t.Helper()
 	now := c.GetSecret(t, before.Namespace, before.Name)
@@ -293,7 +293,7 @@ func TestReissue(t *testing.T) {
 	}
 }
 
-// TestReissueGoesOn kills the leader while it works. The next one comes to the same end.
+// TestReissueGoesOn kills the leader during the re-issue. The next leader completes it.
 func TestReissueGoesOn(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
@@ -335,8 +335,8 @@ func TestReissueGoesOn(t *testing.T) {
 	}
 }
 
-// TestReplicasWithAnotherRing: one that comes with an older ring, or with another one of
-// the same generation, is alarmed and touches nothing.
+// TestReplicasWithAnotherRing covers a replica with an older ring: it reports the mismatch and changes
+// nothing.
 func TestReplicasWithAnotherRing(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
@@ -374,8 +374,8 @@ func TestReplicasWithAnotherRing(t *testing.T) {
 	}
 }
 
-// TestEndOfAReplacedSecret: the cleaner marks and deletes what was replaced and is idle.
-// Time cannot be turned, so the period is next to nothing.
+// TestEndOfAReplacedSecret covers the cleaner, which marks and deletes replaced Secrets that are not
+// used. The clock cannot be changed, so the period is a millisecond.
 func TestEndOfAReplacedSecret(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
@@ -417,7 +417,7 @@ func TestEndOfAReplacedSecret(t *testing.T) {
 	}
 	r.RefusedAsInvalid(t, olds["idle"])
 	r.AwaitEvent(t, testcluster.AboutSecret(olds["idle"], "LegacyTokenMarkedInvalid"), "replaced by Secret")
-	// A try of today keeps it; without, it goes when its period is over.
+	// A use of today keeps a marked Secret. Without one it is deleted after the period.
 	for _, name := range []string{"idle", "users"} {
 		r.PatchSecret(t, namespace, olds[name].Name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:null}}}`, testcluster.InvalidSinceLabel, testcluster.LongAgo, testcluster.LastUsedLabel))
 	}

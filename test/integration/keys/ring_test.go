@@ -85,7 +85,7 @@ func (d ringFile) run(t *testing.T, words ...string) (ring keyRing, printed stri
 	return ring, got.Stdout + got.Stderr, got.Code
 }
 
-// watchCanary has every private key of the ring looked for in everything that is printed.
+// watchCanary adds every private key of the ring to the canary.
 func (d ringFile) watchCanary(t *testing.T) {
 	t.Helper()
 	var ring struct{ Keys []struct{ PEM string } }
@@ -110,7 +110,7 @@ func (d ringFile) must(t *testing.T, words ...string) keyRing {
 	return ring
 }
 
-// refuses wants exit code 1 and a sentence.
+// refuses checks that a command exits with code 1 and prints the sentence.
 func (d ringFile) refuses(t *testing.T, sentence string, words ...string) {
 	t.Helper()
 	if _, printed, code := d.run(t, words...); code != 1 || !strings.Contains(printed, sentence) {
@@ -179,7 +179,7 @@ func TestRotateARing(t *testing.T) {
 	}
 
 	c.SetAPIServerFlag("service-account-key-file", c.SigningKeyFile(), d.publicKeys(t))
-	// In order, kube-apiserver would first wait a minute for its watches to end.
+	// After SIGTERM kube-apiserver would wait a minute for its watches to end.
 	if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestRotateARing(t *testing.T) {
 	stillGood()
 	d.refuses(t, "was rolled back at", "rollback")
 
-	// Again, with a key that kube-apiserver gets to know while the command waits.
+	// Again, with a key that kube-apiserver gets while the command waits.
 	third := d.must(t, "rotate", "start", "--algorithm=P-256", "--cache-age=0s").role(t, "next")
 	c.SetAPIServerFlag("service-account-key-file", c.SigningKeyFile(), d.publicKeys(t))
 	waited := make(chan error, 1)
@@ -218,7 +218,7 @@ func TestRotateARing(t *testing.T) {
 	}
 	select {
 	case err := <-waited:
-		// The command does not mind that kube-apiserver is away only if it was not asking at that moment.
+		// The command fails if it calls kube-apiserver during the restart.
 		if err != nil {
 			t.Logf("the waiting command: %v", err)
 			d.must(t, "rotate", "complete", "--wait")
@@ -233,7 +233,7 @@ func TestRotateARing(t *testing.T) {
 	d.pruneWhatMayGo(t, held, rsa, ecdsa, third)
 }
 
-// pruneWhatMayGo tries every reason for which a key stays, and then removes the one key that may go.
+// pruneWhatMayGo checks every reason for which a key is kept, then prunes the one key that may go.
 func (d ringFile) pruneWhatMayGo(t *testing.T, held []*corev1.Secret, rsa, ecdsa, third string) {
 	t.Helper()
 	c := d.cluster
@@ -263,7 +263,8 @@ func (d ringFile) pruneWhatMayGo(t *testing.T, held []*corev1.Secret, rsa, ecdsa
 	}
 }
 
-// TestRingFileIsReloaded covers what a manager takes and what it refuses, with keys that kube-apiserver has from its start.
+// TestRingFileIsReloaded covers rings that a manager accepts and refuses, with keys that kube-apiserver
+// has from its start.
 func TestRingFileIsReloaded(t *testing.T) {
 	c := testcluster.Shared(t)
 	d := newRingFile(t, c, c.SigningKeyFile())

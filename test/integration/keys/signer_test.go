@@ -37,7 +37,7 @@ type signerCluster struct {
 	key     testcluster.KeyFile
 }
 
-// signerFlags are those of a manager that signs for kube-apiserver.
+// signerFlags returns the flags of a manager that signs for kube-apiserver.
 func signerFlags(f testcluster.KeyFile, c *devcluster.Cluster, flags ...string) []string {
 	return append([]string{
 		"-v=10", "--token-secrets=manual", f.Flag(),
@@ -92,7 +92,7 @@ func (c *signerCluster) request(ctx context.Context, account *corev1.ServiceAcco
 	}, metav1.CreateOptions{})
 }
 
-// requested is the token of such a request.
+// requested returns a requested token.
 func (c *signerCluster) requested(t *testing.T, account *corev1.ServiceAccount) string {
 	t.Helper()
 	answer, err := c.request(testcluster.Context(t), account, time.Hour)
@@ -103,7 +103,7 @@ func (c *signerCluster) requested(t *testing.T, account *corev1.ServiceAccount) 
 	return answer.Status.Token
 }
 
-// publishedKeys are the key IDs in kube-apiserver's JWKS.
+// publishedKeys returns the key IDs in kube-apiserver's JWKS.
 func (c *signerCluster) publishedKeys(ctx context.Context) ([]string, error) {
 	body, err := c.API.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
 	if err != nil {

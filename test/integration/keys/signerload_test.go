@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// load is what the clients of a cluster do all day, and what became of it.
+// load is the calls of clients and their results.
 type load struct {
 	cluster *signerCluster
 	account *corev1.ServiceAccount

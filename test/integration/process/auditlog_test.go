@@ -21,7 +21,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// auditPolicy has kube-apiserver note who asks for what, and no body.
+// auditPolicy makes kube-apiserver log the user and the object of each request, and no body.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}`
 
 // audited is a line of the audit log.
@@ -31,7 +31,7 @@ type audited struct {
 	ObjectRef       struct{ Resource, Subresource, Namespace, Name string }
 }
 
-// what names the kind of request. Of ConfigMaps the name matters.
+// what returns verb and resource, and the name of a ConfigMap.
 func (a audited) what() string {
 	object := a.ObjectRef
 	if object.Resource == "configmaps" {
@@ -40,7 +40,7 @@ func (a audited) what() string {
 	return strings.TrimSuffix(a.Verb+" "+object.Resource+"/"+object.Subresource, "/")
 }
 
-// writers are the users of all writes of managers in an audit log.
+// writers returns the users of all writes of managers in an audit log.
 func writers(t *testing.T, file string) map[string][]string {
 	t.Helper()
 	log, err := os.ReadFile(file)

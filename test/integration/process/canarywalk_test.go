@@ -23,9 +23,9 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestCanaryWalk leads a manager at its highest log level through all that it does with
-// keys and tokens, and through the mistakes of others, and hands everything that it says
-// to the canary, which ends the run if a byte of a secret is in it.
+// TestCanaryWalk makes a manager at its highest log level use keys and tokens in every way, and handle
+// wrong input. Everything that it prints goes to the canary, which fails the run if it contains a
+// byte of a secret.
 func TestCanaryWalk(t *testing.T) {
 	c := testcluster.Shared(t)
 	port, err := devcluster.FreePort()
@@ -40,7 +40,7 @@ func TestCanaryWalk(t *testing.T) {
 	secret := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.SigningKeyFile())))
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 
-	// Secrets that hold what does not belong there.
+	// Secrets with wrong content.
 	for name, data := range map[string]string{"foreign": token, "cut": token[:len(token)-9], "key": string(testcluster.ReadFile(t, c.SigningKeyFile()))} {
 		c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name, testcluster.WithData(corev1.ServiceAccountTokenKey, data)))
 	}
@@ -68,7 +68,7 @@ func TestCanaryWalk(t *testing.T) {
 	m.Shutdown(t)
 }
 
-// walkSigner asks for signatures that are given and for ones that are not.
+// walkSigner requests signatures that the signer must refuse.
 func walkSigner(t *testing.T, socket, issuer string) {
 	t.Helper()
 	remote, err := signertest.Connect(socket)
@@ -135,7 +135,7 @@ func post(t *testing.T, url, body string) string {
 	return fmt.Sprint(response.Header, string(text))
 }
 
-// walkPages reads every page that there is.
+// walkPages reads every page of the secure port.
 func walkPages(t *testing.T, m *testcluster.Manager, as *rest.Config) {
 	t.Helper()
 	pages := append([]string{

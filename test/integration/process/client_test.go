@@ -22,7 +22,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// answer is what a caller sees.
+// answer is the status and body of a response.
 type answer struct {
 	status int
 	body   string
@@ -45,7 +45,7 @@ func request(ctx context.Context, url, path string, as *rest.Config) (answer, er
 	if err != nil {
 		return answer{}, err
 	}
-	// A connection of its own, so that nothing of the caller before is left.
+	// A new connection, so that no identity of an earlier caller is left.
 	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, http.NoBody)
@@ -76,7 +76,7 @@ func userConfig(t *testing.T, c *testcluster.ControlPlane, user string) *rest.Co
 	return config
 }
 
-// metricsReader is a user who may get the paths.
+// metricsReader returns the credentials of a user who may get the paths.
 func metricsReader(t *testing.T, c *testcluster.ControlPlane, paths ...string) *rest.Config {
 	t.Helper()
 	c.Grant(t, readerName, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: readerName}, mayGet(paths...))
@@ -86,7 +86,7 @@ func metricsReader(t *testing.T, c *testcluster.ControlPlane, paths ...string) *
 // readerName is the user of metricsReader.
 const readerName = "serving-reader"
 
-// scraperToken is a bound token of an account that may get the protected paths.
+// scraperToken returns a bound token of an account that may get all paths.
 func scraperToken(t *testing.T, c *testcluster.ControlPlane, name string) *rest.Config {
 	t.Helper()
 	namespace := c.Namespace(t)
@@ -118,8 +118,7 @@ func unknownCACertificate(t *testing.T) *rest.Config {
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}
 }
 
-// shown is the name in the certificate that a client gets to see who asks for a
-// server of that name, or for none.
+// shown returns the name in the certificate that a client gets for a server name, or for none.
 func shown(t *testing.T, url, server string) string {
 	t.Helper()
 	var leaf *x509.Certificate
@@ -136,8 +135,8 @@ func shown(t *testing.T, url, server string) string {
 	return leaf.DNSNames[0]
 }
 
-// writeServing writes a certificate for one host and its key, the key first: what is
-// read in between does not match, and is not taken.
+// writeServing writes a certificate for one host and its key, the key first: a pair that is read in
+// between does not match and is refused.
 func writeServing(t *testing.T, certFile, keyFile, host string) {
 	t.Helper()
 	ca, err := devcluster.NewAuthority("serving")

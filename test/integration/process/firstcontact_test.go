@@ -21,9 +21,9 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestFirstContact makes every mistake of the table in docs/known-issues.md that ends the
-// start, and wants the words that its row gives for the symptom. Words that no mistake here
-// leads to are a failure, and so is a mistake without a row.
+// TestFirstContact makes every mistake of the table in docs/known-issues.md that prevents the start,
+// and wants the message in its row. A message without a mistake here is a failure, and so is a mistake
+// without a row.
 func TestFirstContact(t *testing.T) {
 	t.Parallel()
 	rows := firstContactRows(t)
@@ -178,7 +178,7 @@ func listening(t *testing.T) string {
 	return path
 }
 
-// TestInterruptWhileStarting: Ctrl-C ends a process that has not found its cluster yet.
+// TestInterruptWhileStarting covers Ctrl-C before kube-apiserver has answered.
 func TestInterruptWhileStarting(t *testing.T) {
 	t.Parallel()
 	binary := testcluster.Binary(t)

@@ -27,8 +27,8 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// refreshVariable makes this test binary the product, in which client-go looks that often for
-// another client certificate. By itself it does so every five minutes.
+// refreshVariable makes this test binary run the product and sets how often client-go reloads the
+// client certificate. The default is five minutes.
 const refreshVariable = "SACM_TEST_CERTIFICATE_REFRESH"
 
 func product(period string) int {
@@ -43,7 +43,7 @@ func product(period string) int {
 	return commands.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
-// identityOf is what a static pod has of the cluster's CA.
+// identityOf returns the configuration with which a static pod gets a certificate of the cluster's CA.
 func identityOf(t *testing.T, c *testcluster.ControlPlane, validity time.Duration) identity.Config {
 	t.Helper()
 	key, err := c.ClientCAKey()

@@ -15,8 +15,8 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestIdleManagerRenewsItsLeaseOnly runs everything there is, and wants no request but
-// watches and the renewal of the lease while nothing changes.
+// TestIdleManagerRenewsItsLeaseOnly runs all controllers and the webhook, and wants only watches and
+// renewals of the lease while nothing changes.
 func TestIdleManagerRenewsItsLeaseOnly(t *testing.T) {
 	await.Long(t)
 	c := testcluster.New(t, devcluster.Options{}) // the webhook stays registered
@@ -34,7 +34,7 @@ func TestIdleManagerRenewsItsLeaseOnly(t *testing.T) {
 
 	renewals := faultproxy.On("update", "leases")
 	others := faultproxy.Match(func(r faultproxy.Request) bool { return r.Verb != "watch" && r.Resource != "leases" })
-	// seen are the others until the lease has been renewed so many times more.
+	// seen returns the other requests until the lease has been renewed that many more times.
 	seen := func(times int) []faultproxy.Request {
 		before, enough := len(proxy.Requests(others)), len(proxy.Requests(renewals))+times
 		testcluster.AwaitRequests(t, proxy, renewals, func(all []faultproxy.Request) bool { return len(all) >= enough })

@@ -95,11 +95,10 @@ func countFilled(secrets []*corev1.Secret) int {
 	return filled
 }
 
-// TestPausedLeaderWritesNothing has the leader stand still in the middle of its work, as
-// on a machine that is suspended, until another one leads. When it goes on it must not
-// finish what it had begun: no write begins after the renew deadline. Each of its workers
-// waits for an answer when it is paused, so that what comes after was not on its way
-// before; and what was is refused by its precondition.
+// TestPausedLeaderWritesNothing pauses the leader during its work, like a suspended machine, until
+// another replica leads. When it continues, no write may begin after the renew deadline. Each of its
+// workers waits for an answer when it is paused, so that a later write cannot have been sent
+// before. Writes that were sent before are refused by their precondition.
 func TestPausedLeaderWritesNothing(t *testing.T) {
 	c := testcluster.Shared(t)
 	flags := manualLeader("paused")

@@ -19,7 +19,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestLeaderElection covers two replicas and the way from one to the other.
+// TestLeaderElection covers a hand-over from one replica to another.
 func TestLeaderElection(t *testing.T) {
 	c := testcluster.Shared(t)
 	const handOver = 3 * time.Second
@@ -60,7 +60,7 @@ func TestLeaderElection(t *testing.T) {
 		t.Error("the second manager has replaced a Secret of the first one")
 	}
 
-	// The last one gives the Lease away too.
+	// The last manager releases the Lease too.
 	second.Shutdown(t)
 	c.AwaitLease(t, "two-replicas", func(now string) bool { return now == "" })
 }

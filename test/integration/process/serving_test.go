@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// protectedPaths are all that the secure port serves and that needs permission.
+// protectedPaths are the paths of the secure port that need permission.
 var protectedPaths = []string{
 	"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz",
 	"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/readyz/caches", "/livez/leader-election",
@@ -231,8 +231,8 @@ func TestHealthNeedsNoAPIServer(t *testing.T) {
 	m.AwaitReady(t)
 }
 
-// TestCertificateFilesChangeWhileServing replaces the serving certificate, one by
-// name, and one that is broken.
+// TestCertificateFilesChangeWhileServing replaces the serving certificate, a certificate by name (SNI),
+// and a damaged one.
 func TestCertificateFilesChangeWhileServing(t *testing.T) {
 	c := testcluster.Shared(t)
 	dir := t.TempDir()

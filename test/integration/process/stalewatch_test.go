@@ -59,7 +59,7 @@ func (b *stallingBody) Read(p []byte) (int, error) {
 }
 
 // TestStaleWatchFailsReadiness takes four minutes, because a watch may be silent for
-// three. What decides is tested in internal/watchhealth.
+// three. internal/watchhealth tests the decision.
 func TestStaleWatchFailsReadiness(t *testing.T) {
 	await.Long(t)
 	c := testcluster.New(t, devcluster.Options{})
@@ -69,7 +69,7 @@ func TestStaleWatchFailsReadiness(t *testing.T) {
 	namespace := c.Namespace(t)
 	c.CreateAccount(t, namespace, "someone")
 
-	// A watch is known to get bookmarks once something has come after its first minute.
+	// An event after the first minute shows that a watch gets bookmarks.
 	select {
 	case <-time.After(55 * time.Second):
 	case <-t.Context().Done():

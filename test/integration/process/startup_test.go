@@ -22,13 +22,12 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// refuse runs the binary, which must end by itself with code 1, and returns what it
-// printed.
+// refuse runs the binary, which must exit with code 1, and returns its output.
 func refuse(t *testing.T, args ...string) string {
 	t.Helper()
 	binary := testcluster.Binary(t)
 	cmd := exec.CommandContext(t.Context(), binary.Path, args...)
-	// As on a machine that is in no cluster.
+	// As on a machine outside of any cluster.
 	cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
 	output, err := cmd.CombinedOutput()
 	testcluster.Leaks.Add("output of "+t.Name(), string(output))

@@ -16,8 +16,8 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestWhatIsWatched shows which objects a manager holds in memory: what it has
-// asked for. Secrets of other types are not among them.
+// TestWhatIsWatched shows which objects a manager holds in memory. Secrets of other types are not
+// among them.
 func TestWhatIsWatched(t *testing.T) {
 	c := testcluster.Shared(t)
 	const (

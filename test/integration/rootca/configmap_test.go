@@ -226,7 +226,7 @@ func TestRootCABesideKubeControllerManager(t *testing.T) {
 	}
 }
 
-// TestRootCAOffAndNowhere covers what publishes nothing.
+// TestRootCAOffAndNowhere covers a manager whose publisher is off.
 func TestRootCAOffAndNowhere(t *testing.T) {
 	c := withOwnRootCAs(t)
 	m := c.Manage(t, "--controllers=*,-root-ca-certificate-publisher-controller", "--token-secrets=manual")
@@ -260,7 +260,7 @@ func TestSecondRootCA(t *testing.T) {
 	t.Logf("in %v: %v PATCH of ours, %v PUT of kube-controller-manager", time.Since(began).Round(time.Millisecond),
 		after["PATCH secrets"]-before["PATCH secrets"], after["PUT secrets"]-before["PUT secrets"])
 
-	// It ends when the other one does, with our root CA.
+	// After the end of kube-controller-manager our root CA stays.
 	testcluster.StopKCM(t, kcm)
 	c.AwaitSecretCA(t, namespace, "mine", c.RootCA(t))
 }

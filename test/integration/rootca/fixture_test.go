@@ -31,7 +31,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// rootAuthority is a root CA and a server that it vouches for.
+// rootAuthority is a root CA and a server with a certificate of it.
 type rootAuthority struct {
 	name   string
 	pem    string
@@ -97,7 +97,7 @@ func (a *rootAuthority) trusts(t *testing.T, bundle string) bool {
 	return true
 }
 
-// rootCAs are what a file or a bundle holds, in its order.
+// rootCAs returns the content of a file or a bundle, in this order.
 func rootCAs(authorities ...*rootAuthority) string {
 	var all strings.Builder
 	for _, a := range authorities {
@@ -106,7 +106,7 @@ func rootCAs(authorities ...*rootAuthority) string {
 	return all.String()
 }
 
-// caFile is a root CA file whose content a test changes.
+// caFile creates a root CA file whose content a test changes.
 func caFile(t *testing.T, authorities ...*rootAuthority) testcluster.KeyFile {
 	t.Helper()
 	file := testcluster.KeyFile{Path: filepath.Join(t.TempDir(), "ca.crt")}
@@ -134,7 +134,7 @@ func forgetRootCAs(t *testing.T, c *testcluster.ControlPlane) {
 	}
 }
 
-// stateOfRootCA is the data of the state.
+// stateOfRootCA returns the data of the state.
 func stateOfRootCA(t *testing.T, c *testcluster.ControlPlane) map[string]string {
 	t.Helper()
 	state, err := c.API.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), testcluster.RootCAState, metav1.GetOptions{})
@@ -179,7 +179,7 @@ func countConfigMapRequests(t *testing.T, c *testcluster.ControlPlane) testclust
 	return counts
 }
 
-// activeNamespaces are the names of all of them.
+// activeNamespaces returns the names of all Active namespaces.
 func activeNamespaces(t *testing.T, c *testcluster.ControlPlane) []string {
 	t.Helper()
 	all, err := c.API.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})

@@ -29,7 +29,7 @@ import (
 func keysOf(data map[string]string) iter.Seq[string] { return maps.Keys(data) }
 
 // TestRootCAOverlap covers case 44: while the root CA changes, clients that have what
-// is published reach servers of the old one and of the new one.
+// is published reach servers with certificates of the old and of the new root CA.
 func TestRootCAOverlap(t *testing.T) {
 	c := withOwnRootCAs(t)
 	old, next := newRootAuthority(t, "old"), newRootAuthority(t, "next")
@@ -132,7 +132,7 @@ func TestRootCAOverlapOutlivesTheProcess(t *testing.T) {
 	m.Shutdown(t)
 	ca.Replace(t, []byte(rootCAs(third)))
 	m = c.Manage(t, flags...)
-	// If both have begun within one second, their own bytes order them.
+	// Overlaps that began within the same second are ordered by their bytes.
 	all := c.AwaitRootCA(t, namespace, rootCAs(third, second, first), rootCAs(third, first, second)).Data["ca.crt"]
 	c.AwaitSecretCA(t, namespace, "mine", all)
 	m.Shutdown(t)
@@ -206,7 +206,7 @@ func TestRootCAIsNeverReadBack(t *testing.T) {
 }
 
 // TestRootCAStateIsMissing covers permissions that were deleted, with the state, and are applied
-// again: what is published goes on, and the state is written once it is there.
+// again: publishing continues, and the state is written once its Secret exists.
 func TestRootCAStateIsMissing(t *testing.T) {
 	await.Long(t)
 	c := withOwnRootCAs(t)
@@ -246,7 +246,7 @@ func TestRootCAStateIsMissing(t *testing.T) {
 }
 
 // TestRootCAStateIsForbidden covers an identity that may not read the state: what is
-// missing is published, what is published is not made smaller, no token waits.
+// missing is published, published bundles lose no certificate, and tokens are still issued.
 func TestRootCAStateIsForbidden(t *testing.T) {
 	await.Long(t)
 	c := withOwnRootCAs(t)
@@ -283,8 +283,7 @@ func TestRootCAStateIsForbidden(t *testing.T) {
 	c.AwaitSecretCA(t, late, "mine", rootCAs(next, old))
 }
 
-// TestRootCAStateOfANewerVersion covers a step back to this version: the state is left
-// alone.
+// TestRootCAStateOfANewerVersion covers a downgrade to this version: the state stays unchanged.
 func TestRootCAStateOfANewerVersion(t *testing.T) {
 	c := withOwnRootCAs(t)
 	_, err := c.API.CoreV1().Secrets(metav1.NamespaceSystem).Patch(t.Context(), testcluster.RootCAState,

@@ -47,7 +47,7 @@ func Run(t *testing.T, input string, args ...string) Output {
 	return got
 }
 
-// ExpectCode ends the test unless the command exits with the code.
+// ExpectCode ends the test unless the command has exited with the code.
 func (p Output) ExpectCode(t *testing.T, code int) Output {
 	t.Helper()
 	if p.Code != code {

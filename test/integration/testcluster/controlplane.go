@@ -74,8 +74,8 @@ func (c *ControlPlane) connect() error {
 	c.HangUp = hangUp(transport)
 	c.Tokens = tokenrecord.Start(c.API)
 
-	// client-go shares one transport among all that trust alike, so this one is
-	// devcluster's for managers, too.
+	// client-go shares one transport among clients with equal TLS settings, so devcluster's clients
+	// of managers use this one, too.
 	config = c.Config()
 	config.TLSClientConfig.CAData, config.TLSClientConfig.Insecure = nil, true
 	if transport, err = rest.HTTPClientFor(config); err != nil {
@@ -85,7 +85,7 @@ func (c *ControlPlane) connect() error {
 	return nil
 }
 
-// hangUp looks through client-go's wrappers, which http.Client does not.
+// hangUp closes the idle connections below client-go's wrappers, which http.Client does not reach.
 func hangUp(client *http.Client) func() {
 	return func() { utilnet.CloseIdleConnectionsFor(client.Transport) }
 }
@@ -121,7 +121,7 @@ func New(t *testing.T, options devcluster.Options) *ControlPlane {
 	return c
 }
 
-// Namespace makes a namespace for one test.
+// Namespace creates a namespace for one test.
 func (c *ControlPlane) Namespace(t *testing.T) string {
 	t.Helper()
 	namespace, err := c.API.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
@@ -149,8 +149,8 @@ func (c *ControlPlane) Terminate(t *testing.T, namespace string) {
 	}
 }
 
-// purge does what a namespace controller would with the namespaces of tests, so
-// that what one test leaves does not slow down every manager that comes later.
+// purge deletes the namespaces of a test as a namespace controller would, so that its objects do not
+// slow down later managers.
 func (c *ControlPlane) purge(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()

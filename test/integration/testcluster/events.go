@@ -17,7 +17,7 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-// About selects the Events about one object by one reason.
+// About selects the Events about one object with one reason.
 type About struct {
 	kind, namespace, name, reason string
 }
@@ -27,7 +27,7 @@ func (a About) matches(event *eventsv1.Event) bool {
 		event.Regarding.Name == a.name && event.Reason == a.reason
 }
 
-// home is the namespace that Events about the object are in.
+// home returns the namespace of Events about the object.
 func (a About) home() string {
 	if a.namespace == "" {
 		return metav1.NamespaceDefault
@@ -48,7 +48,7 @@ func AboutAccount(account *corev1.ServiceAccount, reason string) About {
 	return About{"ServiceAccount", account.Namespace, account.Name, reason}
 }
 
-// AboutProcess is about a manager without leader election.
+// AboutProcess selects the Events of a manager without leader election.
 func AboutProcess(reason string) About {
 	return About{kind: "Namespace", name: metav1.NamespaceSystem, reason: reason}
 }
@@ -76,7 +76,7 @@ func (c *ControlPlane) AwaitEvent(t *testing.T, about About, text string) *event
 	return found
 }
 
-// AwaitWarning is awaitEvent for what was refused or could not be done.
+// AwaitWarning is AwaitEvent for an Event of type Warning.
 func (c *ControlPlane) AwaitWarning(t *testing.T, about About, text string) {
 	t.Helper()
 	if event := c.AwaitEvent(t, about, text); event.Type != corev1.EventTypeWarning {
@@ -84,7 +84,7 @@ func (c *ControlPlane) AwaitWarning(t *testing.T, about About, text string) {
 	}
 }
 
-// Events are those that there are now.
+// Events returns the present Events.
 func (c *ControlPlane) Events(t *testing.T, about About) []eventsv1.Event {
 	t.Helper()
 	list, err := c.API.EventsV1().Events(about.home()).List(t.Context(), metav1.ListOptions{})

@@ -21,7 +21,7 @@ import (
 // KeyFile is the private key file of a manager, whose content a test changes.
 type KeyFile struct{ Path string }
 
-// NewKeyFile begins with the content of another file.
+// NewKeyFile copies another file.
 func NewKeyFile(t *testing.T, from string) KeyFile {
 	t.Helper()
 	f := KeyFile{Path: filepath.Join(t.TempDir(), "sa.key")}
@@ -31,9 +31,8 @@ func NewKeyFile(t *testing.T, from string) KeyFile {
 
 func (f KeyFile) Flag() string { return "--service-account-private-key-file=" + f.Path }
 
-// VerifyKeyFlags are flags for a manager in mode manual that signs with another key
-// than the cluster's: without them it would call the key of every Secret that
-// other tests have left unknown.
+// VerifyKeyFlags returns flags for a manager in mode manual that signs with another key than the
+// cluster's. Without them it would report an unknown key for every Secret of other tests.
 func (c *ControlPlane) VerifyKeyFlags() []string {
 	return []string{
 		"--token-secrets=manual",
@@ -42,7 +41,7 @@ func (c *ControlPlane) VerifyKeyFlags() []string {
 	}
 }
 
-// Replace is how careful writers do it: another file takes the name.
+// Replace replaces the file atomically, by a rename.
 func (f KeyFile) Replace(t *testing.T, content []byte) {
 	t.Helper()
 	next := f.Path + ".next"
@@ -83,7 +82,7 @@ func KeyIDOfPEM(t *testing.T, pem []byte) string {
 	return base64.RawURLEncoding.EncodeToString(digest[:])
 }
 
-// AwaitSigner returns once the manager says that the key with this ID signs.
+// AwaitSigner returns once the key with this ID is the active one.
 func (m *Manager) AwaitSigner(t *testing.T, id string) {
 	t.Helper()
 	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "active"}, 1)
@@ -94,7 +93,7 @@ func (m *Manager) AwaitProbe(t *testing.T, result string) {
 	m.AwaitMetric(t, "sacm_signing_key_probes_total", devcluster.Labels{"result": result}, 1)
 }
 
-// IssueSignedBy has a token Secret filled and checks which key has signed it.
+// IssueSignedBy creates a token Secret, waits for its token and checks which key has signed it.
 func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccount, by string) *corev1.Secret {
 	t.Helper()
 	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+RandomName(), account.Name))
@@ -105,7 +104,7 @@ func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccoun
 	return secret
 }
 
-// AwaitRefusals returns once that many contents of a flag's file have been refused.
+// AwaitRefusals returns once n contents of a flag's file have been refused.
 func (m *Manager) AwaitRefusals(t *testing.T, flag string, n int) {
 	t.Helper()
 	m.AwaitMetric(t, "sacm_file_reloads_total", devcluster.Labels{"flag": flag, "result": "refused"}, float64(n))

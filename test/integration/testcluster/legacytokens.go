@@ -18,15 +18,14 @@ import (
 const (
 	LastUsedLabel = "kubernetes.io/legacy-token-last-used"
 
-	// LongAgo makes a Secret look old. Time itself cannot be turned: days have
-	// passed because labels and the tracking ConfigMap say so.
+	// LongAgo makes a Secret look old. The clock cannot be changed, so labels and the tracking
+	// ConfigMap have old dates.
 	LongAgo = "2020-01-01"
 
 	TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
 )
 
-// Today is the day that labels get. A test that runs over midnight would mistake it,
-// so that one waits for the day to begin.
+// Today returns the date that labels get. Shortly before midnight it waits for the next day to begin.
 func Today(t *testing.T) string {
 	t.Helper()
 	now := time.Now().UTC()
@@ -39,8 +38,7 @@ func Today(t *testing.T) string {
 	return time.Now().UTC().Format(time.DateOnly)
 }
 
-// TrackSince has kube-apiserver have tracked tokens since that day. It leaves a date
-// alone, whichever it is.
+// TrackSince sets the date since when kube-apiserver tracks tokens. kube-apiserver keeps any date.
 func (c *ControlPlane) TrackSince(t *testing.T, since string) {
 	t.Helper()
 	configMaps := c.API.CoreV1().ConfigMaps(metav1.NamespaceSystem)
@@ -105,7 +103,7 @@ func (c *ControlPlane) CreatePod(t *testing.T, namespace string, pod *corev1.Pod
 	}
 }
 
-// Marks are the days since which the Secrets of a namespace are invalid, by name.
+// Marks returns the invalid-since dates of the Secrets of a namespace, by name.
 func (c *ControlPlane) Marks(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})

@@ -25,8 +25,8 @@ func (m *Manager) examineLog(t *testing.T) {
 	}
 }
 
-// ShortLease has another one lead after six seconds. A renewal may take two, which is what
-// a busy machine needs now and then.
+// ShortLease returns flags with which another replica leads after six seconds. A renewal may take two
+// seconds, which a busy machine sometimes needs.
 func ShortLease(name string) []string {
 	return []string{
 		"--leader-elect=true", "--leader-elect-resource-name=" + name,
@@ -34,10 +34,10 @@ func ShortLease(name string) []string {
 	}
 }
 
-// LeadsMessage is what a manager logs once it works.
+// LeadsMessage is logged when the controllers of a manager start.
 const LeadsMessage = "Starting controller"
 
-// drainLimit is how long the product may take from SIGTERM to its end.
+// drainLimit bounds the time from SIGTERM to the exit of the manager.
 const drainLimit = 10 * time.Second
 
 // Manager is a running sa-controller-manager.
@@ -51,8 +51,7 @@ type Manager struct {
 	stopped      bool
 }
 
-// Manage starts the binary, awaits that it is ready and stops it when the test
-// ends.
+// Manage starts a manager, waits until it is ready and stops it when the test ends.
 func (c *ControlPlane) Manage(t *testing.T, flags ...string) *Manager {
 	t.Helper()
 	m := c.StartManager(t, flags...)
@@ -60,7 +59,7 @@ func (c *ControlPlane) Manage(t *testing.T, flags ...string) *Manager {
 	return m
 }
 
-// StartManager does not wait.
+// StartManager starts a manager without waiting and stops it when the test ends.
 func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 	t.Helper()
 	binary := Binary(t)
@@ -233,8 +232,7 @@ func (c *ControlPlane) Proxy(t *testing.T) *faultproxy.Proxy {
 	return faultproxy.ForTest(t, c.Config())
 }
 
-// StartKCM starts the real kube-controller-manager. The fixture does not hold it to
-// anything.
+// StartKCM starts the real kube-controller-manager. Its log and exit are not checked.
 func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manager {
 	t.Helper()
 	kcm, err := c.StartKubeControllerManager(flags...)

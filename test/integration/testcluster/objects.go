@@ -36,7 +36,7 @@ func (c *ControlPlane) ResourceVersions(t *testing.T, namespace string) map[stri
 	return versions
 }
 
-// AutoSecrets are the Secrets of an account that bear the product's label.
+// AutoSecrets returns the auto-created Secrets of an account.
 func (c *ControlPlane) AutoSecrets(t *testing.T, namespace, account string) []corev1.Secret {
 	t.Helper()
 	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: AutoCreatedLabel})
@@ -54,7 +54,7 @@ func WithAnnotation(name, value string) SecretOption {
 
 func AccountName(i int) string { return fmt.Sprintf("account-%d", i) }
 
-// CreateWithRetry tries until kube-apiserver is back.
+// CreateWithRetry retries until kube-apiserver is back.
 func (c *ControlPlane) CreateWithRetry(t *testing.T, secret *corev1.Secret) {
 	t.Helper()
 	Poll(t, "create secret "+secret.Name, func() error {
@@ -66,7 +66,7 @@ func (c *ControlPlane) CreateWithRetry(t *testing.T, secret *corev1.Secret) {
 	})
 }
 
-// Labels that the product gives a meaning to.
+// Labels and annotations of the product.
 const (
 	AutoCreatedLabel   = "sa-controller-manager/auto-created"
 	ReplacesAnnotation = "sa-controller-manager/replaces"

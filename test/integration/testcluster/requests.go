@@ -9,11 +9,11 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// RequestCounts counts requests on Secrets and accounts, by verb and resource. Lists
-// and watches are left out: the tests' own are among them.
+// RequestCounts counts requests for Secrets and accounts, by verb and resource. It leaves out lists
+// and watches, which the tests send too.
 type RequestCounts map[string]float64
 
-// Plus adds up counts.
+// Plus returns the sum of two counts.
 func (r RequestCounts) Plus(more RequestCounts) RequestCounts {
 	sum := RequestCounts{}
 	for _, counts := range []RequestCounts{r, more} {
@@ -24,7 +24,7 @@ func (r RequestCounts) Plus(more RequestCounts) RequestCounts {
 	return sum
 }
 
-// CountRequests reads kube-apiserver's own metrics.
+// CountRequests reads the counts from kube-apiserver's metrics.
 func (c *ControlPlane) CountRequests(t *testing.T) RequestCounts {
 	t.Helper()
 	metrics, err := c.APIServerMetrics(t.Context())

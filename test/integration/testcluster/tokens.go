@@ -113,7 +113,7 @@ func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, accou
 	}
 }
 
-// LegacyClaims are those that kube-controller-manager writes
+// LegacyClaims returns the claims that kube-controller-manager writes
 // (pkg/serviceaccount/legacy.go).
 func LegacyClaims(account *corev1.ServiceAccount, secret string) map[string]any {
 	return map[string]any{
@@ -145,7 +145,7 @@ func DecodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 	return header, claims
 }
 
-// KeyIDOf is the ID of the key that signed a token.
+// KeyIDOf returns the ID of the key that signed a token.
 func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
 	t.Helper()
 	header, _ := DecodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
@@ -168,7 +168,7 @@ func ForgedToken(t *testing.T, header, claims map[string]any) string {
 	return strings.Join(segments, ".")
 }
 
-// EquateEmpty takes no elements for nothing.
+// EquateEmpty makes an empty map or slice equal to nil.
 func EquateEmpty() cmp.Option { return cmpopts.EquateEmpty() }
 
 func RandomName() string { return strings.ToLower(rand.Text()[:8]) }

@@ -18,8 +18,8 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-// AwaitOneAutoSecretEach returns once each account references a Secret of ours and no other
-// Secret of ours names it.
+// AwaitOneAutoSecretEach returns once each account references exactly one auto-created Secret and no
+// other one names it.
 func (c *ControlPlane) AwaitOneAutoSecretEach(t *testing.T, namespace string, accounts int) {
 	t.Helper()
 	own := map[string]string{}
@@ -68,7 +68,7 @@ func AtLeastFilled(n int) await.Check[*corev1.Secret] {
 	}
 }
 
-// AwaitLease returns who holds a Lease once that is who is wanted.
+// AwaitLease returns the holder of a Lease once it is the wanted one.
 func (c *ControlPlane) AwaitLease(t *testing.T, name string, wanted func(holder string) bool) string {
 	t.Helper()
 	lw := cache.NewListWatchFromClient(c.API.CoordinationV1().RESTClient(), "leases", metav1.NamespaceSystem, fields.Everything())
@@ -144,8 +144,7 @@ func one[T await.Object](name string, check func(T) error) await.Check[T] {
 	}
 }
 
-// AwaitAutoSecret returns the Secret that an account references alone, once it does and
-// that Secret exists with a token: what it has in mode auto.
+// AwaitAutoSecret returns the one Secret that an account references, once that Secret has a token.
 func (c *ControlPlane) AwaitAutoSecret(t *testing.T, namespace, account string) *corev1.Secret {
 	t.Helper()
 	found := c.AwaitAccount(t, namespace, account, func(account *corev1.ServiceAccount) error {
@@ -157,16 +156,15 @@ func (c *ControlPlane) AwaitAutoSecret(t *testing.T, namespace, account string) 
 	return c.AwaitFilled(t, namespace, found.Secrets[0].Name)
 }
 
-// AwaitProcessed returns once the manager has dealt with everything that happened to
-// Secrets and accounts before the call, except what it put off to a later time.
+// AwaitProcessed returns once the manager has processed every earlier change of Secrets and accounts,
+// except keys that it requeued for later.
 func (c *ControlPlane) AwaitProcessed(t *testing.T, m *Manager) {
 	t.Helper()
 	c.AwaitCached(t)
 	m.WaitIdle(t)
 }
 
-// AwaitCached returns once the manager's cache has everything that happened to Secrets and
-// accounts before the call.
+// AwaitCached returns once the manager's cache has every earlier change of Secrets and accounts.
 func (c *ControlPlane) AwaitCached(t *testing.T) {
 	t.Helper()
 	namespace := c.Namespace(t)

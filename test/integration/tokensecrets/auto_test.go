@@ -235,7 +235,7 @@ func TestCrashBetweenCreatingAndReferencing(t *testing.T) {
 	c.ExpectAccepted(t, adopted, account)
 }
 
-// TestAdoption shows which Secrets are taken for what a crash has left behind.
+// TestAdoption shows which Secrets are adopted as leftovers of a crash.
 func TestAdoption(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace, other := c.Namespace(t), c.Namespace(t)
@@ -270,7 +270,7 @@ func TestAdoption(t *testing.T) {
 	c.AwaitFilled(t, other, "by-hand")
 }
 
-// inPlace checks that the Secrets are there and on no way out.
+// inPlace checks that the Secrets exist and are not being deleted.
 func inPlace(t *testing.T, c *testcluster.ControlPlane, namespace string, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -23,12 +23,12 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// writes are what the token controller sends to change something.
+// writes are the requests with which the token controller changes objects.
 var writes = faultproxy.On("create", "secrets").Or(faultproxy.On("patch", "secrets")).
 	Or(faultproxy.On("patch", "serviceaccounts")).Or(faultproxy.On("delete", "secrets"))
 
-// TestFaultsOfTheAPIServer covers case 5: whatever a first try of a write meets,
-// every Secret gets its token, and gets it once.
+// TestFaultsOfTheAPIServer covers case 5: whichever fault the first attempt of a write meets, every
+// Secret gets one token.
 func TestFaultsOfTheAPIServer(t *testing.T) {
 	c := testcluster.Shared(t)
 	cases := map[string]struct {
@@ -105,7 +105,7 @@ func checkWrites(t *testing.T, proxy *faultproxy.Proxy, namespace string, creati
 	}
 }
 
-// touch has the object that a request is about change before the request arrives.
+// touch changes the object of a request before the request arrives.
 func touch(c *testcluster.ControlPlane, request faultproxy.Request) error {
 	if request.Name == "" {
 		return nil
@@ -173,8 +173,7 @@ func TestConflictWithoutAChange(t *testing.T) {
 }
 
 // TestCutWatches covers the rest of case 5 and case 6 without a restart: watches
-// end in the middle of a batch, again and again, some with the news that their
-// version is too old to go on from.
+// end repeatedly in the middle of a batch, some because their resourceVersion is too old.
 func TestCutWatches(t *testing.T) {
 	c := testcluster.Shared(t)
 	proxy := c.Proxy(t)

@@ -288,7 +288,7 @@ func untouched(t *testing.T, c *testcluster.ControlPlane, before *corev1.Secret)
 	}
 }
 
-// TestUniqueClaims covers the claims that bring no revoked token back.
+// TestUniqueClaims covers unique claims, with which a new token never equals a revoked one.
 func TestUniqueClaims(t *testing.T) {
 	c := testcluster.Shared(t)
 	c.Manage(t, "--token-secrets=manual", "--legacy-token-claims=unique", "--logging-format=json")

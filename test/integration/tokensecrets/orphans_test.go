@@ -210,8 +210,8 @@ func TestReannotatedWhileDecided(t *testing.T) {
 	}
 }
 
-// TestFilledWhileTheAccountWatchHangs: an account and its Secret come while the watch of accounts
-// says nothing. One look at the account is enough to fill the Secret.
+// TestFilledWhileTheAccountWatchHangs covers an account and its Secret that are created while the watch
+// of accounts hangs. One read of the account is enough to fill the Secret.
 func TestFilledWhileTheAccountWatchHangs(t *testing.T) {
 	c := testcluster.Shared(t)
 	proxy := c.Proxy(t)
@@ -230,7 +230,7 @@ func TestFilledWhileTheAccountWatchHangs(t *testing.T) {
 	account := c.CreateAccount(t, namespace, "someone")
 	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
 	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine"), account)
-	// Each change of the Secret is a look more, the first of which is that it was filled.
+	// Each change of the Secret causes one more read, also the fill itself.
 	sent := proxy.Requests(faultproxy.On("get", "serviceaccounts").Or(faultproxy.On("patch", "secrets")).In(namespace))
 	if sent[0].Verb != "get" || sent[1].Verb != "patch" {
 		t.Errorf("%d requests begin with %s and %s, want one look at the account and then the write", len(sent), sent[0].Verb, sent[1].Verb)

@@ -81,7 +81,7 @@ func TestBesideKubeControllerManager(t *testing.T) {
 	c.AwaitProcessed(t, m)
 	before := c.ResourceVersions(t, namespace)
 
-	// Every key of ours is worked on again at each resync.
+	// Every resync processes every key of ours again.
 	const keys = 2 * (1 + accounts + secrets)
 	worked := m.Metric(t, "workqueue_work_duration_seconds", nil)
 	m.AwaitMetric(t, "workqueue_work_duration_seconds", nil, worked+3*keys)
@@ -89,7 +89,7 @@ func TestBesideKubeControllerManager(t *testing.T) {
 		t.Errorf("resourceVersions (-before +after):\n%s", diff)
 	}
 
-	// Both see an account go, and its Secrets go once.
+	// Both see that an account is deleted, and its Secrets are deleted once.
 	gone := c.GetAccount(t, namespace, testcluster.AccountName(0))
 	c.DeleteAccount(t, namespace, gone.Name)
 	c.AwaitSecrets(t, namespace, noneOf(gone.UID))

@@ -111,7 +111,7 @@ func patchAs(t *testing.T, c *testcluster.ControlPlane, config *rest.Config, nam
 	return err
 }
 
-// quotes hears warnings.
+// quotes records whether a warning was received.
 type quotes struct{ heard bool }
 
 func (q *quotes) HandleWarningHeader(_ int, _, text string) {

@@ -124,7 +124,7 @@ func TestRequestsPerObject(t *testing.T) {
 					before := c.CountRequests(t)
 					wanted := before.Plus(tc.want).Plus(tc.do(t, namespace))
 					managers[mode].WaitIdle(t)
-					// A request is counted when its answer is on its way already.
+					// kube-apiserver counts a request after it has sent the answer.
 					testcluster.Poll(t, tc.reason, func() error {
 						if diff := cmp.Diff(wanted, c.CountRequests(t)); diff != "" {
 							return fmt.Errorf("requests (-want +got):\n%s", diff)
@@ -138,8 +138,8 @@ func TestRequestsPerObject(t *testing.T) {
 }
 
 // TestStartBesideCompleteObjectsCostsNothing covers a start beside objects that are complete:
-// nothing is written, and nothing is read but the lists. The process looks at the state of the root
-// CA, though, and publishes its key ring, again if another process was faster.
+// nothing is written, and nothing is read but the lists, the state of the root CA, and the published
+// key ring, to which the process adds its own.
 func TestStartBesideCompleteObjectsCostsNothing(t *testing.T) {
 	c := testcluster.Shared(t)
 	first := c.Manage(t, "--token-secrets=auto")

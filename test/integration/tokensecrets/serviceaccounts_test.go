@@ -87,7 +87,7 @@ func TestAccountsAreEnsured(t *testing.T) {
 }
 
 // TestNamespaceTerminatesWhileItsAccountIsCreated covers case 15: the refusal of
-// a namespace that is going is no error and is not tried again.
+// a terminating namespace is no error and is not retried.
 func TestNamespaceTerminatesWhileItsAccountIsCreated(t *testing.T) {
 	c := testcluster.Shared(t)
 	proxy := c.Proxy(t)
@@ -143,7 +143,7 @@ func annotateAccount(t *testing.T, c *testcluster.ControlPlane, namespace, name 
 	return account
 }
 
-// twoHundredNamespacesHalfDeleted returns the names of those that stay.
+// twoHundredNamespacesHalfDeleted returns the names of the remaining namespaces.
 func twoHundredNamespacesHalfDeleted(t *testing.T, c *testcluster.ControlPlane) []string {
 	t.Helper()
 	kept := make([]string, 100)

@@ -11,12 +11,11 @@ import (
 	"path/filepath"
 	"sync"
 
-	"sa-controller-manager/manifests"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/await"
 )

@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sa-controller-manager/test/await"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/test/await"
 )
 
 // probe asks the health and metrics endpoints of one server.

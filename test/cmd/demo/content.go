@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -24,7 +25,7 @@ func (d *tokens) checkContent(secret *corev1.Secret, uid types.UID) error {
 	switch {
 	case len(secret.Data) != 3:
 		return fmt.Errorf("%d keys in the data of secret %s", len(secret.Data), secret.Name)
-	case string(secret.Data[corev1.ServiceAccountRootCAKey]) != string(rootCA):
+	case !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], rootCA):
 		return errors.New("another ca.crt than the root CA file of the manager")
 	case string(secret.Data[corev1.ServiceAccountNamespaceKey]) != namespace:
 		return fmt.Errorf("namespace %q in the data", secret.Data[corev1.ServiceAccountNamespaceKey])

@@ -13,8 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
 	"sa-controller-manager/manifests"
+
 	"sa-controller-manager/test/await"
 )
 

@@ -107,18 +107,18 @@ func (s *story) clientWith(token string, warnings rest.WarningHandler) (kubernet
 
 // decodeToken splits a compact JWT (RFC 7519): three base64url segments without padding, the first
 // two of them JSON objects. It verifies nothing. Errors do not quote the token.
-func decodeToken(token string) (header, claims map[string]any, signature []byte, err error) {
+func decodeToken(token string) (header, claims map[string]any, err error) {
 	segments := strings.Split(token, ".")
 	if len(segments) != 3 {
-		return nil, nil, nil, fmt.Errorf("a token of %d segments", len(segments))
+		return nil, nil, fmt.Errorf("a token of %d segments", len(segments))
 	}
 	if decodeSegment(segments[0], &header) != nil || decodeSegment(segments[1], &claims) != nil {
-		return nil, nil, nil, errors.New("a token whose header or claims are not JSON in base64url")
+		return nil, nil, errors.New("a token whose header or claims are not JSON in base64url")
 	}
-	if signature, err = base64.RawURLEncoding.DecodeString(segments[2]); err != nil {
-		return nil, nil, nil, errors.New("a token whose signature is not base64url")
+	if _, err := base64.RawURLEncoding.DecodeString(segments[2]); err != nil {
+		return nil, nil, errors.New("a token whose signature is not base64url")
 	}
-	return header, claims, signature, nil
+	return header, claims, nil
 }
 
 func decodeSegment(segment string, into *map[string]any) error {

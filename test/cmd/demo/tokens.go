@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,13 +138,14 @@ func (d *tokens) accountGetsSecret(ctx context.Context) (err error) {
 }
 
 func (d *tokens) tokenNamesAccount(context.Context) error {
-	header, claims, signature, err := decodeToken(tokenOf(d.secret))
+	token := tokenOf(d.secret)
+	header, claims, err := decodeToken(token)
 	if err != nil {
 		return err
 	}
 	d.Notef("header", "%s", indentJSON(header))
 	d.Notef("claims", "%s", indentJSON(claims))
-	d.Notef("signature", "%d bytes, not shown", len(signature))
+	d.Notef("signature", "%d bytes, not shown", base64.RawURLEncoding.DecodedLen(len(token)-strings.LastIndex(token, ".")-1))
 	kid, err := keyID(d.cluster.SigningKeyFile())
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (d *rotation) issue(ctx context.Context, signer key) (bound, legacy string,
 
 // signerOf returns the key that the header of a token names.
 func signerOf(token string) (key, error) {
-	header, _, _, err := decodeToken(token)
+	header, _, err := decodeToken(token)
 	id, _ := header["kid"].(string)
 	algorithm, _ := header["alg"].(string)
 	if err == nil && id == "" {

@@ -1,6 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package canary looks for tokens and private keys in everything that managers print.
 package canary
 
 import (
@@ -27,12 +28,14 @@ type Canary struct {
 // said is one text and who said it.
 type said struct{ source, text string }
 
+// Add records a text that must hold no secret, and its source.
 func (c *Canary) Add(source, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.texts = append(c.texts, said{source, text})
 }
 
+// AddTokens records tokens that no text may hold.
 func (c *Canary) AddTokens(tokens []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,6 +52,7 @@ func (c *Canary) AddTokens(tokens []string) {
 	}
 }
 
+// AddKeyFile records the private key in a file.
 func (c *Canary) AddKeyFile(t *testing.T, path string) {
 	t.Helper()
 	pem, err := os.ReadFile(path)

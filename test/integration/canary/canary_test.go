@@ -14,10 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/util/keyutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
-
-	"k8s.io/client-go/util/keyutil"
 )
 
 // TestCanaryFinds shows that the check at the end of the run can fail.

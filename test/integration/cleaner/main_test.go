@@ -5,9 +5,10 @@
 package cleaner
 
 import (
+	"os"
 	"testing"
 
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-func TestMain(m *testing.M) { testcluster.Main(m) }
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }

@@ -76,7 +76,7 @@ func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
 		t.Fatal(err)
 	}
-	active, retired, unknown := issuer(t, c, c.SigningKeyFile()), issuer(t, c, testcluster.ECDSAKeyFile()), issuer(t, c, unknownKey)
+	active, retired, unknown := issuer(t, c.SigningKeyFile()), issuer(t, testcluster.ECDSAKeyFile()), issuer(t, unknownKey)
 	account := func(name string, rules ...rbacv1.PolicyRule) *corev1.ServiceAccount {
 		made := c.CreateAccount(t, namespace, name, testcluster.Referencing(name+"-token"))
 		if len(rules) > 0 {
@@ -177,7 +177,7 @@ func TestAuditIsNotFooled(t *testing.T) {
 			respell(func(token string) string { return token[:3] + "\t" + token[3:] })(s)
 		},
 	}
-	issuer := issuer(t, c, c.SigningKeyFile())
+	issuer := issuer(t, c.SigningKeyFile())
 	want := map[string]string{}
 	for name, disguise := range disguises {
 		c.ExpectAccepted(t, fill(t, c, issuer, admin, name, disguise), admin)
@@ -197,7 +197,7 @@ func TestAuditIsNotFooled(t *testing.T) {
 func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace := c.Namespace(t)
-	fill(t, c, issuer(t, c, c.SigningKeyFile()), c.CreateAccount(t, namespace, "robot"), "robot-token")
+	fill(t, c, issuer(t, c.SigningKeyFile()), c.CreateAccount(t, namespace, "robot"), "robot-token")
 	cases := map[string]struct {
 		code  int
 		texts []string
@@ -227,7 +227,7 @@ func TestAuditOfTwoThousand(t *testing.T) {
 	await.Long(t)
 	const namespaces, each = 20, 100
 	c := testcluster.Shared(t)
-	issuer := issuer(t, c, c.SigningKeyFile())
+	issuer := issuer(t, c.SigningKeyFile())
 	var names []string
 	for range namespaces {
 		names = append(names, c.Namespace(t))

@@ -15,11 +15,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/signing"
+	"sa-controller-manager/tokens"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
-	"sa-controller-manager/tokens"
 )
 
 // get reads a path that is no resource.
@@ -96,7 +96,7 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 }
 
 // issuer signs as kube-controller-manager would with kube-apiserver's RSA key.
-func issuer(t *testing.T, c *testcluster.ControlPlane, keyFile string) *tokens.Issuer {
+func issuer(t *testing.T, keyFile string) *tokens.Issuer {
 	t.Helper()
 	data, err := os.ReadFile(keyFile)
 	if err != nil {
@@ -156,13 +156,13 @@ func TestInspect(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "robot")
-	legacy := string(fill(t, c, issuer(t, c, c.SigningKeyFile()), account, "robot-token").Data["token"])
+	legacy := string(fill(t, c, issuer(t, c.SigningKeyFile()), account, "robot-token").Data["token"])
 	bound, foreign := requestToken(t, c, account), requestToken(t, c, account, "vault")
 	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
 	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
 		t.Fatal(err)
 	}
-	forged := string(fill(t, c, issuer(t, c, unknownKey), account, "forged").Data["token"])
+	forged := string(fill(t, c, issuer(t, unknownKey), account, "forged").Data["token"])
 
 	cluster := []string{"tokens", "inspect", "--cluster", "--kubeconfig=" + c.Kubeconfig()}
 	key := "--service-account-key-file=" + c.SigningKeyFile()

@@ -6,9 +6,10 @@
 package keys
 
 import (
+	"os"
 	"testing"
 
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-func TestMain(m *testing.M) { testcluster.Main(m) }
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }

@@ -16,9 +16,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )

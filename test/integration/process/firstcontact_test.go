@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"sa-controller-manager/signing/testkeys"
+
 	"sa-controller-manager/test/integration/testcluster"
 )
 

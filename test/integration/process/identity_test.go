@@ -18,10 +18,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/transport"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/signing/signertest"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"

@@ -16,5 +16,5 @@ func TestMain(m *testing.M) {
 	if period := os.Getenv(refreshVariable); period != "" {
 		os.Exit(product(period))
 	}
-	testcluster.Main(m)
+	os.Exit(testcluster.Main(m))
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
-
 	"sa-controller-manager/signing/testkeys"
+
 	"sa-controller-manager/test/integration/testcluster"
 )
 

@@ -67,6 +67,7 @@ func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
 	return p
 }
 
+// ExpectContains checks that the output contains every text.
 func ExpectContains(t *testing.T, output string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -76,6 +77,7 @@ func ExpectContains(t *testing.T, output string, texts ...string) {
 	}
 }
 
+// WriteFile writes a file into a directory of the test and returns its path.
 func WriteFile(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -40,10 +40,12 @@ func AboutObject(kind, namespace, name, reason string) About {
 	return About{kind, namespace, name, reason}
 }
 
+// AboutSecret selects the Events about a Secret.
 func AboutSecret(secret *corev1.Secret, reason string) About {
 	return About{"Secret", secret.Namespace, secret.Name, reason}
 }
 
+// AboutAccount selects the Events about an account.
 func AboutAccount(account *corev1.ServiceAccount, reason string) About {
 	return About{"ServiceAccount", account.Namespace, account.Name, reason}
 }

@@ -29,6 +29,7 @@ func NewKeyFile(t *testing.T, from string) KeyFile {
 	return f
 }
 
+// Flag returns the flag that names the file.
 func (f KeyFile) Flag() string { return "--service-account-private-key-file=" + f.Path }
 
 // VerifyKeyFlags returns flags for a manager in mode manual that signs with another key than the
@@ -53,6 +54,7 @@ func (f KeyFile) Replace(t *testing.T, content []byte) {
 	}
 }
 
+// ReadFile returns the content of a file.
 func ReadFile(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -88,6 +90,7 @@ func (m *Manager) AwaitSigner(t *testing.T, id string) {
 	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "active"}, 1)
 }
 
+// AwaitProbe waits for a result of the key probe.
 func (m *Manager) AwaitProbe(t *testing.T, result string) {
 	t.Helper()
 	m.AwaitMetric(t, "sacm_signing_key_probes_total", devcluster.Labels{"result": result}, 1)

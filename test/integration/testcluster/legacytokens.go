@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Labels and dates of the legacy token cleaner.
 const (
 	LastUsedLabel = "kubernetes.io/legacy-token-last-used"
 
@@ -67,6 +68,7 @@ func (c *ControlPlane) AwaitTracking(t *testing.T) {
 	})
 }
 
+// AwaitRound waits until the cleaner has finished a round.
 func (m *Manager) AwaitRound(t *testing.T) {
 	t.Helper()
 	m.AwaitMetric(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds", nil, 1)
@@ -88,6 +90,7 @@ func PodUsing(name string, changes ...func(*corev1.PodSpec)) *corev1.Pod {
 	return pod
 }
 
+// InVolume mounts a Secret as a volume.
 func InVolume(secret string) func(*corev1.PodSpec) {
 	return func(pod *corev1.PodSpec) {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{
@@ -96,6 +99,7 @@ func InVolume(secret string) func(*corev1.PodSpec) {
 	}
 }
 
+// CreatePod creates a Pod.
 func (c *ControlPlane) CreatePod(t *testing.T, namespace string, pod *corev1.Pod) {
 	t.Helper()
 	if _, err := c.API.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {

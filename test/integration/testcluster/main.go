@@ -51,11 +51,8 @@ func Binary(t *testing.T) devcluster.Binary {
 	return binary
 }
 
-// Main runs the tests of a package and exits.
-func Main(m *testing.M) { os.Exit(runTests(m)) }
-
-// runTests is a function of its own because os.Exit runs no deferred calls.
-func runTests(m *testing.M) int {
+// Main runs the tests of a package and returns the exit code.
+func Main(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sacm-integration-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

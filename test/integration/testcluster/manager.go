@@ -14,17 +14,6 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-func (m *Manager) examineLog(t *testing.T) {
-	t.Helper()
-	Leaks.Add("log of "+m.name, m.Logs())
-	if m.ExpectErrors {
-		return
-	}
-	if complaints := devcluster.Complaints(m.Logs()[m.LogOffset:]); len(complaints) > 0 {
-		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
-	}
-}
-
 // ShortLease returns flags with which another replica leads after six seconds. A renewal may take two
 // seconds, which a busy machine sometimes needs.
 func ShortLease(name string) []string {
@@ -84,6 +73,7 @@ func (c *ControlPlane) Adopt(t *testing.T, running *devcluster.Manager) *Manager
 	return m
 }
 
+// AwaitReady waits until the manager is ready.
 func (m *Manager) AwaitReady(t *testing.T) {
 	t.Helper()
 	if err := m.Ready(Context(t)); err != nil {
@@ -167,6 +157,7 @@ func (m *Manager) LogWithoutNoise() string {
 	return lines[max(0, len(lines)-longest):]
 }
 
+// WaitIdle waits until no queue of the manager holds a key.
 func (m *Manager) WaitIdle(t *testing.T) {
 	t.Helper()
 	if err := m.AwaitIdle(Context(t)); err != nil {
@@ -251,5 +242,16 @@ func StopKCM(t *testing.T, kcm *devcluster.Manager) {
 	t.Helper()
 	if _, err := kcm.Stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func (m *Manager) examineLog(t *testing.T) {
+	t.Helper()
+	Leaks.Add("log of "+m.name, m.Logs())
+	if m.ExpectErrors {
+		return
+	}
+	if complaints := devcluster.Complaints(m.Logs()[m.LogOffset:]); len(complaints) > 0 {
+		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
 	}
 }

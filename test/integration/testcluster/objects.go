@@ -48,10 +48,12 @@ func (c *ControlPlane) AutoSecrets(t *testing.T, namespace, account string) []co
 	})
 }
 
+// WithAnnotation sets an annotation.
 func WithAnnotation(name, value string) SecretOption {
 	return func(s *corev1.Secret) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value) }
 }
 
+// AccountName returns the name of the i-th account.
 func AccountName(i int) string { return fmt.Sprintf("account-%d", i) }
 
 // CreateWithRetry retries until kube-apiserver is back.
@@ -92,25 +94,31 @@ func TokenSecret(namespace, name, account string, changes ...SecretOption) *core
 	return secret
 }
 
+// WithUID sets the annotation with the UID of the account.
 func WithUID(uid types.UID) SecretOption {
 	return func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = string(uid) }
 }
 
+// WithData sets a key of the data.
 func WithData(key, value string) SecretOption {
 	return func(s *corev1.Secret) { s.Data[key] = []byte(value) }
 }
 
+// WithLabel sets a label.
 func WithLabel(name, value string) SecretOption {
 	return func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, name, value) }
 }
 
+// WithFinalizer adds a finalizer.
 func WithFinalizer(s *corev1.Secret) { s.Finalizers = []string{"test/finalizer"} }
 
+// Immutable makes the Secret immutable.
 func Immutable(s *corev1.Secret) {
 	yes := true
 	s.Immutable = &yes
 }
 
+// CreateSecret creates a Secret.
 func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1.Secret {
 	t.Helper()
 	made, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
@@ -120,6 +128,7 @@ func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1
 	return made
 }
 
+// DeleteSecret deletes a Secret.
 func (c *ControlPlane) DeleteSecret(t *testing.T, namespace, name string) {
 	t.Helper()
 	if err := c.API.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -127,6 +136,7 @@ func (c *ControlPlane) DeleteSecret(t *testing.T, namespace, name string) {
 	}
 }
 
+// GetSecret returns a Secret.
 func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
 	secret, err := c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -146,6 +156,7 @@ func (c *ControlPlane) PatchSecret(t *testing.T, namespace, name, patch string) 
 	return secret
 }
 
+// CreateAccount creates an account.
 func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -168,6 +179,7 @@ func Referencing(names ...string) func(*corev1.ServiceAccount) {
 	}
 }
 
+// DeleteAccount deletes an account.
 func (c *ControlPlane) DeleteAccount(t *testing.T, namespace, name string) {
 	t.Helper()
 	if err := c.API.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -175,6 +187,7 @@ func (c *ControlPlane) DeleteAccount(t *testing.T, namespace, name string) {
 	}
 }
 
+// GetAccount returns an account.
 func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.ServiceAccount {
 	t.Helper()
 	account, err := c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -207,6 +220,7 @@ func (c *ControlPlane) AddReferences(t *testing.T, namespace, account, fieldMana
 	}
 }
 
+// ReferenceNames returns the names of the Secrets that an account references.
 func ReferenceNames(account *corev1.ServiceAccount) []string {
 	names := make([]string, 0, len(account.Secrets))
 	for _, reference := range account.Secrets {
@@ -215,6 +229,7 @@ func ReferenceNames(account *corev1.ServiceAccount) []string {
 	return names
 }
 
+// Opaque returns a Secret of another type.
 func Opaque(namespace, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeOpaque}
 }

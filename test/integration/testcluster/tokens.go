@@ -171,6 +171,7 @@ func ForgedToken(t *testing.T, header, claims map[string]any) string {
 // EquateEmpty makes an empty map or slice equal to nil.
 func EquateEmpty() cmp.Option { return cmpopts.EquateEmpty() }
 
+// RandomName returns a random part of a name.
 func RandomName() string { return strings.ToLower(rand.Text()[:8]) }
 
 // CleanupContext returns a context for clean-up after the context of the test has ended.

@@ -53,6 +53,7 @@ func (c *ControlPlane) AwaitOneAutoSecretEach(t *testing.T, namespace string, ac
 	})
 }
 
+// AtLeastFilled passes once n Secrets have a token.
 func AtLeastFilled(n int) await.Check[*corev1.Secret] {
 	return func(secrets []*corev1.Secret) error {
 		filled := 0
@@ -104,6 +105,7 @@ func (c *ControlPlane) AwaitSecret(t *testing.T, namespace, name string, check f
 	return secret
 }
 
+// AwaitGone waits until the Secrets are gone.
 func (c *ControlPlane) AwaitGone(t *testing.T, namespace string, names ...string) {
 	t.Helper()
 	c.AwaitSecrets(t, namespace, await.Gone[*corev1.Secret](names...))
@@ -115,6 +117,7 @@ func (c *ControlPlane) AwaitFilled(t *testing.T, namespace, name string) *corev1
 	return c.AwaitSecret(t, namespace, name, HasToken)
 }
 
+// HasToken is nil if the Secret has a token.
 func HasToken(secret *corev1.Secret) error {
 	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		return fmt.Errorf("%q has no token", secret.Name)
@@ -175,6 +178,7 @@ func (c *ControlPlane) AwaitCached(t *testing.T) {
 	}
 }
 
+// AwaitConfigMap returns a ConfigMap once it passes the check.
 func (c *ControlPlane) AwaitConfigMap(t *testing.T, namespace, name string, check func(*corev1.ConfigMap) error) *corev1.ConfigMap {
 	t.Helper()
 	found, err := await.ConfigMaps(Context(t), c.API, namespace, one(name, check))
@@ -185,6 +189,7 @@ func (c *ControlPlane) AwaitConfigMap(t *testing.T, namespace, name string, chec
 	return configMap
 }
 
+// AwaitAccounts waits until the accounts exist.
 func (c *ControlPlane) AwaitAccounts(t *testing.T, namespace string, names ...string) {
 	t.Helper()
 	if _, err := await.ServiceAccounts(Context(t), c.API, namespace, await.Named[*corev1.ServiceAccount](names...)); err != nil {

@@ -21,10 +21,7 @@ import (
 
 // tamper does something to the registration and awaits that it is repaired.
 func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Duration, do func(context.Context) error, also func(registered) error) (func(context.Context) error, error) {
-	if err := w.awaitRegistered(ctx); err != nil {
-		return nil, err
-	}
-	before, err := w.registration(ctx)
+	before, err := w.awaitRegistered(ctx)
 	if err != nil {
 		return nil, err
 	}

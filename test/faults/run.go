@@ -122,7 +122,7 @@ func (w *World) calm(ctx context.Context) error {
 			return fmt.Errorf("await %s: %w", r.name, err)
 		}
 	}
-	if err := w.awaitRegistered(ctx); err != nil {
+	if _, err := w.awaitRegistered(ctx); err != nil {
 		return err
 	}
 	return leader.awaitWatches(ctx, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")

@@ -298,8 +298,8 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 	}
 }
 
-// TestAccountWatchHangs: the account is there and no watch shows it. Secrets are filled all the
-// same, and kube-apiserver is not asked over and over.
+// TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
+// without a request each second, and deleted soon after an account that no watch has ever shown.
 func TestAccountWatchHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,6 +325,14 @@ func TestAccountWatchHangs(t *testing.T) {
 		}
 		if events := w.Events(); len(events) > 0 {
 			t.Errorf("nothing is wrong, yet there are Events: %q", events)
+		}
+		if err := w.Client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), testNamespace, "app"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(uncachedRecheck)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.actions(t)); diff != "" {
+			t.Errorf("the account is gone (-want +got):\n%s", diff)
 		}
 	})
 }

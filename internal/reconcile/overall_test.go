@@ -5,13 +5,14 @@ package reconcile
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/klog/v2"
 )
 
@@ -21,6 +22,7 @@ type refused struct {
 	*Runner[int]
 	allowed  atomic.Bool
 	requests atomic.Int64
+	errors   atomic.Int64 // lines in the log
 	mu       sync.Mutex
 	good     map[int]bool
 }
@@ -43,9 +45,14 @@ func newRefused(keys int) *refused {
 	return r
 }
 
-// run starts it, without a log, which would have a line for each key.
+// run starts it with a log that discards every line but counts the errors.
 func (r *refused) run(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
+	count := func(_, line string) {
+		if !strings.Contains(line, `"level"=`) {
+			r.errors.Add(1)
+		}
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, funcr.New(count, funcr.Options{})))
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx) }()
 	return func() { cancel(); <-ended }
@@ -78,6 +85,9 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 			t.Errorf("%d requests at once, want a first one for each of %d keys", first, keys)
 		}
 		time.Sleep(time.Minute)
+		if lines := r.errors.Load(); lines < 10 || lines > 10+61 {
+			t.Errorf("%d lines in the log after a minute, want the first ten and one a second", lines)
+		}
 		for minute := range 10 {
 			const most = 60*sharedRate + 1 // both ends of the minute count
 			if n := r.in(time.Minute); n > most {

@@ -5,10 +5,10 @@
 // loop of the program: workers, retries and draining are decided here once.
 //
 // A key is never given up. A sync that returns an error is requeued with a back-off that
-// doubles up to a cap. Keys that go on failing share a limit, so that a cause which all keys
-// of a large cluster have in common does not load kube-apiserver, and are counted as stuck in
-// a metric until they succeed. Keys are compared by value, and one key is never in two workers
-// at a time.
+// doubles up to a cap. Keys that keep failing share a rate limit, so that a cause which all keys
+// of a large cluster have in common does not load kube-apiserver, and a metric counts them as
+// stuck until they succeed. The log shows the first ten errors of a queue and then one a second.
+// Keys are compared by value, and one key is never in two workers at a time.
 package reconcile
 
 import (
@@ -63,7 +63,8 @@ type Config[K comparable] struct {
 // once it has returned.
 type Runner[K comparable] struct {
 	Config[K]
-	stuck stuckKeys[K]
+	stuck  stuckKeys[K]
+	errors rate.Sometimes // that are logged: a cause that many keys share is not one line for each
 
 	mu      sync.Mutex
 	queue   workqueue.TypedDelayingInterface[K] // nil until somebody needs it
@@ -82,6 +83,7 @@ func New[K comparable](config Config[K]) *Runner[K] {
 	return &Runner[K]{
 		Config: config,
 		stuck:  stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},
+		errors: rate.Sometimes{First: 10, Interval: time.Second},
 	}
 }
 
@@ -199,11 +201,11 @@ func (r *Runner[K]) retry(logger klog.Logger, queue workqueue.TypedDelayingInter
 	failures := r.backoff.NumRequeues(key)
 	switch {
 	case delay >= stuckDelay && r.stuck.add(key):
-		logger.Error(err, "Key is stuck, retries go on", "failures", failures)
+		r.errors.Do(func() { logger.Error(err, "Key is stuck and is still retried", "failures", failures) })
 	case apierrors.IsConflict(err) || errors.Is(err, ErrStaleCache) || failures > 1:
-		logger.V(4).Info("Sync will be retried", "failures", failures, "err", err)
+		logger.V(4).Info("Failed to sync, retrying", "failures", failures, "err", err)
 	default:
-		logger.Error(err, "Sync will be retried")
+		r.errors.Do(func() { logger.Error(err, "Failed to sync, retrying") })
 	}
 	queue.AddAfter(key, delay)
 }

@@ -9,15 +9,15 @@ import (
 
 	"k8s.io/client-go/kubernetes/fake"
 
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, be it
 // that their own clock has jumped too, as on the same host, or that it has not.
 func TestManagedAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
-		clock := testclock.New()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		clock := testutil.NewJumpingClock()
 		m := run(t, ManagedConfig{Client: fake.NewClientset(), Clock: clock, LeafLifetime: 6 * time.Hour, CALifetime: 6 * day})
 		pause(time.Second)
 		clock.Jump(jump)
@@ -41,8 +41,8 @@ func TestManagedAcrossAJump(t *testing.T) {
 // put in another's place.
 func TestReplacedByHandAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
-		client, clock := fake.NewClientset(), testclock.New()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		client, clock := fake.NewClientset(), testutil.NewJumpingClock()
 		m := run(t, ManagedConfig{Client: client, Clock: clock})
 		previous := m.CABundle()
 		other := putOther(t, client)
@@ -62,8 +62,8 @@ func TestReplacedByHandAcrossAJump(t *testing.T) {
 // TestKnownAcrossAJump: neither is a CA taken for known too early nor an hour late.
 func TestKnownAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
-		clock := testclock.New()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		clock := testutil.NewJumpingClock()
 		m := NewManaged(ManagedConfig{Client: fake.NewClientset(), Clock: clock})
 		m.Registered(nil, false)
 		clock.Jump(jump)

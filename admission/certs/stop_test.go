@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/reconcile"
-	"sa-controller-manager/internal/testaway"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestManagedEndsWhileTheAPIServerIsAway: the process must not go on because client-go
@@ -26,7 +26,7 @@ func TestManagedEndsWhileTheAPIServerIsAway(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), term)
 		defer cancel()
 		begin := time.Now()
-		if err := NewManaged(ManagedConfig{Client: testaway.Client(t)}).Run(ctx); err != nil {
+		if err := NewManaged(ManagedConfig{Client: testutil.UnreachableClient(t)}).Run(ctx); err != nil {
 			t.Error(err)
 		}
 		if late := time.Since(begin) - term; late > reconcile.WatchStopTimeout {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/internal/reconcile"
-	"sa-controller-manager/internal/testaway"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestEndsWhileTheAPIServerIsAway: neither a term nor the process must go on because
@@ -19,10 +19,10 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	starts := map[string]func(t *testing.T) func(context.Context) error{
 		"Registrar": func(t *testing.T) func(context.Context) error {
-			return New(Config{Spec: urlSpec(), Client: testaway.Client(t), ServingCA: &servingCA{}}).Run
+			return New(Config{Spec: urlSpec(), Client: testutil.UnreachableClient(t), ServingCA: &servingCA{}}).Run
 		},
 		"HostReporter": func(t *testing.T) func(context.Context) error {
-			return NewHostReporter(HostReporterConfig{Client: testaway.Client(t), Host: "cp-1", Ready: func() error { return nil }}).Run
+			return NewHostReporter(HostReporterConfig{Client: testutil.UnreachableClient(t), Host: "cp-1", Ready: func() error { return nil }}).Run
 		},
 	}
 	for name, start := range starts {

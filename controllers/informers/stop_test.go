@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/internal/reconcile"
-	"sa-controller-manager/internal/testaway"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestStopWhileTheAPIServerIsAway: client-go sleeps between its tries, for longer each
@@ -18,7 +18,7 @@ import (
 func TestStopWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		v := New(testaway.Client(t), 0)
+		v := New(testutil.UnreachableClient(t), 0)
 		v.Accounts()
 		ctx, cancel := context.WithCancel(t.Context())
 		v.Start(ctx)

@@ -7,17 +7,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -25,14 +20,12 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
 
-func TestMain(m *testing.M) {
-	// klog flushes its buffers for as long as the process lives.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
-}
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 const testIssuer = "https://issuer.example.com"
 
@@ -63,14 +56,14 @@ type trial struct {
 	server   *apiserver
 	registry metrics.KubeRegistry
 	logger   klog.Logger
-	events   *notebook
+	events   *testutil.EventLog
 	ctx      context.Context
 	stop     func()
 }
 
 func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	t.Helper()
-	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &notebook{}}
+	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &testutil.EventLog{}}
 	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	config := Config{
 		Client: server, Informers: informers.New(server, 0), Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))), Issuer: testIssuer,
@@ -139,11 +132,9 @@ func (t *trial) said() []string {
 }
 
 func (t *trial) told() []string {
-	t.events.mu.Lock()
-	defer t.events.mu.Unlock()
-	lines := []string{}
-	for _, line := range t.events.lines {
-		lines = append(lines, t.named(line))
+	lines := t.events.Lines()
+	for i := range lines {
+		lines[i] = t.named(lines[i])
 	}
 	return lines
 }
@@ -160,27 +151,10 @@ func (t *trial) reviewed() []string {
 
 // series are the metrics that begin with prefix, as Prometheus sees them, sorted.
 func (t *trial) series(prefix string) []string {
-	response := httptest.NewRecorder()
-	metrics.HandlerFor(t.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	found := []string{}
-	for line := range strings.SplitSeq(t.named(response.Body.String()), "\n") {
-		if strings.HasPrefix(line, prefix) {
-			found = append(found, line)
-		}
+	lines := testutil.Series(t.registry, prefix)
+	for i := range lines {
+		lines[i] = t.named(lines[i])
 	}
-	slices.Sort(found) // the names of the keys sort differently from their IDs
-	return found
-}
-
-// notebook is an Event recorder of client-go that keeps the Events.
-type notebook struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (n *notebook) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprintf("%s: %s %s %s: %s",
-		regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...)))
+	slices.Sort(lines) // the names of the keys sort differently from their IDs
+	return lines
 }

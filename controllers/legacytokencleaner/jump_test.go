@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // The labels say days, and whoever writes them has a clock that may be wrong by an hour.
@@ -154,8 +154,8 @@ func TestRestartAcrossAJump(t *testing.T) {
 // TestScheduleAcrossAJump: neither is a round left out nor one made too early.
 func TestScheduleAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
-		clock := testclock.New()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		clock := testutil.NewJumpingClock()
 		w := newWorld(t, func(c *Config) { c.Clock = clock }, tracking(longAgo))
 		began := time.Now()
 		var looks []string

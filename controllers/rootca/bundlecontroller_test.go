@@ -6,8 +6,6 @@ package rootca
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
 // The tests run in synctest bubbles: the clock stands still while anything moves.
@@ -39,23 +38,11 @@ var (
 	errDown      = apierrors.NewInternalError(errors.New("down"))
 )
 
-// sink remembers Events.
-type sink struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (s *sink) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, kind, reason, action, fmt.Sprintf(note, args...)))
-}
-
-// cluster is an API server with the state in it, whose verbs fail as told. It outlives processes.
+// cluster is an API server with the state in it, whose verbs fail on request. It outlives processes.
 type cluster struct {
 	t *testing.T
 	authorities
-	*sink
+	events *testutil.EventLog
 	client *fake.Clientset
 	began  time.Time
 	clock  clock.WithTicker // of processes, the real one if nil
@@ -65,7 +52,7 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T, names string) *cluster {
-	c := &cluster{t: t, authorities: newAuthorities(t, names), sink: &sink{}, client: fake.NewClientset(emptyState()), failures: map[string]error{}, began: time.Now()}
+	c := &cluster{t: t, authorities: newAuthorities(t, names), events: &testutil.EventLog{}, client: fake.NewClientset(emptyState()), failures: map[string]error{}, began: time.Now()}
 	c.client.PrependReactor("*", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -137,17 +124,14 @@ func (c *cluster) restore() {
 	}
 }
 
-func (c *cluster) told() []string {
+// recorded returns the Events, with the names of certificates in place of their fingerprints.
+func (c *cluster) recorded() []string {
 	synctest.Wait()
-	c.sink.mu.Lock()
-	defer c.sink.mu.Unlock()
-	lines := slices.Clone(c.lines)
-	for i := range lines {
-		for name, certificate := range c.authorities {
-			lines[i] = strings.ReplaceAll(lines[i], fingerprint(certificate), string(name))
-		}
+	var names []string
+	for name, certificate := range c.authorities {
+		names = append(names, fingerprint(certificate), string(name))
 	}
-	return lines
+	return c.events.Lines(names...)
 }
 
 // requests counts what was sent, and forgets it.
@@ -176,7 +160,7 @@ func (c *cluster) start(file string, overlap time.Duration) *process {
 	source.OnChange(func() { p.sets++ })
 	p.BundleController = NewBundleController(BundleControllerConfig{
 		Client: c.client, Source: source, File: source.Current(), Overlap: overlap,
-		Recorder: events.NewRecorderTo(c.sink, clock.RealClock{}),
+		Recorder: events.NewRecorderTo(c.events, clock.RealClock{}),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},
 		Metrics:  NewMetrics(metrics.NewKubeRegistry().MustRegister),
 		Clock:    c.clock,
@@ -229,7 +213,7 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 		check(t, "Events", []string{
 			"process: Normal RootCAOverlapBegan Publish: the root CA has changed; the previous one (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
 			"process: Normal RootCAOverlapEnded Publish: a previous root CA (A) is not published any more",
-		}, c.told())
+		}, c.recorded())
 		c.requests()
 
 		sets := p.sets
@@ -270,14 +254,14 @@ func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
 		first.offer("B")
 		synctest.Wait()
 		first.stop()
-		told := len(c.told())
+		told := len(c.recorded())
 		second := c.start("A", time.Hour)
 		defer second.stop()
 		check(t, "published", "AB", second.published())
 		check(t, "Event", "process: Warning RootCAFileIsOlder Publish: the root CA file of this process holds A, which another file has replaced: "+
-			"unless that was taken back, copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", c.told()[told+1])
+			"unless that was taken back, copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", c.recorded()[told+1])
 		time.Sleep(2 * lookInterval)
-		check(t, "Events", told+2, len(c.told()))
+		check(t, "Events", told+2, len(c.recorded()))
 	})
 }
 
@@ -362,7 +346,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 				check(t, "published", "BA", p.published())
 				check(t, "state", "B A@1h0m0s", c.stored())
 				var told string
-				if lines := c.told(); len(lines) > 1 {
+				if lines := c.recorded(); len(lines) > 1 {
 					_, told, _ = strings.Cut(lines[1], "RootCAStateRepaired Repair: ")
 				}
 				check(t, "Event", tc.told, told)
@@ -384,7 +368,7 @@ func TestTheStateIsMissing(t *testing.T) {
 		check(t, "published after the change", "BA", p.published())
 		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: secrets "sa-controller-manager-root-ca" not found, `+
 			`and this process may not create it: apply manifests/permissions, or "kubectl -n kube-system create secret generic sa-controller-manager-root-ca"; `+
-			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.told()[0])
+			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.recorded()[0])
 		time.Sleep(time.Minute)
 		if n := c.requests()["get"]; n > 20 {
 			t.Errorf("%d requests in a minute", n)
@@ -435,7 +419,7 @@ func TestANewerState(t *testing.T) {
 		}
 		check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: use secret kube-system/sa-controller-manager-root-ca: its schema-version is "2", `+
 			`this program knows "1" only: run the newer version, or empty the Secret to give up what is in overlap; `+
-			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.told()[0])
+			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.recorded()[0])
 		c.edit(func(o *corev1.Secret) { o.Data = nil })
 		time.Sleep(time.Minute)
 		check(t, "state after that", "A B", strings.Split(c.stored(), "@")[0])
@@ -458,7 +442,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 				first.offer("B")
 				synctest.Wait()
 				first.stop()
-				told := len(c.told())
+				told := len(c.recorded())
 
 				c.fail(tc.err, "get")
 				second := c.start("B", time.Hour)
@@ -466,7 +450,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 				check(t, "what is published is left alone", "(B)", second.published())
 				time.Sleep(3 * time.Minute)
 				check(t, "for minutes", "(B)", second.published())
-				check(t, "Events", tc.told, len(c.told())-told)
+				check(t, "Events", tc.told, len(c.recorded())-told)
 				if n := c.requests()["get"]; n > 20 {
 					t.Errorf("%d requests in 3 minutes", n)
 				}
@@ -536,7 +520,7 @@ func TestTheStateCannotBeWritten(t *testing.T) {
 		c.fail(nil, "update")
 		time.Sleep(time.Minute)
 		check(t, "state once it can be written", "B", c.stored())
-		check(t, "Events", 2, strings.Count(strings.Join(c.told(), "\n"), "RootCAOverlap"))
+		check(t, "Events", 2, strings.Count(strings.Join(c.recorded(), "\n"), "RootCAOverlap"))
 	})
 }
 
@@ -553,7 +537,7 @@ func TestARaceForTheState(t *testing.T) {
 		c.requests()
 		time.Sleep(conflictRequeue)
 		check(t, "requests of the next try", map[string]int{"get": 1, "update": 1}, c.requests())
-		check(t, "Events of it", 0, strings.Count(strings.Join(c.told(), ""), "RootCAState"))
+		check(t, "Events of it", 0, strings.Count(strings.Join(c.recorded(), ""), "RootCAState"))
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestOverlapAcrossAJump: the end of an overlap is a time of day, which outlives the
@@ -28,7 +28,7 @@ func TestOverlapAcrossAJump(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				clock, c := testclock.New(), newCluster(t, "AB")
+				clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
 				c.clock = clock
 				p := c.start("A", overlap)
 				defer p.stop()
@@ -53,8 +53,8 @@ func TestOverlapAcrossAJump(t *testing.T) {
 // jump.
 func TestStateIsAwaitedAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
-		clock, c := testclock.New(), newCluster(t, "AB")
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
 		c.clock = clock
 		c.fail(errDown, "get")
 		p := c.start("B", 24*time.Hour)

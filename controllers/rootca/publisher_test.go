@@ -7,10 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,6 +24,7 @@ import (
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
 func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
@@ -47,7 +45,7 @@ type world struct {
 	*Publisher
 	t *testing.T
 	authorities
-	*sink
+	events   *testutil.EventLog
 	client   *fake.Clientset
 	registry metrics.KubeRegistry
 	stop     func()
@@ -59,7 +57,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, bundle string, objects ...runtime.Object) *world {
-	w := &world{t: t, authorities: newAuthorities(t, "AB"), sink: &sink{}, registry: metrics.NewKubeRegistry()}
+	w := &world{t: t, authorities: newAuthorities(t, "AB"), events: &testutil.EventLog{}, registry: metrics.NewKubeRegistry()}
 	return w.begin(w.bundle(t, bundle), objects...)
 }
 
@@ -74,7 +72,7 @@ func (w *world) run(bundle *Bundle, client *fake.Clientset) *world {
 	seen := informers.New(w.client, 0)
 	w.Publisher = NewPublisher(PublisherConfig{
 		Client: w.client, Informers: seen, Source: NewSource(bundle), Metrics: NewMetrics(w.registry.MustRegister),
-		Recorder: events.NewRecorderTo(w.sink, clock.RealClock{}),
+		Recorder: events.NewRecorderTo(w.events, clock.RealClock{}),
 	})
 	watching, unwatch := context.WithCancel(w.t.Context())
 	working, cancel := context.WithCancel(w.t.Context())
@@ -188,20 +186,15 @@ func (w *world) requests() []string {
 	return made
 }
 
-func (w *world) events() string {
+func (w *world) recorded() []string {
 	synctest.Wait()
-	w.sink.mu.Lock()
-	defer w.sink.mu.Unlock()
-	return strings.Join(w.lines, "\n")
+	return w.events.Lines()
 }
 
 // series are those of a metric.
 func (w *world) series(name string) []string {
 	synctest.Wait()
-	response := httptest.NewRecorder()
-	metrics.HandlerFor(w.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	lines := strings.Split(response.Body.String(), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, name) })
+	return testutil.Series(w.registry, name)
 }
 
 func TestPublish(t *testing.T) {
@@ -249,7 +242,7 @@ func TestPublish(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := (&world{t: t, authorities: a, sink: &sink{}, registry: metrics.NewKubeRegistry(), failures: tc.failures}).begin(bundle, tc.objects...)
+				w := (&world{t: t, authorities: a, events: &testutil.EventLog{}, registry: metrics.NewKubeRegistry(), failures: tc.failures}).begin(bundle, tc.objects...)
 				defer w.stop()
 				synctest.Wait()
 				if tc.do != nil {
@@ -290,7 +283,7 @@ func TestANewBundleReachesEveryNamespace(t *testing.T) {
 		check(t, "requests for a provisional bundle", []string{}, w.requests())
 		w.add(active("four"))
 		check(t, "requests for a new namespace", []string{"create four"}, w.requests())
-		check(t, "Events", "", w.events())
+		check(t, "Events", []string{}, w.recorded())
 	})
 }
 
@@ -303,7 +296,7 @@ func TestAnUpdateKeepsWhatOthersWrote(t *testing.T) {
 			c.Annotations["e"] = "f"
 			c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
 		})
-		w := (&world{t: t, authorities: a, sink: &sink{}, registry: metrics.NewKubeRegistry()}).begin(a.bundle(t, "A"), active("shop"), theirs)
+		w := (&world{t: t, authorities: a, events: &testutil.EventLog{}, registry: metrics.NewKubeRegistry()}).begin(a.bundle(t, "A"), active("shop"), theirs)
 		defer w.stop()
 		got := w.get("shop")
 		check(t, "labels", theirs.Labels, got.Labels)
@@ -351,7 +344,7 @@ func TestTwoPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "A", active("shop"))
 		defer w.stop()
-		other := (&world{t: t, sink: &sink{}, registry: metrics.NewKubeRegistry()}).run(w.bundle(t, "B"), w.client)
+		other := (&world{t: t, events: &testutil.EventLog{}, registry: metrics.NewKubeRegistry()}).run(w.bundle(t, "B"), w.client)
 		time.Sleep(time.Hour)
 		if n := len(w.requests()); n < 12 || n > 2*(12+9) {
 			t.Errorf("the two have made %d requests in an hour", n)
@@ -359,7 +352,7 @@ func TestTwoPublishers(t *testing.T) {
 		other.stop()
 		time.Sleep(2 * maxRepairDelay)
 		check(t, "bundle in the end", "A", w.read([]byte(w.get("shop").Data["ca.crt"])))
-		check(t, "Events", "", w.events())
+		check(t, "Events", []string{}, w.recorded())
 	})
 }
 
@@ -413,7 +406,7 @@ func TestAConfigMapThatIsNeverShown(t *testing.T) {
 				check(t, "requests after a while", []string{"create shop"}, w.requests())
 				time.Sleep(time.Hour)
 				check(t, "requests once it is shown", []string{}, w.requests())
-				check(t, "Events", "", w.events())
+				check(t, "Events", []string{}, w.recorded())
 			})
 		})
 	}
@@ -423,13 +416,13 @@ func TestAnImmutableOneIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
-		w := (&world{t: t, authorities: a, sink: &sink{}, registry: metrics.NewKubeRegistry()}).
+		w := (&world{t: t, authorities: a, events: &testutil.EventLog{}, registry: metrics.NewKubeRegistry()}).
 			begin(a.bundle(t, "A"), active("shop"), right("shop", a.bundle(t, "B"), immutable))
 		defer w.stop()
 		time.Sleep(24 * time.Hour)
 		check(t, "requests in a day", []string{}, w.requests())
-		check(t, "Events", "kube-root-ca.crt: Warning ImmutableRootCA Publish: the ConfigMap is immutable and does not hold the root CA bundle as it is now: "+
-			"delete it, it is created again at once", w.events())
+		check(t, "Events", []string{"kube-root-ca.crt: Warning ImmutableRootCA Publish: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
+			"delete it, it is created again at once"}, w.recorded())
 	})
 }
 
@@ -456,7 +449,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthorities(t, "A")
-		w := (&world{t: t, authorities: a, sink: &sink{}, registry: metrics.NewKubeRegistry(), failures: []error{
+		w := (&world{t: t, authorities: a, events: &testutil.EventLog{}, registry: metrics.NewKubeRegistry(), failures: []error{
 			apierrors.NewForbidden(configMaps, "", errors.New("no")), errors.New("boom"),
 		}}).begin(a.bundle(t, "A"), active("shop"))
 		defer w.stop()

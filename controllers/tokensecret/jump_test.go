@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // jumping makes the world go by a clock whose time of day can jump.
-func (w *world) jumping() *testclock.Jumping {
-	clock, config := testclock.New(), w.Config
+func (w *world) jumping() *testutil.JumpingClock {
+	clock, config := testutil.NewJumpingClock(), w.Config
 	w.Informers = informers.New(w.Client, 0)
 	config.Clock, config.Informers = clock, w.Informers
 	w.Controller = New(config)
@@ -28,7 +28,7 @@ func (w *world) jumping() *testclock.Jumping {
 // for an hour more.
 func TestOrphanGraceAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
 		w := newWorld(t, tokenSecret("token"))
 		clock := w.jumping()
 		w.Cache(t, tokenSecret("token"))

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -21,8 +21,7 @@ func TestMain(m *testing.M) {
 	// The second handler slows errors down by the time since the last one, which was in another
 	// synctest bubble and may be decades ahead.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // there is no other way
-	// klog flushes its buffers for as long as the process lives.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	testutil.Main(m)
 }
 
 const accountUID = "9b1c6f6a-6a3c-4d5e-8a58-2f4f1c2d3e4f"

@@ -92,7 +92,7 @@ func TestLimits(t *testing.T) {
 				}
 			}
 			got := []string{}
-			for _, line := range told.lines {
+			for _, line := range told.Lines() {
 				object, rest, _ := strings.Cut(line, ": ")
 				_, note, _ := strings.Cut(rest, ": ")
 				got = append(got, object+" "+note)
@@ -116,7 +116,7 @@ func TestTellAndWarnShareABudget(t *testing.T) {
 		"a: Warning Refused Sign: warning 1", "a: Normal Deleted Delete: news 1",
 		"a: Warning Refused Sign: warning 2",
 	}
-	if diff := cmp.Diff(want, told.lines); diff != "" {
+	if diff := cmp.Diff(want, told.Lines()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
@@ -133,10 +133,10 @@ func TestMemoryIsBounded(t *testing.T) {
 	if got := recorder.limiter.seen.Len(); got != limitedObjects {
 		t.Errorf("%d objects are remembered, want %d", got, limitedObjects)
 	}
-	told.lines = []string{}
+	before := len(told.Lines())
 	recorder.Warn(secret("kept"), "Refused", "Try", "x")
 	recorder.Warn(secret("forgotten"), "Refused", "Try", "x")
-	if diff := cmp.Diff([]string{"forgotten: Warning Refused Try: x"}, told.lines); diff != "" {
+	if diff := cmp.Diff([]string{"forgotten: Warning Refused Try: x"}, told.Lines()[before:]); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 
@@ -168,7 +168,7 @@ func TestLongNotesAreCut(t *testing.T) {
 			t.Parallel()
 			recorder, told, _ := limited()
 			recorder.Warn(secret("a"), "Refused", "Try", tc.note)
-			if diff := cmp.Diff([]string{head + tc.want}, told.lines); diff != "" {
+			if diff := cmp.Diff([]string{head + tc.want}, told.Lines()); diff != "" {
 				t.Errorf("told (-want +got):\n%s", diff)
 			}
 			if len(tc.want) > noteLimit || !utf8.ValidString(tc.want) {

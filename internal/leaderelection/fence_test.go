@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // recordingLock takes every write but those that come while it is broken.
@@ -100,7 +100,7 @@ func TestFence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				inner, clock := &recordingLock{}, testclock.New()
+				inner, clock := &recordingLock{}, testutil.NewJumpingClock()
 				lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
 				if err := lock.Update(t.Context(), held); err != nil {
 					t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // roundTripper counts.
@@ -113,7 +113,7 @@ func TestOverdueAcrossAJump(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				clock := testclock.New()
+				clock := testutil.NewJumpingClock()
 				lock := &fencedLock{Interface: &renewable{}, deadline: deadline, now: clock.Now}
 				expect := func(when string, want bool) {
 					t.Helper()

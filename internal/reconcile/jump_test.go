@@ -10,15 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestAcrossAJump: what is to come later neither comes at once nor an hour late because
 // the time of day has jumped.
 func TestAcrossAJump(t *testing.T) {
 	t.Parallel()
-	testclock.EachHour(t, func(t *testing.T, jump time.Duration) {
-		d, clock, failures := openDiary(), testclock.New(), 2
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		d, clock, failures := openDiary(), testutil.NewJumpingClock(), 2
 		r := run(t.Context(), Config[string]{Clock: clock, Sync: func(_ context.Context, key string) error {
 			d.write(key)
 			if key == "fails" && failures > 0 {

@@ -11,13 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"sa-controller-manager/internal/testutil"
 )
 
-func TestMain(m *testing.M) {
-	// klog flushes its buffers for as long as the process lives.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
-}
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 var errBoom = errors.New("boom")
 

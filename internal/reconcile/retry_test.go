@@ -7,11 +7,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +21,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // patient is a Runner on a clock that the test moves, whose syncs fail for the keys that are
@@ -137,7 +136,7 @@ func TestStuckKeysAreCounted(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			series := []string{fmt.Sprintf(`sacm_stuck_keys{name="patient"} %d`, want)}
-			if diff := cmp.Diff(series, scrape(registry)); diff != "" {
+			if diff := cmp.Diff(series, testutil.Series(registry, "")); diff != "" {
 				t.Errorf("%s: metrics (-want +got):\n%s", when, diff)
 			}
 		}
@@ -168,14 +167,6 @@ func TestStuckKeysAreCounted(t *testing.T) {
 		fail(1)
 		expect("after a success of both", 0)
 	})
-}
-
-// scrape is every series of the registry as Prometheus sees it.
-func scrape(registry metrics.KubeRegistry) []string {
-	response := httptest.NewRecorder()
-	metrics.HandlerFor(registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
 // What a person reads of a key that fails: the first time, and when it is stuck. A conflict is the

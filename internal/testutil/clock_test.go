@@ -1,14 +1,14 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package testclock_test
+package testutil_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testclock"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestJump is also what notices that package time has another layout.
@@ -18,7 +18,7 @@ func TestJump(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := testclock.New()
+				c := testutil.NewJumpingClock()
 				before, now := c.Now(), time.Now()
 				if !before.Round(0).Equal(now) {
 					t.Errorf("it begins at %v, want %v", before, now)
@@ -46,7 +46,7 @@ func TestJump(t *testing.T) {
 // TestOutsideOfABubble: the readings of the machine are close to those of the clock.
 func TestOutsideOfABubble(t *testing.T) {
 	t.Parallel()
-	c := testclock.New()
+	c := testutil.NewJumpingClock()
 	before := c.Now()
 	c.Jump(time.Hour)
 	if passed, day := c.Since(before), c.Now().Round(0).Sub(before.Round(0)); passed < 0 || passed > time.Minute || day < time.Hour || day > time.Hour+time.Minute {

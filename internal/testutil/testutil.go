@@ -1,0 +1,91 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testutil has what the unit tests of several packages share: a clock whose time of day
+// jumps, an API server that refuses every connection, a log of Events, the series of a metrics
+// registry, and a TestMain that finds leaked goroutines. Only tests may import it.
+//
+// Controllers have a package of their own beside it, controllers/controllertest, which knows
+// their caches.
+package testutil
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+)
+
+// Main runs the tests of a package and fails if goroutines are left.
+func Main(m *testing.M) {
+	// klog flushes its buffers until the process ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// UnreachableClient is a client of an API server that refuses every connection. A fake clientset
+// would not do: its watches begin with a list, those of a real client with a watch, which waits
+// differently between two tries. It is safe for concurrent use.
+func UnreachableClient(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://unreachable", Transport: refuseConnections{}, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+type refuseConnections struct{}
+
+func (refuseConnections) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+}
+
+// EventLog is an EventRecorder of client-go that keeps what it records. Its zero value is empty; it
+// is safe for concurrent use.
+type EventLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Eventf keeps a line "object: Type Reason Action: note".
+func (l *EventLog) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	line := fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...))
+	if related != nil {
+		line += " (and another object)"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+}
+
+// Lines returns what was recorded, never nil. Each of replacements, as for strings.NewReplacer, is
+// applied to it.
+func (l *EventLog) Lines(replacements ...string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := make([]string, len(l.lines))
+	for i, line := range l.lines {
+		lines[i] = strings.NewReplacer(replacements...).Replace(line)
+	}
+	return lines
+}
+
+// Series returns the series of a registry whose names begin with prefix, as Prometheus reads them.
+func Series(registry metrics.KubeRegistry, prefix string) []string {
+	response := httptest.NewRecorder()
+	metrics.HandlerFor(registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") || !strings.HasPrefix(line, prefix) })
+}

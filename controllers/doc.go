@@ -20,13 +20,12 @@
 //     referenced, the first entry of a ServiceAccount's secrets list, data.token of token
 //     Secrets that ask for re-issue in place, and ConfigMap
 //     kube-system/sa-controller-manager-key-ring.
-//   - keyprobe, on every replica, has kube-apiserver prove a changed key and decides when
-//     that of a private key file signs. It writes no object.
+//   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
+//     decides when the key of a private key file begins to sign. It writes no object.
 //
-// They share tokensecrets, which says what a token Secret is, informers, which says what is
-// watched and what of it is kept, and internal: reconcile is their queue, events records
-// what an operator asks about, stateobject is the codec of the two ConfigMaps in
-// kube-system. controllertest is for their tests.
+// They share tokensecrets, the model of a token Secret; informers, the watches and what is cached
+// of each object; and internal: reconcile is their queue, events records Events, stateobject is
+// the codec of their two Secrets in kube-system. Only tests use controllertest.
 //
 // Data flows one way: watch -> handler (computes a key, nothing else) -> queue ->
 // reconcile -> sync -> lister -> plan (pure) -> one write.

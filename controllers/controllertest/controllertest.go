@@ -1,9 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest has what the tests of several controllers need: it fills caches by
-// hand, and reads what a controller has asked, recorded and counted. Nothing but tests may
-// import this package.
+// Package controllertest has what the tests of several controllers share: it fills caches by
+// hand, and returns the requests, Events and series of a controller. Only tests may import it.
 package controllertest
 
 import (
@@ -27,8 +26,8 @@ import (
 	"sa-controller-manager/internal/events"
 )
 
-// World is what surrounds a controller: caches that hold what a test puts there, in front of an API
-// that holds what the test says is live.
+// World surrounds a controller: caches that hold what a test puts there, in front of a fake API
+// server with the live objects.
 type World struct {
 	Client    *fake.Clientset
 	Clock     *clocktesting.FakeClock
@@ -52,8 +51,8 @@ func NewWorld(now time.Time, live ...runtime.Object) *World {
 // Recorder records into the world.
 func (w *World) Recorder() *events.Recorder { return events.NewRecorderTo(w.Recorded, w.Clock) }
 
-// Cache puts objects into the caches as the informers would. What no controller watches is left
-// out.
+// Cache puts objects into the caches as the informers would, and skips those that no controller
+// watches.
 func (w *World) Cache(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	in := w.Informers
@@ -79,8 +78,8 @@ func (w *World) Cache(t testing.TB, objects ...runtime.Object) {
 	}
 }
 
-// Actions says what was asked of the API since the last call, a line each. An action that is
-// described as "" is left out.
+// Actions returns the requests since the last call, a line each, without those that describe
+// returns "" for.
 func (w *World) Actions(t testing.TB, describe func(testing.TB, clienttesting.Action) string) []string {
 	t.Helper()
 	var lines []string
@@ -93,7 +92,7 @@ func (w *World) Actions(t testing.TB, describe func(testing.TB, clienttesting.Ac
 	return lines
 }
 
-// Events are those recorded since the last call, as "Type Reason".
+// Events returns those recorded since the last call, as "Type Reason".
 func (w *World) Events() []string {
 	var reasons []string
 	for {
@@ -106,7 +105,7 @@ func (w *World) Events() []string {
 	}
 }
 
-// Series are the values of a metric that are not zero, by the values of its labels.
+// Series returns the values of a metric that are not zero, by the values of its labels.
 func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	t.Helper()
 	families, err := w.Registry.Gather()

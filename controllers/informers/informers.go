@@ -1,16 +1,15 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package informers is the process's picture of the cluster: which objects it watches
-// and what of them it keeps.
+// Package informers decides which objects the process watches and what it caches of them.
 //
 // Every part of the process asks one Informers value for the listers it needs before Start;
-// there is one watch per resource and selector however many parts ask, and only
-// what was asked for is watched. Transforms drop what nobody reads before an
+// there is one watch per resource and selector, however many parts ask, and none that no part
+// has asked for. Transforms drop unused fields before an
 // object is cached. Of Secrets only the token type is ever watched, and a token's
 // bytes never enter the cache: what remains of them is a key ID and a finding.
 //
-// Cached objects are shared. Nobody may change one.
+// Cached objects are shared and must not be changed.
 package informers
 
 import (
@@ -30,8 +29,8 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// Informers hands out shared informers. It is not safe for concurrent use until Start;
-// the listers and informers it has handed out are, always.
+// Informers returns shared informers. It is not safe for concurrent use before Start; the listers
+// and informers that it has returned are.
 type Informers struct {
 	all          informers.SharedInformerFactory
 	tokenSecrets informers.SharedInformerFactory
@@ -45,8 +44,8 @@ type watched struct {
 	informer cache.SharedIndexInformer
 }
 
-// New prepares informers through client. Every resync, handlers see each object
-// again without a request to the apiserver.
+// New returns Informers that use client. At each resync, handlers get every object again without
+// a request to kube-apiserver.
 func New(client kubernetes.Interface, resync time.Duration) *Informers {
 	only := func(field, value string, more ...informers.SharedInformerOption) informers.SharedInformerFactory {
 		selector := fields.OneTermEqualSelector(field, value).String()
@@ -61,21 +60,21 @@ func New(client kubernetes.Interface, resync time.Duration) *Informers {
 	}
 }
 
-// Namespaces is the lister of all namespaces and its informer.
+// Namespaces returns the lister of all namespaces and its informer.
 func (i *Informers) Namespaces() (corev1listers.NamespaceLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().Namespaces()
 	i.watch("namespaces", informer.Informer(), trimNamespace, nil)
 	return informer.Lister(), informer.Informer()
 }
 
-// Accounts is the lister of all ServiceAccounts and its informer.
+// Accounts returns the lister of all ServiceAccounts and its informer.
 func (i *Informers) Accounts() (corev1listers.ServiceAccountLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().ServiceAccounts()
 	i.watch("serviceaccounts", informer.Informer(), trimAccount, nil)
 	return informer.Lister(), informer.Informer()
 }
 
-// TokenSecrets is the lister of all Secrets of type
+// TokenSecrets returns the lister of all Secrets of type
 // kubernetes.io/service-account-token and its informer, whose handlers receive
 // *tokensecrets.TokenSecret.
 func (i *Informers) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInformer) {
@@ -85,7 +84,7 @@ func (i *Informers) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInform
 	return tokensecrets.ListerOf(informer.GetIndexer()), informer
 }
 
-// RootCAs is the lister of all ConfigMaps kube-root-ca.crt and its informer, whose
+// RootCAs returns the lister of all ConfigMaps kube-root-ca.crt and its informer, whose
 // handlers receive *RootCA.
 func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	informer := i.rootCAs.Core().V1().ConfigMaps().Informer()
@@ -93,8 +92,8 @@ func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
-// KeyRing is the Secret in which the replicas publish what their key rings are, nil if there is
-// none, and the informer of that one Secret.
+// KeyRing returns a function that returns the Secret in which the replicas publish their key rings,
+// nil if it does not exist, and the informer of that one Secret.
 func (i *Informers) KeyRing() (func() *corev1.Secret, cache.SharedIndexInformer) {
 	informer := i.keyRing.Core().V1().Secrets()
 	i.watch("secrets (name "+KeyRingName+")", informer.Informer(), keepObject, nil)
@@ -102,20 +101,20 @@ func (i *Informers) KeyRing() (func() *corev1.Secret, cache.SharedIndexInformer)
 	return func() *corev1.Secret {
 		published, err := lister.Get(KeyRingName)
 		if err != nil {
-			return nil // a lister's only error is that there is none
+			return nil // NotFound is a lister's only error
 		}
 		return published
 	}, informer.Informer()
 }
 
-// watch sets an informer up when it is asked for the first time.
+// watch sets up an informer that is asked for the first time.
 func (i *Informers) watch(name string, informer cache.SharedIndexInformer, transform cache.TransformFunc, indexers cache.Indexers) {
 	if slices.ContainsFunc(i.watched, func(w watched) bool { return w.name == name }) {
 		return
 	}
 	i.watched = append(i.watched, watched{name, informer})
-	// Both can only fail on an informer that runs already, which these do not
-	// before Start; asking later is a programming error.
+	// Both fail only on an informer that runs already. To ask for one after Start is a
+	// programming error.
 	if err := informer.SetTransform(transform); err != nil {
 		panic("informers: " + name + " asked for after Start: " + err.Error())
 	}
@@ -124,7 +123,7 @@ func (i *Informers) watch(name string, informer cache.SharedIndexInformer, trans
 	}
 }
 
-// Start begins to watch what has been asked for and returns at once.
+// Start starts the watches that have been asked for and returns at once.
 func (i *Informers) Start(ctx context.Context) {
 	i.all.StartWithContext(ctx)
 	i.tokenSecrets.StartWithContext(ctx)
@@ -132,8 +131,8 @@ func (i *Informers) Start(ctx context.Context) {
 	i.keyRing.StartWithContext(ctx)
 }
 
-// Missing names what has not been listed completely yet. It is empty once the
-// informers can be relied on.
+// Missing returns the names of the watches whose first list is not complete. It is empty once all
+// caches are synced.
 func (i *Informers) Missing() []string {
 	var missing []string
 	for _, w := range i.watched {
@@ -144,7 +143,7 @@ func (i *Informers) Missing() []string {
 	return missing
 }
 
-// Await blocks until nothing is missing and reports whether that came before ctx ended.
+// Await blocks until all caches are synced and reports whether they were before ctx ended.
 func (i *Informers) Await(ctx context.Context) bool {
 	lists := make([]cache.DoneChecker, 0, len(i.watched))
 	for _, w := range i.watched {
@@ -163,12 +162,12 @@ func (i *Informers) Stop() {
 	})
 }
 
-// KeyRingName is the Secret in kube-system in which each replica publishes what its key ring
-// is, without any key. It is a Secret because what it says decides who may sign: more people may
-// write ConfigMaps.
+// KeyRingName is the Secret in kube-system in which each replica publishes its key ring, without
+// the keys. It is a Secret and no ConfigMap because its content decides which replica may sign,
+// and more users may write ConfigMaps.
 const KeyRingName = "sa-controller-manager-key-ring"
 
-// keepObject keeps everything of an object that is small and alone of its kind.
+// keepObject keeps the whole object.
 func keepObject(obj any) (any, error) { return obj, nil }
 
 // trimNamespace keeps a Namespace's name and phase.
@@ -179,8 +178,8 @@ func trimNamespace(obj any) (any, error) {
 	return obj, nil
 }
 
-// trimAccount keeps of a ServiceAccount's managedFields only what proves that token
-// controllers alone wrote a reference.
+// trimAccount keeps only those managedFields of a ServiceAccount that prove that token controllers
+// alone wrote a reference.
 func trimAccount(obj any) (any, error) {
 	if account, ok := obj.(*corev1.ServiceAccount); ok {
 		account.ManagedFields = tokensecrets.KeepWrittenReferences(account.ManagedFields)
@@ -188,8 +187,8 @@ func trimAccount(obj any) (any, error) {
 	return obj, nil
 }
 
-// observeTokenSecret keeps no bytes of a token. Like the others it must accept what it has
-// returned before, because a resync passes through it again.
+// observeTokenSecret keeps no bytes of a token. Like all transforms here it must accept its own
+// result, because a resync calls it again.
 func observeTokenSecret(obj any) (any, error) {
 	secret, ok := obj.(*corev1.Secret)
 	if !ok {

@@ -234,7 +234,7 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 		}
 		lines := []string{"add robot-token of robot", "update robot-token of admin", "update robot-token of admin", "delete robot-token of admin"}
 		if diff := cmp.Diff(lines, handler.lines); diff != "" {
-			t.Errorf("handler was told (-want +got):\n%s", diff)
+			t.Errorf("handler calls (-want +got):\n%s", diff)
 		}
 	})
 }

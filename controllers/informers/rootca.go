@@ -21,28 +21,28 @@ const (
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// RootCA is what is kept of a ConfigMap kube-root-ca.crt. The metadata is complete but
-// for managedFields and the description, because an update sends it back.
+// RootCA is the cached part of a ConfigMap kube-root-ca.crt. Its metadata lacks only managedFields
+// and the description, because an update sends it back.
 type RootCA struct {
 	metav1.ObjectMeta
 
 	// Has reports whether there is a bundle, and Hash is its SHA-256.
 	Has  bool
 	Hash [sha256.Size]byte
-	// Extra tells that there are further keys.
+	// Extra reports whether there are further keys.
 	Extra bool
 	// Described reports whether the annotation has upstream's text.
 	Described bool
 	Immutable bool
 }
 
-// Reference identifies the ConfigMap in an Event.
+// Reference returns a reference to the ConfigMap for an Event.
 func (r *RootCA) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: r.Namespace, Name: r.Name, UID: r.UID}
 }
 
-// observeRootCA is the informer's transform. It must accept what it has returned
-// before, because a resync passes through it again.
+// observeRootCA is the informer's transform. It must accept its own result, because a resync calls
+// it again.
 func observeRootCA(obj any) (any, error) {
 	configMap, ok := obj.(*corev1.ConfigMap)
 	if !ok {
@@ -51,7 +51,7 @@ func observeRootCA(obj any) (any, error) {
 	return ObserveRootCA(configMap), nil
 }
 
-// ObserveRootCA reduces a ConfigMap to what is kept of it.
+// ObserveRootCA returns the part of a ConfigMap that is cached.
 func ObserveRootCA(configMap *corev1.ConfigMap) *RootCA {
 	observed := &RootCA{
 		ObjectMeta: configMap.ObjectMeta,
@@ -76,7 +76,7 @@ type RootCALister struct {
 	indexer cache.Indexer
 }
 
-// Get is the cached one of a namespace, nil if there is none.
+// Get returns the cached ConfigMap of a namespace, nil if there is none.
 func (l RootCALister) Get(namespace string) *RootCA {
 	obj, exists, err := l.indexer.GetByKey(cache.NewObjectName(namespace, RootCAName).String())
 	if err != nil || !exists {
@@ -85,7 +85,7 @@ func (l RootCALister) Get(namespace string) *RootCA {
 	return obj.(*RootCA)
 }
 
-// All are the cached ones of all namespaces.
+// All returns the cached ConfigMaps of all namespaces.
 func (l RootCALister) All() []*RootCA {
 	var all []*RootCA
 	for _, obj := range l.indexer.List() {

@@ -13,14 +13,14 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
-// mark labels the very version of the Secret that was decided on, and says what has
-// become of the decision. One that has changed since is for the next round.
+// mark labels the very version of the Secret that was decided on, and returns the final decision. A
+// Secret that has changed since waits for the next round.
 func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) {
 	secret, when := seen.secret, c.round.of(seen)
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KRef(secret.Namespace, secret.AccountName),
 		"lastUsed", lastUse(secret))
 	if c.DryRun {
-		logger.Info("Would mark legacy token invalid, but for the dry run")
+		logger.Info("Would mark legacy token invalid (dry run)")
 		c.recordMarked(seen)
 		return mark, nil
 	}
@@ -39,8 +39,8 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	return mark, nil
 }
 
-// remove deletes a Secret that is still to be deleted when it and its account are
-// read live.
+// remove reads Secret and account live, decides again, and deletes the Secret if that is still the
+// decision.
 func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecret, mounted sets.Set[string]) (decision, error) {
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil {
@@ -60,14 +60,14 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 	}
 	if again != remove {
 		if again == mark {
-			return keepChanged, nil // the mark was taken off, and a full period begins again
+			return keepChanged, nil // the mark was removed, and a full period begins again
 		}
 		return again, nil
 	}
 	invalid := fmt.Sprintf("the token of ServiceAccount %q has been invalid since %s (last use: %s)",
 		secret.AccountName, secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret))
 	if c.DryRun {
-		klog.FromContext(ctx).Info("Would delete legacy token, but for the dry run", "secret", klog.KObj(secret), "why", invalid)
+		klog.FromContext(ctx).Info("Would delete legacy token (dry run)", "secret", klog.KObj(secret), "why", invalid)
 		c.recordWouldRemove(secret, invalid)
 		return remove, nil
 	}
@@ -82,8 +82,8 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 	return remove, nil
 }
 
-// confirmSuccessor asks the apiserver itself for the Secret that has replaced the one
-// that is to be deleted, if there is one: it may be gone, or be marked by now.
+// confirmSuccessor reads the successor of the Secret live, if it has one: it may be gone or marked
+// by now.
 func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decision, error) {
 	if seen.successor == nil {
 		return remove, nil

@@ -1,29 +1,26 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package legacytokencleaner takes legacy tokens that nobody uses any more out of
-// service: it marks their Secrets invalid, so that kube-apiserver refuses the
-// token, and deletes them after another period (KEP-2799; upstream:
-// pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go). It has
-// nothing to do with KCM's tokencleaner, which is about bootstrap tokens.
+// Package legacytokencleaner removes unused legacy tokens: it marks their Secrets invalid, so that
+// kube-apiserver refuses the token, and deletes them after another period (KEP-2799; upstream:
+// pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go). KCM's tokencleaner is
+// another controller, for bootstrap tokens.
 //
-// A round begins at the start and every 24 hours. It surveys the cached token
-// Secrets, and queues each namespace that has candidates. A namespace's sync lists
-// its Pods, page by page, and then decides and acts on one candidate after the
-// other. All is done by one worker and on the leader only.
+// A round begins at the start and every 24 hours. It surveys the cached token Secrets and queues
+// each namespace that has candidates. The sync of a namespace lists its Pods, page by page, and
+// then decides and acts on one candidate after the other. One worker on the leader does all of it.
 //
-// No state outlives the process. What a round has done is on the Secrets
-// themselves, as dates: the next round, however soon, finds nothing
-// left to do.
+// No state outlives the process. The Secrets have the results of a round, as dates: the next
+// round, however soon, finds nothing left to do.
 //
-// Only Secrets that an account references are ever touched, and those that package
-// tokenreissue has replaced; what a user made stays, unless it is listed in .secrets: nothing
-// shows then who made it, and upstream takes it, too. The successor of a Secret stays for as
-// long as that one is there, or another would be made for it. This package alone ends the life
-// of replaced Secrets; they have a period of their own.
+// Only Secrets that an account references are marked or deleted, and those that package
+// tokenreissue has replaced. A user's Secret stays unless .secrets lists it: then nothing shows who
+// created it, and upstream deletes it, too. The successor of a Secret stays as long as that one
+// exists, or another would be created. Only this package deletes replaced Secrets; they have a
+// period of their own.
 //
-// Nothing is written without UID and resourceVersion as precondition, and nothing
-// is deleted before Secret and account have been read live.
+// Every write has UID and resourceVersion as preconditions, and Secret and account are read live
+// before a deletion.
 package legacytokencleaner
 
 import (
@@ -72,9 +69,9 @@ type Config struct {
 	ReplacedPeriod time.Duration
 	// Unlimited lets a round mark more than a tenth of the token Secrets.
 	Unlimited bool
-	// Process is what Events about a whole round regard.
+	// Process is the regarding object of Events about a whole round.
 	Process *corev1.ObjectReference
-	// DryRun records what would be done and writes nothing but Events.
+	// DryRun only records Events and metrics.
 	DryRun bool
 	// Auto: every account keeps one token Secret (tokensecrets.Pairs.Own).
 	Auto bool
@@ -90,7 +87,7 @@ type Controller struct {
 	secrets  tokensecrets.Lister
 	loop     *reconcile.Runner[string]
 
-	// round is what is under way. Only the loop's one worker looks at it.
+	// round is the present round. Only the one worker uses it.
 	round round
 }
 
@@ -127,7 +124,7 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	return c.clean(ctx, key)
 }
 
-// begin surveys the cluster, unless it is too early to tell what is unused.
+// begin begins a round, which is idle if unused tokens cannot be told from used ones.
 func (c *Controller) begin(ctx context.Context) error {
 	tracking, err := c.tracking(ctx)
 	if err != nil {
@@ -148,9 +145,9 @@ func (c *Controller) begin(ctx context.Context) error {
 	c.Metrics.begin(next.idle())
 	switch logger := klog.FromContext(ctx).WithValues("next", next.horizon.now.Add(interval)); {
 	case next.idle() != working:
-		logger.Info("No legacy token is cleaned up", "reason", next.idle())
+		logger.Info("Not cleaning up legacy tokens", "reason", next.idle())
 	case next.horizon.idle != working:
-		logger.Info("Only replaced legacy tokens are cleaned up", "reason", next.horizon.idle)
+		logger.Info("Cleaning up replaced legacy tokens only", "reason", next.horizon.idle)
 	}
 	if next.idle() == working {
 		c.survey(ctx)
@@ -163,8 +160,8 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
-// survey decides on every token Secret but for what Pods have to say about it. What
-// it does not decide is a candidate.
+// survey decides on every token Secret without a look at Pods. Secrets that would be marked or
+// deleted become candidates.
 func (c *Controller) survey(ctx context.Context) {
 	for _, secret := range c.secrets.All() {
 		seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), nil)
@@ -180,8 +177,7 @@ func (c *Controller) survey(ctx context.Context) {
 	}
 }
 
-// clean decides on the candidates of one namespace and acts. Candidates that fail
-// are left for the next try.
+// clean decides and acts on the candidates of one namespace. Failed candidates stay for the retry.
 func (c *Controller) clean(ctx context.Context, namespace string) error {
 	candidates := c.round.candidates[namespace]
 	if len(candidates) == 0 {
@@ -235,7 +231,7 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 	return nil
 }
 
-// recordDecision records what was decided on a Secret in this round.
+// recordDecision counts and logs the decision on a Secret.
 func (c *Controller) recordDecision(ctx context.Context, secret *tokensecrets.TokenSecret, outcome decision) {
 	c.Metrics.decided(outcome)
 	klog.FromContext(ctx).V(5).Info("Decided on token secret", "secret", klog.KObj(secret), "decision", outcome)
@@ -244,17 +240,17 @@ func (c *Controller) recordDecision(ctx context.Context, secret *tokensecrets.To
 	}
 }
 
-// finish notes the end of a round, if it is at its end.
+// finish ends the round if no candidates are left.
 func (c *Controller) finish(ctx context.Context) {
 	if len(c.round.candidates) > 0 {
 		return
 	}
 	c.Metrics.finish(c.Clock.Now())
 	c.reportLimit(ctx)
-	klog.FromContext(ctx).V(2).Info("Round of the legacy token cleaner is over", "begun", c.round.horizon.now)
+	klog.FromContext(ctx).V(2).Info("Finished a round of the legacy token cleaner", "began", c.round.horizon.now)
 }
 
-// observe puts together what plan decides from.
+// observe collects the input of plan.
 func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, mounted sets.Set[string]) observed {
 	seen := observed{secret: secret, account: account, mounted: mounted.Has(secret.Name)}
 	if account == nil {

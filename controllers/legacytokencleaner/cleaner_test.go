@@ -107,7 +107,7 @@ func TestRound(t *testing.T) {
 			want:        map[string]float64{"delete": 1},
 		},
 		"AutoKeepsOne": {
-			reason:  "or Auto would make another one for ever",
+			reason:  "or Auto would create another one each time",
 			change:  auto,
 			objects: []runtime.Object{account(), tokenSecret()},
 			want:    map[string]float64{"own": 1},
@@ -601,8 +601,8 @@ func TestNotesSayWhatToDo(t *testing.T) {
 		},
 		"Tried": {
 			secret: tokenSecret(invalidSince(longAgo), usedOn(today)),
-			want: `Warning InvalidLegacyTokenTried somebody still has the token of ServiceAccount "app", which has been invalid since 2022-12-27, ` +
-				`and was refused with it on 2023-05-10: give them another one, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
+			want: `Warning InvalidLegacyTokenTried a client still uses the token of ServiceAccount "app", which has been invalid since 2022-12-27, ` +
+				`and was refused on 2023-05-10: give it another token, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
 				`the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 	}

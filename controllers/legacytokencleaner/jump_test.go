@@ -19,7 +19,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// The labels say days, and whoever writes them has a clock that may be wrong by an hour.
+// The labels say days, and the clock of their writer may be wrong by an hour.
 // A round takes the time at which it began, and rounds are a day of even time apart.
 
 // TestPlanAcrossAJump marks and deletes at every hour of a day, with clocks that are wrong

@@ -15,8 +15,7 @@ import (
 // dateFormat is that of the labels, which count days of UTC.
 const dateFormat = time.DateOnly
 
-// decision is what becomes of a token Secret in a round. Its text is a value of a
-// metric's label.
+// decision is the result for a token Secret in a round. It is a value of a metric's label.
 type decision string
 
 const (
@@ -27,7 +26,7 @@ const (
 	keepTerminating  decision = "terminating"
 	keepUnreadable   decision = "last-used-invalid" // the label says no date
 	keepUsed         decision = "used"
-	keepTried        decision = "tried-while-invalid" // somebody has a refused token
+	keepTried        decision = "tried-while-invalid" // a client uses a refused token
 	keepNoAccount    decision = "no-account"
 	keepUnreferenced decision = "not-referenced" // so a user made it
 	keepOptedOut     decision = "opted-out"
@@ -36,22 +35,22 @@ const (
 	keepMounted      decision = "mounted"
 	keepMarked       decision = "marked"  // not for long enough
 	keepLimited      decision = "limited" // as many are marked as a round may
-	keepChanged      decision = "changed" // since it was decided on; the next round looks again
+	keepChanged      decision = "changed" // since the decision; the next round decides again
 )
 
 func (d decision) acts() bool { return d == mark || d == remove }
 
 // round is one run over all token Secrets.
 type round struct {
-	// horizon is that of most Secrets, and replaced that of re-issued ones.
+	// horizon applies to most Secrets, replaced to re-issued ones.
 	horizon, replaced horizon
-	// marks is how many may still be marked, and unmarked how many were not for that reason.
+	// marks is how many Secrets may still be marked, unmarked how many exceeded the limit.
 	marks, unmarked int
-	// candidates are what is still to be decided, by namespace.
+	// candidates are the Secrets still to decide on, by namespace.
 	candidates map[string][]cache.ObjectName
 }
 
-// idle is why nothing at all may be decided.
+// idle returns why the round decides nothing at all.
 func (r round) idle() idleness {
 	if r.replaced.idle == working {
 		return working
@@ -59,7 +58,7 @@ func (r round) idle() idleness {
 	return r.horizon.idle
 }
 
-// of is the horizon that counts for a Secret.
+// of returns the horizon that applies to a Secret.
 func (r round) of(o observed) horizon {
 	if o.successor != nil {
 		return r.replaced
@@ -67,8 +66,8 @@ func (r round) of(o observed) horizon {
 	return r.horizon
 }
 
-// plan is that of the horizon that counts. One that came to count after the survey, and
-// is idle, is for the next round.
+// plan calls plan of the horizon that applies. A Secret whose horizon has become an idle one after
+// the survey waits for the next round.
 func (r round) plan(o observed) decision {
 	if r.of(o).idle != working {
 		return keepChanged
@@ -76,12 +75,12 @@ func (r round) plan(o observed) decision {
 	return r.of(o).plan(o)
 }
 
-// horizon is the time a round works with, however long it takes.
+// horizon has the times of a round. They do not move while it runs.
 type horizon struct {
 	now    time.Time
 	period time.Duration
 	cutoff time.Time // a period ago
-	// idle is why nothing may be decided.
+	// idle is why nothing is decided.
 	idle idleness
 }
 
@@ -100,27 +99,26 @@ func isDate(text string) bool {
 	return err == nil
 }
 
-// observed is what plan decides from.
+// observed is the input of plan.
 type observed struct {
 	secret *tokensecrets.TokenSecret
-	// account is the one of the Secret's namespace with the name that the Secret
-	// says, whatever its UID; nil if there is none.
+	// account has the name in the Secret's annotation, with any UID; nil if there is none.
 	account *corev1.ServiceAccount
-	// own: it is the one that the account keeps with --token-secrets=auto.
+	// own: the account keeps it with --token-secrets=auto.
 	own bool
 	// mounted: a Pod of the namespace names the Secret.
 	mounted bool
 	// successor has replaced the Secret (tokensecrets.Pairs.Replacement), nil if none has.
 	successor *tokensecrets.TokenSecret
-	// predecessor: the Secret was made to replace one that is still there.
+	// predecessor: the Secret replaces one that still exists.
 	predecessor bool
 }
 
 // plan follows upstream's evaluateSATokens, condition by condition, with three of
 // ours added: the opt-out, the account's own Secret, and the successor of one that
-// others may still use. A re-issued Secret needs no reference: that it was replaced
-// proves that a token controller or its annotation has given it away. Where a date is
-// compared with a moment, the whole day counts as recent.
+// clients may still use. A re-issued Secret needs no reference: it was replaced because a token
+// controller created it or its annotation asked for that. When a date is compared with a point in
+// time, the whole day counts as recent.
 func (h horizon) plan(o observed) decision {
 	switch {
 	case !o.secret.CreationTimestamp.Time.Before(h.cutoff):
@@ -148,15 +146,15 @@ func (h horizon) plan(o observed) decision {
 	since := o.secret.Labels[tokensecrets.InvalidSinceLabel]
 	switch {
 	case !isDate(since):
-		return mark // also what is marked with something that is no date
+		return mark // also if the label is not a date
 	case h.recent(since):
 		return keepMarked
 	}
 	return remove
 }
 
-// planUse says why the Secret is kept for its use, "" if it is not. A Secret
-// without the label has not been used since tracking began.
+// planUse returns why its last use keeps the Secret, "" if it does not. A Secret without the label
+// has not been used since tracking began.
 func (h horizon) planUse(secret *tokensecrets.TokenSecret) decision {
 	lastUsed, used := secret.Labels[tokensecrets.LastUsedLabel]
 	since := secret.Labels[tokensecrets.InvalidSinceLabel]

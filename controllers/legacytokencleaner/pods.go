@@ -14,10 +14,9 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
-// mountedSecrets are the names of all Secrets that Pods of the namespace use, in
-// whatever phase they are. The list asks for no resourceVersion, and so gets the
-// newest one; all its pages are of that same one. If a page comes too late for
-// that, the list fails and is begun again.
+// mountedSecrets returns the names of all Secrets that Pods of the namespace use, in any phase. The
+// list asks for no resourceVersion and so gets the newest one, which all its pages have. If a page
+// is requested too late, the list fails and the sync is retried.
 func (c *Controller) mountedSecrets(ctx context.Context, namespace string) (sets.Set[string], error) {
 	mounted := sets.New[string]()
 	what := fmt.Sprintf("pods of namespace %q", namespace)
@@ -63,7 +62,7 @@ func visitEnvironment(variables []corev1.EnvVar, sources []corev1.EnvFromSource,
 	}
 }
 
-// visitVolume relies on what API validation sees to: a volume has one source.
+// visitVolume relies on API validation: a volume has one source.
 func visitVolume(volume *corev1.VolumeSource, found func(string)) {
 	switch {
 	case volume.Secret != nil:
@@ -84,8 +83,7 @@ func visitVolume(volume *corev1.VolumeSource, found func(string)) {
 	}
 }
 
-// secretRefs are the references of those volumes that have one, nil where the
-// volume is of another kind.
+// secretRefs returns the Secret references of the volume's source; entries may be nil.
 func secretRefs(volume *corev1.VolumeSource) []*corev1.LocalObjectReference {
 	var refs []*corev1.LocalObjectReference
 	if v := volume.CSI; v != nil {

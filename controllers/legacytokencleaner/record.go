@@ -19,7 +19,7 @@ const (
 	reasonLimited     = "LegacyTokensNotMarked" // it regards the process
 )
 
-// optOutHint is what a person can do about either.
+// optOutHint says how to keep the Secret.
 const optOutHint = "; the annotation " + tokensecrets.KeepAnnotation + "=true keeps the Secret"
 
 func (c *Controller) recordMarked(seen observed) {
@@ -44,12 +44,12 @@ func (c *Controller) recordWouldRemove(secret *tokensecrets.TokenSecret, invalid
 
 func (c *Controller) recordTried(secret *tokensecrets.TokenSecret) {
 	c.Recorder.Warn(secret.Reference(), reasonTried, "MarkInvalid", fmt.Sprintf(
-		"somebody still has the token of ServiceAccount %q, which has been invalid since %s, and was refused with it on %s: "+
-			"give them another one, or remove the label %s", secret.AccountName,
+		"a client still uses the token of ServiceAccount %q, which has been invalid since %s, and was refused on %s: "+
+			"give it another token, or remove the label %s", secret.AccountName,
 		secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret), tokensecrets.InvalidSinceLabel)+optOutHint)
 }
 
-// lastUse is the day of the last use, as far as it was tracked.
+// lastUse returns the day of the last tracked use.
 func lastUse(secret *tokensecrets.TokenSecret) string {
 	if date, used := secret.Labels[tokensecrets.LastUsedLabel]; used {
 		return date

@@ -18,8 +18,8 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
-// Two things keep a wrong clock, or labels of use that nobody writes, from having all legacy
-// tokens of a cluster refused in one round.
+// Two limits keep a wrong clock, or missing labels of use, from making all legacy tokens of a
+// cluster invalid in one round.
 
 const (
 	maxClockDifference = time.Hour
@@ -44,9 +44,9 @@ func (c *Controller) clockDiffers(ctx context.Context) (bool, error) {
 	return clockDiffers(c.Clock.Now(), renewed), err
 }
 
-// clockDiffers goes by the median of the times at which nodes have renewed their Leases. Of an
-// even number the earlier one counts: a clock that is ahead does the harm. One node is no
-// reference, for it may be the one that this process runs on.
+// clockDiffers compares now with the median of the times at which nodes renewed their Leases. Of an
+// even number of nodes the lower median counts: a clock that is ahead does the harm. One node is
+// no reference, because this process may run on it.
 func clockDiffers(now time.Time, renewed []time.Time) bool {
 	if len(renewed) < 2 {
 		return false
@@ -55,8 +55,8 @@ func clockDiffers(now time.Time, renewed []time.Time) bool {
 	return now.Sub(renewed[(len(renewed)-1)/2]).Abs() > maxClockDifference
 }
 
-// marksLeft is how many Secrets a round of that day may mark: none as soon as any day has had as
-// many marks as one may have. The marks themselves say so, whichever process has made them.
+// marksLeft returns how many Secrets a round of that day may mark: none once any day has reached the
+// limit. The dates of the marks show that, whichever process wrote them.
 func marksLeft(secrets []*tokensecrets.TokenSecret, today string) int {
 	most := max(minLimit, len(secrets)/limitedPart)
 	marks := map[string]int{}
@@ -73,12 +73,12 @@ func marksLeft(secrets []*tokensecrets.TokenSecret, today string) int {
 	return most - marks[today]
 }
 
-// reportLimit says that the round has left Secrets unmarked, and what to do about it.
+// reportLimit reports that the round has left Secrets unmarked, and how to go on.
 func (c *Controller) reportLimit(ctx context.Context) {
 	if c.round.unmarked == 0 {
 		return
 	}
-	klog.FromContext(ctx).Info("Unused legacy tokens are not marked invalid, because a round marks a tenth at most", "unmarked", c.round.unmarked)
+	klog.FromContext(ctx).Info("Left unused legacy tokens unmarked, a round marks at most a tenth", "unmarked", c.round.unmarked)
 	c.Recorder.Warn(c.Process, reasonLimited, "MarkInvalid", fmt.Sprintf(
 		"unused legacy tokens are not marked invalid any more: in one round more than a tenth of all token Secrets, and more than %d, were to be marked. "+
 			"If the labels %s and the clock are right, give --legacy-token-clean-up-unlimited", minLimit, tokensecrets.LastUsedLabel))

@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrackingConfigMap is where kube-apiserver notes, in kube-system, since which day it
-// writes the last-used labels (pkg/controlplane/controller/legacytokentracking).
+// TrackingConfigMap, in kube-system, has the day since which kube-apiserver writes the last-used
+// labels (pkg/controlplane/controller/legacytokentracking).
 const TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
 
 const trackingKey = "since"
 
-// idleness is why a round does nothing. Its text is a value of a metric's label.
+// idleness is why a round does nothing. It is a value of a metric's label.
 type idleness string
 
 const (
@@ -34,8 +34,8 @@ func idlenesses() []idleness {
 	return []idleness{trackingAbsent, trackingInvalid, trackingShort, clockWrong}
 }
 
-// tracking is the ConfigMap, nil if there is none. That it is not there, or says no
-// date, is an answer and no error: kube-apiserver fixes both.
+// tracking returns the ConfigMap, nil if there is none. That it is missing or has no date is no
+// error: kube-apiserver fixes both.
 func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	tracking, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, TrackingConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -47,8 +47,8 @@ func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	return tracking, nil
 }
 
-// judge says whether use has been tracked for long enough. Of the day on which tracking began
-// nobody knows the hour, so the day after it is the first that counts.
+// judge returns whether use has been tracked for long enough. The hour at which tracking began is
+// unknown, so the next day is the first that counts.
 func (h horizon) judge(tracking *corev1.ConfigMap) idleness {
 	if tracking == nil {
 		return trackingAbsent

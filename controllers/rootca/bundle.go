@@ -39,9 +39,9 @@ type Bundle struct {
 // ParseBundle accepts PEM that holds at least one certificate and none that is
 // broken, as kube-controller-manager does for --root-ca-file
 // (cmd/kube-controller-manager/app/core.go, readCA). The bytes are kept as given,
-// comments included, because that is what upstream publishes. Unlike upstream it
-// refuses a file with a private key in it, and one that is cut off or damaged
-// behind its first certificate: there the PEM decoder passes over what it cannot read.
+// comments included, as upstream publishes them. Unlike upstream it refuses a file
+// with a private key, and one that is cut off or damaged after its first certificate: the PEM
+// decoder skips such a part.
 func ParseBundle(data []byte) (*Bundle, error) {
 	if len(data) == 0 {
 		return nil, errors.New("is empty, want PEM with at least one certificate")
@@ -63,7 +63,7 @@ func newBundle(text []byte, certificates []*x509.Certificate) *Bundle {
 	return &Bundle{pem: text, hash: sha256.Sum256(text), certificates: certificates}
 }
 
-// checkBlocks looks at what the parser of certificates skips.
+// checkBlocks checks the parts that the parser of certificates skips.
 func checkBlocks(data []byte) error {
 	whole := 0
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
@@ -79,22 +79,22 @@ func checkBlocks(data []byte) error {
 	return nil
 }
 
-// PEM is the bundle's text. Callers must not modify it.
+// PEM returns the bundle's text. Callers must not modify it.
 func (b *Bundle) PEM() []byte { return b.pem }
 
-// Hash is the SHA-256 of PEM.
+// Hash returns the SHA-256 of PEM.
 func (b *Bundle) Hash() [sha256.Size]byte { return b.hash }
 
-// Provisional is the same bundle while it is not known whether another root CA must be
-// published beside it. It fills what is empty and replaces nothing.
+// Provisional returns the same bundle for the time in which it is unknown whether another root CA
+// must be published beside it. It fills empty objects and replaces no other bundle.
 func (b *Bundle) Provisional() *Bundle {
 	provisional := *b
 	provisional.provisional = true
 	return &provisional
 }
 
-// NeedsUpdate reports whether an object must get this bundle: one that has none (has is
-// false), or one whose bundle has another hash. Without a Bundle (nil) none must.
+// NeedsUpdate reports whether an object must get this bundle: it has none (has is false), or one with
+// another hash. It is false for a nil Bundle.
 func (b *Bundle) NeedsUpdate(has bool, hash [sha256.Size]byte) bool {
 	if b == nil {
 		return false
@@ -102,33 +102,33 @@ func (b *Bundle) NeedsUpdate(has bool, hash [sha256.Size]byte) bool {
 	return !has || hash != b.hash && !b.provisional
 }
 
-// Replaced reports whether an object that held this bundle holds another one now, which
-// somebody else wrote. The hash of no bundle is zero: a user may empty an object to have it
-// written again, and that does not count.
+// Replaced reports whether another process has replaced this bundle in an object by another one. An
+// object without a bundle has a zero hash: a user may empty an object to have it written again,
+// and that does not count.
 func (b *Bundle) Replaced(before, after [sha256.Size]byte) bool {
 	return b != nil && !b.provisional && before == b.hash && after != b.hash && after != [sha256.Size]byte{}
 }
 
-// same reports whether consumers of other need not be notified of b.
+// same reports whether consumers of other need no notification of b.
 func (b *Bundle) same(other *Bundle) bool {
 	return b.hash == other.hash && b.provisional == other.provisional
 }
 
-// rolloutRate is how many objects a second get another bundle when it has changed, ConfigMaps and
-// Secrets together. 10,000 namespaces and 100,000 Secrets take less than 20 minutes.
+// rolloutRate is how many objects a second, ConfigMaps and Secrets together, get a changed bundle.
+// 10,000 namespaces and 100,000 Secrets take less than 20 minutes.
 const rolloutRate = 100
 
-// Source is the current bundle, and the functions to call when it changes.
+// Source holds the current bundle and the functions to call when it changes.
 type Source struct {
 	current  atomic.Pointer[Bundle]
 	mu       sync.Mutex
 	changed  []func()
 	outdated map[corev1.ResourceName]func(*Bundle) int
 	rollout  *rate.Limiter
-	turns    map[string]time.Time // by object, of those that wait for theirs
+	turns    map[string]time.Time // of waiting objects
 }
 
-// NewSource starts with bundle, which is nil when there is no root CA to publish.
+// NewSource returns a Source of bundle, which is nil if there is no root CA to publish.
 func NewSource(bundle *Bundle) *Source {
 	s := &Source{outdated: map[corev1.ResourceName]func(*Bundle) int{}}
 	s.current.Store(bundle)
@@ -140,8 +140,8 @@ func (s *Source) beginRollout() {
 	s.rollout, s.turns = rate.NewLimiter(rolloutRate, rolloutRate), map[string]time.Time{}
 }
 
-// Turn is how long to wait before the current bundle may replace another one in an object, which
-// is asked again then; 0 is now. What an object lacks is no matter of turns.
+// Turn returns how long to wait before the current bundle may replace another one in an object; 0
+// means now. The caller asks again after the wait. Objects without a bundle need no turn.
 func (s *Source) Turn(resource corev1.ResourceName, object string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,15 +158,15 @@ func (s *Source) Turn(resource corev1.ResourceName, object string, now time.Time
 	return 0
 }
 
-// CountOutdated has count asked how many objects of a resource hold another bundle and can be
-// updated.
+// CountOutdated registers count, which returns how many objects of a resource hold another bundle
+// and can be updated.
 func (s *Source) CountOutdated(resource corev1.ResourceName, count func(*Bundle) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outdated[resource] = count
 }
 
-// Outdated is how many objects hold another bundle, by resource.
+// Outdated returns how many objects hold another bundle, by resource.
 func (s *Source) Outdated(bundle *Bundle) map[corev1.ResourceName]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,10 +177,10 @@ func (s *Source) Outdated(bundle *Bundle) map[corev1.ResourceName]int {
 	return counts
 }
 
-// Current is the bundle to use now; nil when there is none.
+// Current returns the bundle to use now, nil if there is none.
 func (s *Source) Current() *Bundle { return s.current.Load() }
 
-// Set replaces the bundle and then calls what OnChange was given.
+// Set replaces the bundle and then calls the functions given to OnChange.
 func (s *Source) Set(bundle *Bundle) {
 	s.current.Store(bundle)
 	s.mu.Lock()
@@ -191,8 +191,7 @@ func (s *Source) Set(bundle *Bundle) {
 	}
 }
 
-// OnChange has notify called after every Set, on the caller's goroutine of Set.
-// It must not block.
+// OnChange registers notify, which every Set calls on its goroutine. It must not block.
 func (s *Source) OnChange(notify func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// certificate is a self-signed one in PEM form, made anew each time.
+// certificate is a self-signed one in PEM form, another one each time.
 func certificate(t testing.TB, name string) []byte {
 	t.Helper()
 	block, _ := pem.Decode(testkeys.P256())

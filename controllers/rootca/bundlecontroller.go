@@ -24,45 +24,41 @@ import (
 const (
 	overlapQueue = "root_ca_overlap"
 
-	// maxProvisional is how long what is published is left alone while the state cannot
-	// be read. An outage of the API is shorter; a missing permission would otherwise keep
-	// a changed root CA from everybody.
+	// maxProvisional is how long published bundles stay while the state cannot be read. An outage
+	// of the API is shorter; with a missing permission a changed root CA would never be published.
 	maxProvisional = 5 * time.Minute
 
-	// requestTimeout keeps an API that does not answer from delaying what the time or the
-	// file decides.
+	// requestTimeout bounds how long an API that does not answer delays a change of the bundle.
 	requestTimeout = 10 * time.Second
 
-	// conflictRequeue is when to sync again after another process was faster to write.
+	// conflictRequeue is the delay of the next sync after another process was faster to write.
 	conflictRequeue = time.Second
 
-	// lookInterval is how long it may take until a state that somebody has edited, or deleted
-	// and created again, is written again.
-	lookInterval = 10 * time.Minute
+	// resyncInterval is how long an edited state may stay before it is repaired.
+	resyncInterval = 10 * time.Minute
 
-	// rolloutInterval is how often it is counted how many objects still hold another bundle.
+	// rolloutInterval is how often objects with another bundle are counted.
 	rolloutInterval = 30 * time.Second
 )
 
 // BundleControllerConfig is what a BundleController needs. Clock may be nil.
 type BundleControllerConfig struct {
 	Client kubernetes.Interface
-	// Source gets every bundle that is to be published.
+	// Source gets every bundle to publish.
 	Source *Source
-	// File is the bundle to begin with; Set replaces it.
+	// File is the first bundle; Set replaces it.
 	File *Bundle
-	// Overlap is how long a previous root CA is published beside its successor; 0 means
-	// not at all.
+	// Overlap is how long a previous root CA is published beside its successor; 0 disables overlaps.
 	Overlap  time.Duration
 	Recorder *events.Recorder
-	// Process is what Events are about.
+	// Process is the regarding object of Events.
 	Process *corev1.ObjectReference
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker
 }
 
-// BundleController decides which bundle is in force. Build it with NewBundleController; only
+// BundleController decides which bundle is published. Build it with NewBundleController; only
 // the leader runs it, because it writes the state.
 type BundleController struct {
 	BundleControllerConfig
@@ -71,7 +67,7 @@ type BundleController struct {
 	leads atomic.Bool
 	queue *reconcile.Runner[string]
 
-	// Only the one worker of the queue uses what follows.
+	// Only the one worker of the queue uses the fields below.
 	state     state     // that the last sync decided, or zero
 	stateRead bool      // once, or found to be missing
 	stored    bool      // there was something in the Secret when it was last read or written
@@ -79,8 +75,8 @@ type BundleController struct {
 	startFile *Bundle   // the file then
 }
 
-// NewBundleController has the Source publish the file provisionally until Run has read the
-// state.
+// NewBundleController returns a controller that publishes the file provisionally until Run has read
+// the state.
 func NewBundleController(config BundleControllerConfig) *BundleController {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -94,9 +90,9 @@ func NewBundleController(config BundleControllerConfig) *BundleController {
 	return c
 }
 
-// setProvisional is for a process that does not lead: when it begins to, other controllers
-// start beside this one and use what the Source has. It has the file, and while an overlap
-// may be under way the file replaces nothing that is published.
+// setProvisional sets the file as the Source's bundle in a process that does not lead. When it
+// begins to lead, other controllers start at the same time and use that bundle. During a possible
+// overlap it replaces no published bundle.
 func (c *BundleController) setProvisional() {
 	bundle := c.file.Load()
 	if c.Overlap > 0 {
@@ -105,18 +101,18 @@ func (c *BundleController) setProvisional() {
 	c.Source.Set(bundle)
 }
 
-// Set takes the content of a changed file. It does not block and may be called from any
-// goroutine, also on a replica that does not lead.
+// Set sets the content of a changed file. It does not block and is safe for concurrent use, also on a
+// replica that does not lead.
 func (c *BundleController) Set(bundle *Bundle) {
 	c.file.Store(bundle)
 	if !c.leads.Load() {
 		c.setProvisional()
 	}
-	c.queue.AddIfRunning(StateName) // or else Run begins with the file as it is then
+	c.queue.AddIfRunning(StateName) // otherwise Run begins with the file
 }
 
-// Run works until ctx ends. It may be called again once it has returned: it reads the state
-// again, because another process may have written it meanwhile.
+// Run works until ctx ends. It may be called again once it has returned: it then reads the state
+// again, which another process may have written.
 func (c *BundleController) Run(ctx context.Context) error {
 	c.state, c.stateRead, c.stored, c.startedAt, c.startFile = state{}, false, false, time.Time{}, nil
 	c.leads.Store(true)
@@ -129,8 +125,8 @@ func (c *BundleController) Run(ctx context.Context) error {
 	return nil
 }
 
-// sync publishes first and writes the state then. A crash in between loses nothing: the
-// state still names the previous file as current, so the next start begins the overlap.
+// sync publishes first and then writes the state. A crash in between loses nothing: the state still
+// has the previous file as current, so the next start begins the overlap.
 func (c *BundleController) sync(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -143,7 +139,7 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 	case err == nil:
 		err = c.readState(ctx, object)
 	case apierrors.IsNotFound(err):
-		c.stateRead = true // nobody knows more than this process
+		c.stateRead = true // there is nothing to read
 	}
 	now := c.Clock.Now()
 	decided := c.decide(file, now)
@@ -154,7 +150,7 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 	if err != nil {
 		c.warn(err)
 	}
-	look := lookInterval
+	look := resyncInterval
 	if c.outdated(decided.published) > 0 {
 		look = rolloutInterval
 	}
@@ -165,8 +161,8 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 	return err
 }
 
-// decide ends no overlap before all objects have had both root CAs, but waits for that no longer
-// than another overlap: a policy may refuse the write of some object for ever.
+// decide ends an overlap only after all objects have had both root CAs, but at the latest after
+// twice its time: a policy may refuse the write of some object permanently.
 func (c *BundleController) decide(file *Bundle, now time.Time) decision {
 	decided := plan(file, c.state, now, c.Overlap, 0)
 	if len(decided.ended) == 0 {
@@ -193,7 +189,7 @@ func (c *BundleController) outdated(bundle *Bundle) int {
 	return all
 }
 
-// get is the state's Secret as the API has it now.
+// get reads the state's Secret.
 func (c *BundleController) get(ctx context.Context) (*corev1.Secret, error) {
 	object, err := c.Client.CoreV1().Secrets(StateNamespace).Get(ctx, StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -206,8 +202,8 @@ func (c *BundleController) get(ctx context.Context) (*corev1.Secret, error) {
 	return object, nil
 }
 
-// readState takes what the state says the first time it can be read. After that this
-// process is the only one that writes it and knows better.
+// readState takes over the state the first time it can be read. After that only this process writes
+// it.
 func (c *BundleController) readState(ctx context.Context, object *corev1.Secret) error {
 	var found state
 	var damage string
@@ -221,7 +217,7 @@ func (c *BundleController) readState(ctx context.Context, object *corev1.Secret)
 	}
 	c.stored = len(object.Data) > 0
 	if damage != "" {
-		klog.FromContext(ctx).Info("The state of the root CA is damaged and is written again", "secret", stateRef(), "damage", damage)
+		klog.FromContext(ctx).Info("Root CA state is damaged and will be repaired", "secret", stateRef(), "damage", damage)
 		c.Recorder.Warn(stateObject(), "RootCAStateRepaired", "Repair", "wrote it again: "+damage)
 	}
 	if !c.stateRead {
@@ -230,7 +226,7 @@ func (c *BundleController) readState(ctx context.Context, object *corev1.Secret)
 	return nil
 }
 
-// publish hands the decided bundle to the Source and reports what changes with it.
+// publish sets the decided bundle in the Source and reports the changes.
 func (c *BundleController) publish(ctx context.Context, decided decision, now time.Time) {
 	c.state = decided.state
 	bundle := decided.published
@@ -243,13 +239,13 @@ func (c *BundleController) publish(ctx context.Context, decided decision, now ti
 	c.report(ctx, decided)
 }
 
-// isProvisional reports whether something may be published that this process does not know
-// of and must leave alone. A file that changes while we run is meant to reach everybody.
+// isProvisional reports whether a published bundle may hold a root CA that this process does not
+// know yet and must not remove. A file that changes after the start is published at once.
 func (c *BundleController) isProvisional(now time.Time) bool {
 	return !c.stateRead && c.file.Load() == c.startFile && now.Before(c.startedAt.Add(min(c.Overlap, maxProvisional)))
 }
 
-// write makes the Secret hold the wanted state.
+// write updates the Secret if it does not hold the wanted state.
 func (c *BundleController) write(ctx context.Context, object *corev1.Secret, wanted state) error {
 	next := wanted.encodeInto(object)
 	if next == nil {

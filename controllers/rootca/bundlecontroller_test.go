@@ -218,7 +218,7 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 
 		sets := p.sets
 		time.Sleep(24 * time.Hour)
-		check(t, "requests in a day", map[string]int{"get": int(24 * time.Hour / lookInterval)}, c.requests())
+		check(t, "requests in a day", map[string]int{"get": int(24 * time.Hour / resyncInterval)}, c.requests())
 		check(t, "consumers told in a day", 0, p.sets-sets)
 	})
 }
@@ -260,7 +260,7 @@ func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
 		check(t, "published", "AB", second.published())
 		check(t, "Event", "process: Warning RootCAFileIsOlder Publish: the root CA file of this process holds A, which another file has replaced: "+
 			"unless that was taken back, copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", c.recorded()[told+1])
-		time.Sleep(2 * lookInterval)
+		time.Sleep(2 * resyncInterval)
 		check(t, "Events", told+2, len(c.recorded()))
 	})
 }
@@ -342,7 +342,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 				p.offer("B")
 				synctest.Wait()
 				tc.do(c)
-				time.Sleep(lookInterval)
+				time.Sleep(resyncInterval)
 				check(t, "published", "BA", p.published())
 				check(t, "state", "B A@1h0m0s", c.stored())
 				var told string

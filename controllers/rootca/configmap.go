@@ -12,20 +12,20 @@ import (
 	"sa-controller-manager/controllers/informers"
 )
 
-// action is what a namespace needs.
+// action is the next step for a namespace.
 type action int
 
 const (
 	none action = iota
 	create
 	update
-	refuse // it is wrong and cannot be written
+	refuse // it needs an update but is immutable
 )
 
 // planConfigMap decides for one namespace. A ConfigMap is created only where the
-// namespace is Active, and repaired for as long as it exists: the Pods of a terminating
-// namespace still verify kube-apiserver with it. Upstream leaves another text in the
-// annotation and keys of binaryData alone.
+// namespace is Active, and repaired as long as it exists: the Pods of a terminating namespace
+// still verify kube-apiserver with it. Unlike here, upstream repairs neither the annotation nor
+// binaryData.
 func planConfigMap(active bool, found *informers.RootCA, bundle *Bundle) action {
 	switch {
 	case bundle == nil:
@@ -40,8 +40,8 @@ func planConfigMap(active bool, found *informers.RootCA, bundle *Bundle) action 
 	return update
 }
 
-// needsUpdate leaves a ConfigMap that has a bundle alone as a whole while ours is
-// provisional, because an update replaces the bundle too.
+// needsUpdate is false for a ConfigMap with a bundle while ours is provisional, because every update
+// replaces the bundle.
 func needsUpdate(found *informers.RootCA, bundle *Bundle) bool {
 	if bundle.NeedsUpdate(found.Has, found.Hash) {
 		return true
@@ -49,8 +49,7 @@ func needsUpdate(found *informers.RootCA, bundle *Bundle) bool {
 	return !bundle.provisional && (found.Extra || !found.Described)
 }
 
-// render is the ConfigMap as it should be, with everything that others put into the
-// metadata.
+// render returns the wanted ConfigMap, which keeps the metadata of other writers.
 func render(meta metav1.ObjectMeta, bundle *Bundle) *corev1.ConfigMap {
 	if meta.Annotations = maps.Clone(meta.Annotations); meta.Annotations == nil {
 		meta.Annotations = map[string]string{}

@@ -15,8 +15,8 @@ import (
 )
 
 // Metrics are upstream's for the publisher, so that dashboards and alerts for
-// kube-controller-manager go on (pkg/controller/certificates/rootcacertpublisher/metrics.go),
-// and one of ours.
+// kube-controller-manager still work (pkg/controller/certificates/rootcacertpublisher/metrics.go),
+// and two of ours.
 type Metrics struct {
 	syncs    *metrics.CounterVec
 	duration *metrics.HistogramVec
@@ -41,8 +41,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"code"}),
 		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_root_ca_replaced_by_others_total",
-			Help: "Root CA bundles of ours that the leader saw somebody else replace, in token Secrets (secrets) " +
-				"or kube-root-ca.crt (configmaps).",
+			Help: "Root CA bundles of this program that another process replaced while the leader watched, in token Secrets (secrets) " +
+				"or ConfigMaps kube-root-ca.crt (configmaps).",
 		}, []string{"resource"}),
 		outdated: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_root_ca_outdated_objects",
@@ -56,7 +56,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-// Replaced counts that somebody else replaced our bundle in an object of a resource.
+// Replaced counts that another process replaced our bundle in an object of a resource.
 func (m *Metrics) Replaced(resource corev1.ResourceName) {
 	m.replaced.WithLabelValues(string(resource)).Inc()
 }

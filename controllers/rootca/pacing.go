@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// repairDelay is how long a namespace is left alone after the first write to it. It
-	// doubles up to maxRepairDelay each time that the next write is needed by then.
+	// repairDelay is the time between the first write to a namespace and the next one. It doubles up
+	// to maxRepairDelay each time that another write is needed by then.
 	repairDelay    = time.Second
 	maxRepairDelay = 5 * time.Minute
 )
 
-// pacing puts off writes to a namespace that was just written to. Two publishers with
-// different bundles would otherwise undo each other's writes without a pause. It also gives
-// the watch the time to show what was written.
+// pacing delays the next write to a namespace. Two publishers with different bundles would otherwise
+// replace each other's writes without a pause. It also gives the watch time to show the write.
 type pacing struct {
 	mu      sync.Mutex
 	backoff workqueue.TypedRateLimiter[string]
@@ -33,14 +32,14 @@ func (p *pacing) reset() {
 	p.due = map[string]time.Time{}
 }
 
-// wait is how long to put off a write.
+// wait returns the delay of the next write.
 func (p *pacing) wait(namespace string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, p.due[namespace].Sub(now))
 }
 
-// wrote notes a write, and returns how long to put off the next one.
+// wrote notes a write and returns the delay of the next one.
 func (p *pacing) wrote(namespace string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +48,7 @@ func (p *pacing) wrote(namespace string, now time.Time) time.Duration {
 	return delay
 }
 
-// forget has the next write made at once.
+// forget removes the delay of the next write.
 func (p *pacing) forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,29 +9,27 @@ import (
 	"time"
 )
 
-// maxUnion is the largest union in bytes. The rest of the 1 MiB that the API allows
-// is for what else is in such an object.
+// maxUnion is the largest union in bytes. The rest of the 1 MiB that the API allows is for the other
+// fields of the object.
 const maxUnion = 768 << 10
 
-// decision is what follows from the file, the state and the time.
+// decision is the result of plan.
 type decision struct {
 	published *Bundle
 	state     state
 	// next is when the first overlap ends; zero if there is none.
 	next time.Time
 
-	// What is reported: certificates whose overlap begins and ends, those that are dropped
-	// before their time because the union would be too large, and those in overlap that the
-	// file holds again.
+	// To be reported: certificates whose overlap begins or ends, those that are dropped early
+	// because the union would be too large, and those in overlap that the file holds again.
 	began, ended, evicted, returned []*x509.Certificate
 }
 
-// plan decides what is published. known is the state as it was last written, or zero
-// if there is none. What known calls current and the file does not hold any more
-// stays for the time of overlap; what is in overlap already ends when it was to end,
-// and at the latest overlap from now, so that neither an edited state nor a clock that
-// jumped keeps a previous CA for longer. What has ended stays for grace nevertheless. With an
-// overlap of 0 the file alone is published.
+// plan decides which bundle is published. known is the last written state, or zero. Certificates
+// that known has as current and the file does not hold any more stay for overlap. Those in overlap
+// already keep their end, but not later than overlap from now, so that neither an edited state nor
+// a clock that jumped keeps a previous CA for longer. Ended ones stay for grace. With an overlap of
+// 0 only the file is published.
 func plan(file *Bundle, known state, now time.Time, overlap, grace time.Duration) decision {
 	d := decision{state: state{current: unique(file.certificates)}}
 	latest := ceil(now.Add(overlap))
@@ -63,8 +61,8 @@ func plan(file *Bundle, known state, now time.Time, overlap, grace time.Duration
 	return d
 }
 
-// evict drops previous certificates that no object has room for, those that would end first
-// first.
+// evict drops previous certificates that do not fit into an object, beginning with those that would
+// end first.
 func (d *decision) evict() {
 	size := len(encodePEM(d.state.current...))
 	for i, p := range d.state.previous {
@@ -80,7 +78,7 @@ func (d *decision) evict() {
 	}
 }
 
-// publish takes the file as it is unless something is in overlap.
+// publish publishes the file as it is unless a certificate is in overlap.
 func (d *decision) publish(file *Bundle) {
 	d.published = file
 	if len(d.state.previous) == 0 {
@@ -101,7 +99,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// ceil is the first whole second that is not before t.
+// ceil rounds t up to a whole second.
 func ceil(t time.Time) time.Time {
 	whole := t.UTC().Truncate(time.Second)
 	if whole.Before(t) {

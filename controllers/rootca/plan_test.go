@@ -84,7 +84,7 @@ func TestPlan(t *testing.T) {
 			check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
 			check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
 			if len(again.began)+len(again.ended) > 0 {
-				t.Error("it is told again")
+				t.Error("it is reported again")
 			}
 		})
 	}

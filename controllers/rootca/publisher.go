@@ -28,8 +28,7 @@ const (
 	// (pkg/controller/certificates/rootcacertpublisher/publisher.go).
 	publisherQueue = "root_ca_cert_publisher"
 
-	// workers is more than upstream's one, because all the work is to wait for
-	// the apiserver.
+	// workers is more than upstream's one, because a worker mostly waits for kube-apiserver.
 	workers = 8
 )
 
@@ -108,13 +107,13 @@ func (p *Publisher) queueAll() {
 	if err != nil {
 		return // a lister in memory has no error
 	}
-	p.pacing.reset() // nobody has undone anything
+	p.pacing.reset() // no write was undone
 	for _, namespace := range namespaces {
 		p.queue.AddIfRunning(namespace.Name)
 	}
 }
 
-// outdated counts what an update would give the bundle.
+// outdated counts the ConfigMaps with another bundle that can be updated.
 func (p *Publisher) outdated(bundle *Bundle) int {
 	n := 0
 	for _, found := range p.configMaps.All() {
@@ -148,7 +147,7 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 	found, bundle := p.configMaps.Get(name), p.Source.Current()
 	switch planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle) {
 	case none:
-		p.pacing.forget(name) // nobody has undone the last write
+		p.pacing.forget(name) // the last write was not undone
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:
@@ -166,9 +165,8 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 	return nil
 }
 
-// create sends one request and reads nothing before. If the ConfigMap exists already, the
-// watch is about to bring it, unless it is deleted first; if the namespace is gone or going,
-// it needs none.
+// create sends one request without a read. If the ConfigMap exists already, the watch brings it,
+// unless it is deleted first. A namespace that is gone or terminating needs none.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
 	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: informers.RootCAName}, bundle)
 	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: meta.FieldManager})
@@ -187,8 +185,7 @@ func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle
 	}
 }
 
-// update overwrites the version that is cached; a newer one is a conflict, and one that
-// is gone comes through the watch.
+// update overwrites the cached version: a newer one is a conflict, and the watch brings a deletion.
 func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle *Bundle) error {
 	configMap := render(found.ObjectMeta, bundle)
 	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: meta.FieldManager})
@@ -204,8 +201,8 @@ func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle 
 	}
 }
 
-// pause puts the next write to the namespace off, and has it looked at then: what is created
-// and deleted while the watch is interrupted is shown by no event.
+// pause delays the next write to the namespace and queues it for then: a ConfigMap that is created
+// and deleted while the watch is interrupted causes no event.
 func (p *Publisher) pause(namespace string) {
 	p.queue.AddAfter(namespace, p.pacing.wrote(namespace, p.Clock.Now()))
 }

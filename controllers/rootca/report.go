@@ -19,41 +19,40 @@ import (
 	"sa-controller-manager/internal/stateobject"
 )
 
-// What the log and Events say of the overlap. Certificates are named by the beginning of
-// their SHA-256 fingerprint.
+// The log and Events name certificates by the beginning of their SHA-256 fingerprint.
 
-// shownFingerprints bounds how many are named in one note.
+// shownFingerprints bounds how many certificates one note names.
 const shownFingerprints = 8
 
-// report logs and records which overlaps begin and end with a decision.
+// report logs and records as Events which overlaps begin and end with a decision.
 func (c *BundleController) report(ctx context.Context, decided decision) {
 	logger := klog.FromContext(ctx)
 	if began := fingerprints(decided.began); began != "" {
-		until := decided.state.previous[0].until.Format(time.RFC3339) // all that begin now end last
-		logger.Info("The root CA has changed, the previous one is published beside it", "previous", began, "until", until)
+		until := decided.state.previous[0].until.Format(time.RFC3339) // those that begin now end last
+		logger.Info("Root CA changed, publishing the previous one beside it", "previous", began, "until", until)
 		c.Recorder.Normal(c.Process, "RootCAOverlapBegan", "Publish",
 			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", began, until))
 	}
 	if returned := fingerprints(decided.returned); returned != "" {
-		logger.Info("The root CA file is an earlier one", "again", returned)
+		logger.Info("Root CA file is an earlier one", "certificates", returned)
 		c.Recorder.Warn(c.Process, "RootCAFileIsOlder", "Publish", fmt.Sprintf(
 			"the root CA file of this process holds %s, which another file has replaced: unless that was taken back, copy the newer --root-ca-file here "+
 				"before the overlap ends and its root CA is not published any more", returned))
 	}
 	if ended := fingerprints(decided.ended); ended != "" {
-		logger.Info("A previous root CA is not published any more", "previous", ended)
+		logger.Info("Stopped publishing a previous root CA", "previous", ended)
 		c.Recorder.Normal(c.Process, "RootCAOverlapEnded", "Publish",
 			fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
 	}
 	if evicted := fingerprints(decided.evicted); evicted != "" {
 		err := fmt.Errorf("all root CAs in overlap have more than %d bytes together", maxUnion)
-		logger.Error(err, "Previous root CAs are dropped before their time", "previous", evicted)
+		logger.Error(err, "Dropped previous root CAs early", "previous", evicted)
 		c.Recorder.Warn(c.Process, "RootCAOverlapTooLarge", "Publish",
 			fmt.Sprintf("%v; those that would end first (%s) are not published any more", err, evicted))
 	}
 }
 
-// warn records what does not go away by itself; the queue logs every error.
+// warn records an Event for errors that a retry does not fix; the queue logs errors.
 func (c *BundleController) warn(err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) && !errors.As(err, new(*stateobject.UnknownVersionError)) {
 		return
@@ -74,8 +73,8 @@ func fingerprints(certificates []*x509.Certificate) string {
 	return strings.Join(all, ", ")
 }
 
-// Replaces says which certificates a process with this file would add to a published bundle, and
-// which it would take out beside those that the state has in overlap. state may be nil or empty.
+// Replaces returns which certificates a process with this file would add to a published bundle, and
+// which it would remove, without those that are in overlap by the state. object may be nil or empty.
 func Replaces(file, published *Bundle, object *corev1.Secret, now time.Time) (adds, drops string, err error) {
 	var known state
 	if object != nil && len(object.Data) > 0 {

@@ -53,7 +53,7 @@ func TestTheOverlapEndsAfterTheRollout(t *testing.T) {
 	}{
 		"InTime":  {lasts: 30 * time.Minute, ends: time.Hour},
 		"Slow":    {reason: "it is counted twice a minute", lasts: 80 * time.Minute, ends: 80*time.Minute + rolloutInterval},
-		"Refused": {reason: "for ever, by a policy", lasts: 100 * time.Hour, ends: 2 * time.Hour},
+		"Refused": {reason: "permanently, by a policy", lasts: 100 * time.Hour, ends: 2 * time.Hour},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// state is what must be known to publish the right bundle after a restart. It is
-// immutable.
+// state is what a process needs after a restart to publish the right bundle. It is immutable.
 type state struct {
 	// current are the certificates of the file, in its order.
 	current []*x509.Certificate
@@ -38,8 +37,8 @@ func (s state) overlaps(certificate *x509.Certificate) bool {
 	return slices.ContainsFunc(s.previous, func(p previousCert) bool { return p.certificate.Equal(certificate) })
 }
 
-// merge joins what was read with what this process has decided before it could read.
-// The latter knows better when something ends.
+// merge adds the state that was read to the state that this process decided on before it could read.
+// The ends of overlaps in the latter win.
 func merge(found, held state) state {
 	merged := state{current: slices.Clone(held.current), previous: slices.Clone(held.previous)}
 	for _, certificate := range found.current {
@@ -55,15 +54,14 @@ func merge(found, held state) state {
 	return merged
 }
 
-// sortPrevious makes the order, and with it the bytes of a union, depend on the
-// content alone.
+// sortPrevious makes the order, and so the bytes of a union, depend only on the content.
 func sortPrevious(previous []previousCert) {
 	slices.SortFunc(previous, func(a, b previousCert) int {
 		return cmp.Or(b.until.Compare(a.until), bytes.Compare(a.certificate.Raw, b.certificate.Raw))
 	})
 }
 
-// unique drops repetitions.
+// unique removes duplicates.
 func unique(certificates []*x509.Certificate) []*x509.Certificate {
 	var once []*x509.Certificate
 	for _, certificate := range certificates {
@@ -77,14 +75,13 @@ func unique(certificates []*x509.Certificate) []*x509.Certificate {
 func encodePEM(certificates ...*x509.Certificate) []byte {
 	var text bytes.Buffer
 	for _, certificate := range certificates {
-		// A Buffer takes everything.
+		// Writes to a Buffer do not fail.
 		_ = pem.Encode(&text, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
 	}
 	return text.Bytes()
 }
 
-// fingerprint names a certificate for people: the beginning of what
-// `openssl x509 -fingerprint -sha256` prints.
+// fingerprint returns the beginning of the output of `openssl x509 -fingerprint -sha256`.
 func fingerprint(certificate *x509.Certificate) string {
 	sum := sha256.Sum256(certificate.Raw)
 	return hex.EncodeToString(sum[:8])

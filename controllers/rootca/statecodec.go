@@ -17,17 +17,17 @@ import (
 	"sa-controller-manager/internal/stateobject"
 )
 
-// Where the state is kept. It is a Secret, because who may write those of kube-system can be
-// anybody in the cluster already: a certificate that is written into the state while nobody
-// leads is published everywhere as a previous root CA. The Secret comes with the permissions:
+// The state is a Secret, because a user who may write Secrets of kube-system already controls the
+// cluster: a certificate that is written into the state while no process leads is published
+// everywhere as a previous root CA. The manifests of the permissions create the Secret, because
 // RBAC cannot restrict create to a name.
 const (
 	StateNamespace = metav1.NamespaceSystem
 	StateName      = "sa-controller-manager-root-ca" // in manifests/permissions, too
 )
 
-// The keys of the state. Each previous certificate has two, which share what is between
-// prefix and suffix: the certificate in PEM, and when its overlap ends (RFC 3339).
+// The keys of the state. Each previous certificate has two, with the same text between prefix and
+// suffix: the certificate in PEM, and the end of its overlap (RFC 3339).
 const (
 	keyCurrent     = "current.crt"
 	previousPrefix = "previous-"
@@ -35,9 +35,8 @@ const (
 	suffixUntil    = ".until"
 )
 
-// decode takes everything that is whole from the state's Secret, and says what is
-// damaged. A previous certificate whose end cannot be read is kept as long as one whose
-// overlap begins now.
+// decode returns the readable part of the state's Secret and describes the damage. A previous
+// certificate whose end cannot be read is kept as long as one whose overlap begins now.
 func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s state, damage string, err error) {
 	fields, err := stateobject.Read(object.Data)
 	if err != nil {
@@ -68,7 +67,7 @@ func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s stat
 	return s, fields.Damage(), nil
 }
 
-// encode is what decode reads.
+// encode returns the data that decode reads.
 func (s state) encode() map[string][]byte {
 	data := map[string][]byte{keyCurrent: encodePEM(s.current...)}
 	for _, p := range s.previous {
@@ -79,8 +78,8 @@ func (s state) encode() map[string][]byte {
 	return stateobject.Stamp(data)
 }
 
-// encodeInto is a copy of the Secret that holds the state and nothing else, and nil if the
-// Secret does so already.
+// encodeInto returns a copy of the Secret that holds only the state, nil if the Secret does so
+// already.
 func (s state) encodeInto(object *corev1.Secret) *corev1.Secret {
 	data := s.encode()
 	if maps.EqualFunc(object.Data, data, bytes.Equal) {

@@ -30,13 +30,12 @@ const (
 	// queueName is upstream's (pkg/controller/serviceaccount/serviceaccounts_controller.go).
 	queueName = "serviceaccount"
 
-	// workers is more than upstream's one, because all the work is to wait for
-	// the apiserver.
+	// workers is more than upstream's one, because a worker mostly waits for kube-apiserver.
 	workers = 8
 
-	// requeueAfter is when to sync a namespace again in which an account was created, and
-	// uncachedRecheck is when it was there already, which the cache lacks for as long as the watch
-	// hangs. If the account is deleted while the watch is interrupted, no event shows it.
+	// requeueAfter is the delay of the next sync of a namespace in which an account was created.
+	// uncachedRecheck is the delay if the account existed already and the cache lacks it, which
+	// lasts as long as the watch hangs. An account that is deleted meanwhile causes no event.
 	requeueAfter    = 10 * time.Second
 	uncachedRecheck = time.Minute
 )
@@ -111,7 +110,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 			created, err := c.Ensure(ctx, name, account)
 			errs = append(errs, err)
 			switch {
-			case err != nil: // it is requeued anyway, with a back-off
+			case err != nil: // requeued with a back-off
 			case created:
 				c.queue.AddAfter(name, requeueAfter)
 			default:

@@ -158,7 +158,7 @@ func TestSync(t *testing.T) {
 			failures: []error{namespaceTerminating()}, want: creates("shop/default"),
 		},
 		"Forbidden": {
-			reason: "a role may be mended", objects: []runtime.Object{active("shop")},
+			reason: "a role may be fixed", objects: []runtime.Object{active("shop")},
 			failures: []error{forbidden, forbidden}, want: creates("shop/default", "shop/default", "shop/default"),
 		},
 		"ServerTimeout": {objects: []runtime.Object{active("shop")}, failures: []error{timeout}, want: creates("shop/default", "shop/default")},

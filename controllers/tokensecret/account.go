@@ -19,12 +19,11 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// cacheSyncGrace is how long the caches may take to show what was just written before the
-// account is synced without waiting for them any longer.
+// cacheSyncGrace is how long a sync of the account waits for the caches to show the last write.
 const cacheSyncGrace = 10 * time.Second
 
-// syncAccount has every Secret that names the account looked at and, with Auto,
-// sees to it that the account has one of its own.
+// syncAccount queues every Secret that names the account and, with Auto, ensures that the account
+// has one of its own.
 func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) error {
 	secrets := c.secrets.OfAccount(name)
 	for _, secret := range secrets {
@@ -46,8 +45,8 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	return c.ensureOwn(ctx, account, adopt)
 }
 
-// ensureOwn references adopt, or a new Secret if there is none to adopt. What an earlier sync
-// has begun is finished, and then the caches get time to show it.
+// ensureOwn references adopt, or a new Secret if there is none to adopt. It finishes what an
+// earlier sync has begun, and then gives the caches time to show it.
 func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, adopt *tokensecrets.TokenSecret) error {
 	name := cache.MetaObjectToName(account)
 	made, _ := c.created.get(name, string(account.UID))
@@ -92,8 +91,8 @@ func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAc
 }
 
 // createOwn creates a complete token Secret with one request and references it with a second.
-// tried is the name that an earlier request bore, whose answer was no success or was lost: that
-// name again makes one Secret of both.
+// tried is the name in an earlier request that failed or whose answer was lost: with the same name
+// both requests create one Secret.
 func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccount, tried string) error {
 	name := cmp.Or(tried, tokensecrets.NewName(account.Name, c.NewSuffix()))
 	secret, err := c.ownSecret(ctx, account, name)
@@ -103,7 +102,7 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
-		return nil // a namespace that is going needs none
+		return nil // a terminating namespace needs none
 	case apierrors.IsAlreadyExists(err) && tried != "":
 		// It was created, and the answer was lost.
 	case err != nil:
@@ -139,8 +138,8 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 	}, nil
 }
 
-// reference adds the Secret to the account's list. If the account has changed, its
-// newer version comes by the watch and the next sync goes on from there.
+// reference adds the Secret to the account's list. If the account has changed, the watch brings the
+// newer version, and the next sync continues from there.
 func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccount, secret string) error {
 	patch, err := addReference(account, secret)
 	if err != nil {
@@ -148,7 +147,7 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	}
 	err = c.patchAccount(ctx, account, patch)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// As with a Secret, a conflict is no promise of a watch event.
+		// As with a Secret, a watch event may not follow a conflict.
 		c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter)
 		return nil
 	}

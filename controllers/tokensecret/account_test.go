@@ -211,7 +211,7 @@ func TestAutoWhileCachesLag(t *testing.T) {
 
 	w.Clock.Step(cacheSyncGrace)
 	w.NewSuffix = func() string { return "again" }
-	w.syncsAccount(t, "the caches never show it: looked at anew later")
+	w.syncsAccount(t, "the caches never show it: synced again later")
 	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"), strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
 }
 

@@ -1,24 +1,24 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokensecret keeps the Secrets of type
-// kubernetes.io/service-account-token, legacy tokens, in order.
+// Package tokensecret reconciles Secrets of type kubernetes.io/service-account-token, which hold
+// legacy tokens.
 //
 // It fills those that name a live ServiceAccount, deletes those whose account is
 // gone, and removes references to deleted ones from the account. With Auto it also
 // gives accounts one token Secret of their own (Kubernetes <= 1.23).
 //
-// Three loops work on three kinds of key. An account key makes the account's
-// Secrets be looked at and, with Auto, its own one exist. A secret key fills or
-// deletes one Secret. A reference key removes one entry of an account's secrets
-// list. Every sync decides from the cache, by a pure plan function, and then
-// writes at most once with a precondition on what it has read; a conflict means
-// that the watch is about to bring something newer, which queues the key again.
+// Three queues have three kinds of key. An account key queues the account's Secrets and, with
+// Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
+// key removes one entry of an account's secrets list. Every sync decides from the cache, by a
+// pure plan function, and then writes at most once, with UID and resourceVersion of what it has
+// read as preconditions. After a conflict the watch brings the newer version, which queues the
+// key again.
 //
 // A token is issued only for a live account whose UID fits, into a live Secret of
 // the right type that names it. A token that is there is never overwritten; one that was
-// signed for the previous account, because the cache was stale, is taken out. No Secret is
-// deleted on the cache's word alone.
+// signed for the previous account, because the cache was stale, is removed. No Secret is deleted
+// before kube-apiserver was asked for its account.
 package tokensecret
 
 import (
@@ -68,8 +68,8 @@ type Config struct {
 	// namespaces of AutoExcluded.
 	Auto         bool
 	AutoExcluded sets.Set[string]
-	// OrphanGrace is how long a Secret that has neither a UID annotation nor a
-	// token may wait for its account.
+	// OrphanGrace is the grace period of a Secret that has no account, no UID annotation and no
+	// token, before it is deleted.
 	OrphanGrace time.Duration
 	// Workers is the number of workers of each loop.
 	Workers int
@@ -122,7 +122,7 @@ func newLoop[K comparable](config Config, name string, sync func(context.Context
 
 // Run works until ctx ends and returns when no sync is under way any more. The
 // informers must be synced. Registering the handlers replays the whole cache, so that
-// every account and every Secret is looked at once at the start. It may be called
+// every account and every Secret is synced once at the start. It may be called
 // again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
@@ -142,15 +142,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: c.secretHandler()})
 }
 
-// queueAllSecrets follows a change of the root CA, on every replica. Run looks at all
-// Secrets at its start.
+// queueAllSecrets is called on every replica when the root CA has changed. Run syncs all Secrets
+// at its start.
 func (c *Controller) queueAllSecrets() {
 	for _, secret := range c.secrets.All() {
 		c.secretLoop.AddIfRunning(secret.ObjectName())
 	}
 }
 
-// outdated counts the Secrets that are to get another root CA than they have.
+// outdated counts the Secrets whose root CA must be replaced.
 func (c *Controller) outdated(bundle *rootca.Bundle) int {
 	n := 0
 	for _, secret := range c.secrets.All() {
@@ -184,15 +184,15 @@ func (c *Controller) queueSecret(secret *tokensecrets.TokenSecret) {
 	c.queueAccountOf(secret)
 }
 
-// queueAccountOf has the account look whether it still has a token Secret of its
-// own, which is nobody's business without Auto.
+// queueAccountOf queues the account, which may have lost its own token Secret. It is a no-op
+// without Auto.
 func (c *Controller) queueAccountOf(secret *tokensecrets.TokenSecret) {
 	if c.Auto && secret.AccountName != "" {
 		c.accountLoop.Add(secret.Account())
 	}
 }
 
-// queueReference has the reference to a Secret that was seen to be deleted removed.
+// queueReference queues the reference to a Secret whose deletion the watch has shown.
 func (c *Controller) queueReference(secret *tokensecrets.TokenSecret) {
 	if secret.AccountName == "" {
 		return

@@ -12,12 +12,12 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
-// What this process has done and its watches have not shown yet. All of it may be lost at any
-// time: forgetting costs a request that the apiserver refuses. None of it is of use once another
+// Expectations: writes of this process that its watches have not shown yet. They may be lost at any
+// time, at the cost of a request that kube-apiserver refuses, and are useless once another
 // process has led.
 
-// byVersion keeps one T for one version of each object. It may be used by several goroutines;
-// its zero value is empty.
+// byVersion keeps one T for one version of each object. It is safe for concurrent use; its zero
+// value is empty.
 type byVersion[T any] struct {
 	mu  sync.Mutex
 	all map[cache.ObjectName]versioned[T]
@@ -37,7 +37,7 @@ func (b *byVersion[T]) set(name cache.ObjectName, version string, value T) {
 	b.all[name] = versioned[T]{version, value}
 }
 
-// get drops what is kept for another version.
+// get returns the value for this version and drops that of another one.
 func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,15 +61,15 @@ func (b *byVersion[T]) forget(name cache.ObjectName) {
 	delete(b.all, name)
 }
 
-// writeExpectations are the versions of Secrets that a write was made from. Such a version is
-// stale and causes no second write.
+// writeExpectations are the versions of Secrets that this process has overwritten. Such a version
+// is stale and causes no second write.
 type writeExpectations struct{ byVersion[struct{}] }
 
 func (e *writeExpectations) wrote(secret *tokensecrets.TokenSecret) {
 	e.set(secret.ObjectName(), version(secret), struct{}{})
 }
 
-// stale reports whether secret is a version that a write was made from.
+// stale reports whether this process has overwritten this version of the Secret.
 func (e *writeExpectations) stale(secret *tokensecrets.TokenSecret) bool {
 	_, wrote := e.get(secret.ObjectName(), version(secret))
 	return wrote
@@ -79,8 +79,8 @@ func version(secret *tokensecrets.TokenSecret) string {
 	return string(secret.UID) + "/" + secret.ResourceVersion
 }
 
-// createExpectation is the Secret that was just asked for, created and referenced for an account.
-// It is kept until the caches show it and the reference to it.
+// createExpectation is the Secret that was requested, created and referenced for an account. It is
+// kept until the caches show the Secret and the reference.
 type createExpectation struct {
 	secret              string
 	created, referenced bool

@@ -16,8 +16,7 @@ const (
 	issuedAuto   = "auto"
 )
 
-// Metrics count what the controller has done. Success is not an Event, so this is
-// where it shows.
+// Metrics count what the controller has done: success is not an Event.
 type Metrics struct {
 	issued       *metrics.CounterVec
 	deleted      *metrics.Counter
@@ -43,21 +42,21 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}),
 		filledByOthers: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "sacm_token_secrets_filled_by_others_total",
-			Help: "Token Secrets that the leader saw somebody else fill, with a token of another key than the active one.",
+			Help: "Token Secrets that another process filled while the leader watched, with a token of another key than the active one.",
 		}),
 	}
 	mustRegister(m.issued, m.deleted, m.dereferenced, m.filledByOthers)
 	return m
 }
 
-// countSecondController counts a change of a Secret that a second token controller made, such
-// as that of kube-controller-manager, if it does harm: two keys make it a lottery which of
-// them signs a token, and two root CAs undo each other without end.
+// countSecondController counts a harmful change of a Secret by a second token controller, such as
+// that of kube-controller-manager: with two keys either may sign a token, and two root CAs replace
+// each other without end.
 //
-// It goes by what was seen to change. What a Secret holds when it is first seen may be from
-// before a takeover, and one that is created with a token may be a user's, or restored. Still
-// a user may do the same once, and a token that this process has signed just before its key
-// was retired counts, too: alerts need more than one.
+// Only changes count. The content of a Secret at first sight may be from before a takeover, and a
+// Secret that is created with a token may be a user's, or restored. A user may also cause one such
+// change, and so does a token that this process has signed just before its key was retired:
+// alerts need more than one.
 func (c *Controller) countSecondController(before, after *tokensecrets.TokenSecret) {
 	if before.UID != after.UID || before.Terminating() {
 		return

@@ -15,23 +15,25 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// requeueAfter is when a key is synced again after the apiserver has shown that the cache is
-// stale. The watch normally brings what is newer much earlier.
+// requeueAfter is the delay of the next sync after kube-apiserver has shown that the cache is
+// stale. Normally the watch event comes much earlier.
 const requeueAfter = time.Second
 
-// uncachedRecheck is when a Secret is synced again whose account the cache did not show. That may
-// last as long as a watch hangs.
+// uncachedRecheck is the delay of the next sync of a Secret whose account exists but is not cached,
+// as while a watch hangs. Events of the account queue the Secret as well; this is for an account
+// that is deleted before any list or event has shown it.
 const uncachedRecheck = time.Minute
 
-// requeue follows a conflict. A proxy on the way to the apiserver may answer with one although
-// the Secret is as it was: then no watch event comes before the resync.
+// requeue is called after a conflict. A proxy in front of kube-apiserver may answer with one
+// although the Secret has not changed: then no watch event comes before the resync.
 func (c *Controller) requeue(secret *tokensecrets.TokenSecret) {
 	c.secretLoop.AddAfter(secret.ObjectName(), requeueAfter)
 }
 
-// syncOrphan asks the apiserver for the account that the cache does not know. If it is there, the
-// Secret is filled for it. If not, the Secret is deleted once its grace is over, after another look. A
-// user's that was filled for the previous account from a stale cache is emptied instead.
+// syncOrphan asks kube-apiserver for the account that the cache lacks. If the account exists, the
+// Secret is filled. If not, the Secret is deleted after its grace period, if the account is still
+// missing then. A user's Secret that a stale cache had filled for the previous account is emptied
+// instead.
 func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenSecret) error {
 	name := secret.ObjectName()
 	since, waits := c.waiting.get(name, version(secret))
@@ -45,25 +47,24 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 	}
 	if secret.BelongsTo(live) {
 		c.waiting.forget(name)
-		// If the account goes before the cache has shown it, no event says so.
 		c.secretLoop.AddAfter(name, uncachedRecheck)
 		return c.fill(ctx, secret, live)
 	}
 	if mayWait(secret) && !waits && c.OrphanGrace > 0 {
-		// It begins when this process first sees the Secret, and again after every change.
+		// The grace period begins when this process first sees the Secret, and again after a change.
 		c.waiting.set(name, version(secret), c.Clock.Now())
 		c.secretLoop.AddAfter(name, c.OrphanGrace)
 		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", "Fill", fmt.Sprintf(
 			"there is no ServiceAccount %q: the Secret is deleted in %v unless it is created", secret.AccountName, c.OrphanGrace))
 		return nil
 	}
-	// The annotations may have changed while the apiserver was asked.
+	// The annotations may have changed during the request.
 	if now := c.secrets.Get(name); now == nil || version(now) != version(secret) {
 		c.secretLoop.Add(name)
 		return nil
 	}
 	if live != nil && mayBeStaleFill(secret, live) {
-		// The cache does not know who has written the UID.
+		// The cache does not keep which field manager wrote the UID.
 		now, err := tokensecrets.LiveSecret(ctx, c.Client, name)
 		if err != nil {
 			return err
@@ -93,9 +94,8 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 	return nil
 }
 
-// clearToken takes UID and token away again, so that the Secret is as its user made it, and is
-// filled for the account that lives. The token that goes was of use to nobody: its account was
-// dead when it was signed.
+// clearToken removes UID and token, so that the Secret is as its user made it and is filled for the
+// present account. The removed token never worked: its account was gone when it was signed.
 func (c *Controller) clearToken(ctx context.Context, secret *tokensecrets.TokenSecret) error {
 	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
 		Annotations: map[string]*string{corev1.ServiceAccountUIDKey: nil},

@@ -13,8 +13,8 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// ReferencePatch changes the secrets list of exactly one version of an account. To any
-// other one kube-apiserver answers 409.
+// ReferencePatch changes the secrets list of exactly one version of an account. kube-apiserver
+// answers 409 for any other version.
 type ReferencePatch struct {
 	Type types.PatchType
 	Body []byte
@@ -65,9 +65,9 @@ func withoutReference(account *corev1.ServiceAccount, secret string) []corev1.Ob
 	return slices.DeleteFunc(slices.Clone(account.Secrets), func(ref corev1.ObjectReference) bool { return ref.Name == secret })
 }
 
-// changeReferences prefers the patch that says what changes. kube-apiserver refuses to merge
-// a list with an entry that has no name (k8s.io/apimachinery pkg/util/strategicpatch), so
-// of such an account the whole list is written, which is as safe for exactly one version.
+// changeReferences prefers the patch that names only the change. kube-apiserver refuses to merge a
+// list with an entry that has no name (k8s.io/apimachinery pkg/util/strategicpatch), so the whole
+// list of such an account is written, which is as safe for exactly one version.
 func changeReferences(account *corev1.ServiceAccount, patch accountPatch, after []corev1.ObjectReference) (ReferencePatch, error) {
 	if slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == "" }) {
 		body, err := json.Marshal(wholeList{Metadata: meta.PatchOf(account), Secrets: after})

@@ -23,12 +23,10 @@ const (
 	reasonBadAccount   = "InvalidServiceAccountName"
 )
 
-// shownKeyID is how much of a key ID of unknown origin is repeated in a note; ours
-// have 43 characters.
+// shownKeyID is how many characters of an unknown key ID an Event quotes; ours have 43.
 const shownKeyID = 64
 
-// secretPlan is what a token Secret needs: the parts to write, and a warning if something is
-// wrong that writing will not fix.
+// secretPlan has the parts of a token Secret to write, and a warning about what no write can fix.
 type secretPlan struct {
 	token, namespace, uid bool
 	// ca is the root CA to write. It may have been replaced by the time of the write.
@@ -46,9 +44,8 @@ func (p secretPlan) onlyReplacesCA(secret *tokensecrets.TokenSecret) bool {
 	return p.ca != nil && secret.HasCA && !p.token && !p.namespace && !p.uid
 }
 
-// planSecret decides for a Secret that names account and contradicts neither its
-// name nor its UID. It writes only what is empty, apart from ca.crt, which follows
-// the root CA (upstream: secretUpdateNeeded in
+// planSecret decides for a Secret whose annotations fit account. It writes only what is empty, and
+// ca.crt, which follows the root CA (upstream: secretUpdateNeeded in
 // pkg/controller/serviceaccount/tokens_controller.go).
 func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, ca *rootca.Bundle, keys *signing.KeySet) secretPlan {
 	if secret.Terminating() || account.DeletionTimestamp != nil {
@@ -75,8 +72,8 @@ func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount
 	return plan
 }
 
-// contradiction looks for what contradicts the Secret. Nothing of it is repaired: who
-// put a token there may be using it.
+// contradiction returns a warning if the token does not fit the Secret, the account or the keys. The
+// token stays: a client may be using it.
 func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
 	token := secret.Token
 	switch {
@@ -88,7 +85,7 @@ func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAcco
 		return warning{reasonMismatch, fmt.Sprintf(
 			"data.token is for an earlier ServiceAccount %q: empty data.token to have it issued again", account.Name)}
 	case token.KeyID() == "":
-		return warning{} // issued before key IDs existed: nothing can be said
+		return warning{} // issued before key IDs existed: its key is unknown
 	}
 	if _, known := keys.Lookup(token.KeyID()); !known {
 		return warning{reasonUnknownKey, fmt.Sprintf(
@@ -98,8 +95,8 @@ func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAcco
 	return warning{}
 }
 
-// mayWait reports whether an orphan may be one that was applied before its account:
-// a Secret that never belonged to anybody has neither a UID nor a token.
+// mayWait reports whether an orphan may have been applied before its account: a Secret that never
+// belonged to an account has neither a UID nor a token.
 func mayWait(secret *tokensecrets.TokenSecret) bool {
 	return secret.AccountUID == "" && secret.Token == nil
 }
@@ -107,8 +104,8 @@ func mayWait(secret *tokensecrets.TokenSecret) bool {
 // planAccount decides from the account's reference list and the token Secrets that name it:
 // satisfied if it references a live one or needs none, or else which Secret to reference, nil
 // for a new one. An unreferenced Secret is adopted only if it bears our marker: a crash between
-// creating and referencing has left it behind, or a user has taken its reference away. What is
-// not needed stays, whoever may be using it.
+// creating and referencing has left it behind, or a user has removed its reference. A Secret that
+// is not needed stays, because a client may be using it.
 func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) (satisfied bool, adopt *tokensecrets.TokenSecret) {
 	if account.DeletionTimestamp != nil {
 		return true, nil
@@ -118,8 +115,7 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 		return true, nil
 	}
 	for _, secret := range secrets {
-		// What replaces one that still is of use is referenced once it is filled (package
-		// tokenreissue).
+		// Package tokenreissue references the successor of a Secret that still works, once it is filled.
 		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil &&
 			(adopt == nil || tokensecrets.OldestFirst(secret, adopt) < 0) {
 			adopt = secret
@@ -128,11 +124,10 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 	return false, adopt
 }
 
-// mayBeStaleFill reports whether a Secret that bears another UID than the account that lives may
-// be a user's for that very account, filled for the previous one by a token controller whose
-// cache was stale. It was certainly made when the account was there already, in whole seconds:
-// an older one may have belonged to the previous account, and who holds its token must not get
-// another.
+// mayBeStaleFill reports whether a Secret with another UID than that of the present account may be
+// a user's for this very account, filled for the previous one by a token controller whose cache
+// was stale. Such a Secret is younger than the account, in whole seconds: an older one may have
+// belonged to the previous account, and the holders of its token must not get another.
 func mayBeStaleFill(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) bool {
 	return !secret.Immutable && !secret.MadeByTokenController() && account.CreationTimestamp.Before(&secret.CreationTimestamp)
 }

@@ -21,14 +21,14 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// referenceKey is an entry of an account's secrets list that may have to go.
+// referenceKey is an entry of an account's secrets list that may have to be removed.
 type referenceKey struct {
 	Secret  cache.ObjectName
 	Account string
-	// AccountUID is "" if the Secret did not say it.
+	// AccountUID is "" if the Secret did not have it.
 	AccountUID types.UID
-	// Observed: a watch has shown the deletion of that Secret, which named AccountUID. Otherwise
-	// the Secret is only missing, and the entry may be a user's for one to come.
+	// Observed: a watch has shown the deletion of the Secret, which had AccountUID. Otherwise the
+	// Secret is only missing, and a user may have written the entry in advance.
 	Observed bool
 }
 
@@ -36,7 +36,7 @@ type referenceKey struct {
 // does not show it yet.
 var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", reconcile.ErrStaleCache)
 
-// syncReference removes the reference if the Secret is gone and the entry is there.
+// syncReference removes the reference if the Secret is gone and the entry still exists.
 func (c *Controller) syncReference(ctx context.Context, key referenceKey) error {
 	if c.secrets.Get(key.Secret) != nil {
 		return nil // created again
@@ -56,7 +56,7 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 	if !key.Observed && !written {
 		return nil
 	}
-	// A user's entry may be meant for what bears the name next, perhaps of another type.
+	// A user's entry may be for the next Secret of that name, perhaps of another type.
 	if !key.Observed || !written {
 		if live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret); err != nil || live != nil {
 			return err
@@ -65,8 +65,8 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 	return c.dereference(ctx, account, key.Secret.Name)
 }
 
-// dereference removes one entry. A conflict is an error here, so that it is tried
-// again: no later event would queue this key.
+// dereference removes one entry. A conflict is an error here, so that the key is retried: no later
+// event would queue it.
 func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAccount, secret string) error {
 	patch, err := removeReference(account, secret)
 	if err != nil {
@@ -86,10 +86,10 @@ func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAcc
 	return nil
 }
 
-// queueDanglingReferences finds the references to Secrets that were deleted while
-// nobody watched. A secrets list also names Secrets of other types and some that
-// are not created yet: only what token controllers alone have written is touched. Doctor
-// shows the rest (tokensecrets.UnattributedReferences).
+// queueDanglingReferences queues the references to Secrets that were deleted while no leader
+// watched. A secrets list also names Secrets of other types and some that are not created yet: only
+// entries that token controllers alone have written are removed. The doctor command shows the rest
+// (tokensecrets.UnattributedReferences).
 func (c *Controller) queueDanglingReferences() error {
 	accounts, err := c.accounts.List(labels.Everything())
 	if err != nil {
@@ -103,9 +103,9 @@ func (c *Controller) queueDanglingReferences() error {
 	return nil
 }
 
-// queueDangling has the references looked at that an account shows to Secrets which the
-// cache lacks. When the deletion of one was seen the account may not have shown it yet.
-// Mostly it is the cache of Secrets that is stale, so this waits until that has caught up.
+// queueDangling queues the references of an account to Secrets that the cache lacks. The deletion
+// of such a Secret may have been seen before the account showed the reference. More often the
+// cache of Secrets is stale, so the keys wait until it has caught up.
 func (c *Controller) queueDangling(account *corev1.ServiceAccount) {
 	for _, key := range c.dangling(account) {
 		c.referenceLoop.AddAfter(key, cacheSyncGrace)

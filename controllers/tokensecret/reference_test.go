@@ -143,7 +143,7 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	}
 	err := w.syncReference(t.Context(), referenceKey{Secret: named("app-token-bcdfg"), Account: "app", Observed: true})
 	if !errors.Is(err, errAccountBehind) {
-		t.Errorf("our own reference does not show yet and would dangle for ever: got %v, want %v", err, errAccountBehind)
+		t.Errorf("our own reference does not show yet and would dangle forever: got %v, want %v", err, errAccountBehind)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// syncSecret fills the Secret if its account lives and treats it as an orphan if not.
+// syncSecret fills the Secret if its account exists and treats it as an orphan if not.
 func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) error {
 	secret := c.secrets.Get(name)
 	if secret == nil {
@@ -29,7 +29,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 	}
 	if secret.AccountName == "" {
 		c.Recorder.Warn(secret.Reference(), reasonBadAccount, "Fill",
-			"the annotation "+corev1.ServiceAccountNameKey+" holds nothing that a ServiceAccount can be called; the Secret is left alone")
+			"the annotation "+corev1.ServiceAccountNameKey+" is not a valid name of a ServiceAccount; the Secret is left alone")
 		return nil
 	}
 	account := meta.CachedAccount(c.accounts, secret.Account())
@@ -73,7 +73,7 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	}
 	logger := klog.FromContext(ctx)
 	if !patched {
-		logger.V(4).Info("Secret has changed since it was cached, the watch will bring it", "secret", klog.KObj(secret))
+		logger.V(4).Info("Secret has changed since it was cached, waiting for the watch", "secret", klog.KObj(secret))
 		c.requeue(secret)
 		return nil
 	}
@@ -85,7 +85,7 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	return nil
 }
 
-// data is the part of a token Secret's data that plan asks for.
+// data returns the part of a token Secret's data that plan asks for.
 func (c *Controller) data(ctx context.Context, secret string, account *corev1.ServiceAccount, plan secretPlan) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	if plan.token {

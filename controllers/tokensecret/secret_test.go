@@ -104,7 +104,7 @@ func TestSyncSecret(t *testing.T) {
 			wantEvents: []string{"Warning UnknownSigningKey"},
 		},
 		"Immutable": {
-			reason:     "an update could only fail, for ever",
+			reason:     "an update would always fail",
 			secret:     tokenSecret("token", immutable),
 			account:    account(),
 			wantEvents: []string{"Warning ImmutableTokenSecret"},
@@ -115,7 +115,7 @@ func TestSyncSecret(t *testing.T) {
 			account: account(),
 		},
 		"MarkedInvalid": {
-			reason:      "a token that the cleaner has switched off is not issued anew",
+			reason:      "a token that the cleaner has switched off is not issued again",
 			secret:      tokenSecret("token", invalidSince),
 			account:     account(),
 			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace"},
@@ -250,7 +250,7 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 		"FillConflict":   {reason: "the watch brings the newer version", verb: "patch", answer: apierrors.NewConflict(secrets, "token", boom)},
 		"FillNotFound":   {reason: "a Secret that is gone needs no token", verb: "patch", answer: apierrors.NewNotFound(secrets, "token")},
 		"FillError":      {reason: "anything else is tried again", verb: "patch", answer: boom, wantErr: boom},
-		"DeleteConflict": {reason: "it has changed: decided anew", verb: "delete", orphan: true, answer: apierrors.NewConflict(secrets, "token", boom)},
+		"DeleteConflict": {reason: "it has changed: decided again", verb: "delete", orphan: true, answer: apierrors.NewConflict(secrets, "token", boom)},
 		"DeleteNotFound": {reason: "somebody was faster", verb: "delete", orphan: true, answer: apierrors.NewNotFound(secrets, "token")},
 		"DeleteError":    {reason: "anything else is tried again", verb: "delete", orphan: true, answer: boom, wantErr: boom},
 		"LookupError":    {reason: "no answer is not a no", verb: "get", orphan: true, answer: boom, wantErr: boom},

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestANewRootCAIsForWhoWorks: every replica is told of a changed file, and must not fill a
+// TestANewRootCAIsForWhoWorks: every replica reads a changed file, and must not fill a
 // queue that nobody empties.
 func TestANewRootCAIsForWhoWorks(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// mostKept bounds what is kept of a Secret's texts, whoever wrote them: a name, a UID, a key ID and
+// mostKept bounds what is kept of a Secret's texts, by any writer: a name, a UID, a key ID and
 // a few annotations.
 const mostKept = 2 << 10
 

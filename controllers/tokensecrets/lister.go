@@ -15,13 +15,13 @@ type Lister struct {
 	indexer cache.Indexer
 }
 
-// Indexers are what an informer of token Secrets needs for ListerOf.
+// Indexers returns the indexers that ListerOf needs.
 func Indexers() cache.Indexers { return cache.Indexers{byAccount: indexByAccount} }
 
-// ListerOf reads an indexer with Indexers that holds *TokenSecret.
+// ListerOf returns a Lister of an indexer with Indexers that holds *TokenSecret.
 func ListerOf(indexer cache.Indexer) Lister { return Lister{indexer} }
 
-// Get is the cached token Secret of that name, nil if there is none.
+// Get returns the cached token Secret of that name, nil if there is none.
 func (l Lister) Get(name cache.ObjectName) *TokenSecret {
 	obj, exists, err := l.indexer.GetByKey(name.String())
 	if err != nil || !exists {
@@ -30,16 +30,16 @@ func (l Lister) Get(name cache.ObjectName) *TokenSecret {
 	return obj.(*TokenSecret)
 }
 
-// OfAccount are the token Secrets that name the account, whatever UID they bear.
+// OfAccount returns the token Secrets that name the account, with any UID.
 func (l Lister) OfAccount(account cache.ObjectName) []*TokenSecret {
 	objs, err := l.indexer.ByIndex(byAccount, account.String())
 	if err != nil {
-		return nil // an indexer that ListerOf takes has the index
+		return nil // the index exists: see Indexers
 	}
 	return typed(objs)
 }
 
-// All are all cached token Secrets.
+// All returns all cached token Secrets.
 func (l Lister) All() []*TokenSecret { return typed(l.indexer.List()) }
 
 func typed(objs []any) []*TokenSecret {

@@ -20,19 +20,18 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// A cached Secret is deleted, or its token replaced, in three steps: what the decision depends on
-// is read live, the decision is made again, and the write applies to the very version that it
-// was made on.
+// A cached Secret is deleted, or its token replaced, in three steps: read live what the decision
+// depends on, decide again, and write with the version that was read as precondition.
 
 // Live is a token Secret and its account as kube-apiserver has them.
 type Live struct {
-	// Secret is nil if it is gone or made again under its name. It holds the token.
+	// Secret is nil if it is gone or was created again under its name. It holds the token.
 	Secret *corev1.Secret
-	// Account is nil without a Secret or if there is none of the name that the cached one says.
+	// Account is nil without a Secret, or if there is no account of the name in the cached one.
 	Account *corev1.ServiceAccount
 }
 
-// ReadLive asks the apiserver itself for what is cached.
+// ReadLive reads the cached Secret and its account from kube-apiserver.
 func ReadLive(ctx context.Context, client kubernetes.Interface, cached *TokenSecret) (Live, error) {
 	secret, err := LiveSecret(ctx, client, cached.ObjectName())
 	if err != nil || secret == nil || secret.UID != cached.UID {
@@ -42,7 +41,7 @@ func ReadLive(ctx context.Context, client kubernetes.Interface, cached *TokenSec
 	return Live{Secret: secret, Account: account}, err
 }
 
-// LiveSecret asks the apiserver itself; nil means that there is no such Secret.
+// LiveSecret reads a Secret from kube-apiserver. It returns nil if there is none.
 func LiveSecret(ctx context.Context, client kubernetes.Interface, name cache.ObjectName) (*corev1.Secret, error) {
 	secret, err := client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -54,9 +53,9 @@ func LiveSecret(ctx context.Context, client kubernetes.Interface, name cache.Obj
 	return secret, nil
 }
 
-// Delete deletes this very version of the Secret and reports whether it did: one that has
-// changed stays. What is deleted does not come back, so each deletion is in the log at every
-// verbosity, and in an Event with that reason. why is a sentence without its subject.
+// Delete deletes this very version of the Secret and reports whether it did: a changed Secret
+// stays. A deleted token does not come back, so each deletion is logged at every verbosity and
+// recorded as an Event with that reason. why completes "deleted: ...".
 func Delete(ctx context.Context, client kubernetes.Interface, recorder *events.Recorder, secret *TokenSecret, reason, why string) (deleted bool, _ error) {
 	err := client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if isStale(err) {
@@ -70,14 +69,14 @@ func Delete(ctx context.Context, client kubernetes.Interface, recorder *events.R
 	return true, nil
 }
 
-// Change is what a write changes of a Secret. What it does not name stays, and what is nil goes.
+// Change is a change of a Secret. Fields that it does not name stay, those that are nil are removed.
 type Change struct {
 	Labels, Annotations map[string]*string
 	Data                map[string][]byte
 }
 
-// Patch changes this very version of the Secret (RFC 7386) and reports whether it still was
-// that one.
+// Patch changes this very version of the Secret (RFC 7386) and reports whether it did: a changed
+// Secret stays as it is.
 func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched bool, _ error) {
 	patch := struct {
 		Metadata meta.PatchMetadata `json:"metadata"`
@@ -96,5 +95,5 @@ func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret
 	return err == nil, meta.SecretError(err)
 }
 
-// isStale reports whether kube-apiserver has another version of an object, or none.
+// isStale reports whether kube-apiserver has another version of the object, or none.
 func isStale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }

@@ -10,12 +10,11 @@ import (
 
 const suffixLength = 5
 
-// NewSuffix makes the random end of a new Secret's name.
+// NewSuffix returns a random end for the name of a new Secret.
 func NewSuffix() string { return rand.String(suffixLength) }
 
-// NewName is the name of a Secret that is created for an account. It is new every time: a
-// legacy token is the same bytes again for the same name and account, so a name used twice
-// would bring a revoked token back.
+// NewName returns a name for a Secret of an account. It is new every time: a legacy token has the
+// same bytes for the same name and account, so a name used twice would bring a revoked token back.
 // The account's part is cut where the whole name would be longer than a name may be.
 func NewName(account, suffix string) string {
 	const middle = "-token-"

@@ -18,8 +18,8 @@ import (
 	"sa-controller-manager/internal/meta"
 )
 
-// Who made or wrote something is what managedFields attribute it to. Anyone who may write an
-// object can make them say anything. A name proves nothing: users name Secrets as token
+// managedFields say which field manager created an object or wrote a field. Every user who may
+// write the object can set them to anything. A name proves nothing: users name Secrets as token
 // controllers do.
 
 // tokenControllers are the field managers of this program and of kube-controller-manager.
@@ -48,15 +48,14 @@ func FilledByTokenController(secret *corev1.Secret) bool {
 
 func alone(controllers, others bool) bool { return controllers && !others }
 
-// References reports whether account's secrets list names secret.
+// References reports whether the account's secrets list names the Secret.
 func References(account *corev1.ServiceAccount, secret string) bool {
 	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
 }
 
-// WrittenReferences are the entries of a ServiceAccount's secrets list, by name, that token
-// controllers alone have written, as managedFields say. No name is proof of that: users call
-// Secrets as token controllers do. What can be no name is left out, although kube-apiserver takes
-// it in a list: no request can be made of it.
+// WrittenReferences returns the names in a ServiceAccount's secrets list that token controllers
+// alone have written, as managedFields say. Invalid names are left out: kube-apiserver accepts
+// them in the list, but no request can use them.
 func WrittenReferences(entries []metav1.ManagedFieldsEntry) sets.Set[string] {
 	written, others := sets.New[string](), sets.New[string]()
 	for _, entry := range entries {
@@ -75,7 +74,8 @@ func WrittenReferences(entries []metav1.ManagedFieldsEntry) sets.Set[string] {
 	return written.Difference(others)
 }
 
-// KeepWrittenReferences reduces a ServiceAccount's managedFields to what WrittenReferences needs.
+// KeepWrittenReferences returns the part of a ServiceAccount's managedFields that WrittenReferences
+// needs.
 func KeepWrittenReferences(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	fields := map[string]struct{}{}
 	for name := range WrittenReferences(entries) {
@@ -91,9 +91,9 @@ func KeepWrittenReferences(entries []metav1.ManagedFieldsEntry) []metav1.Managed
 	return []metav1.ManagedFieldsEntry{{Manager: meta.FieldManager, FieldsV1: metav1.NewFieldsV1(string(encoded))}}
 }
 
-// UnattributedReferences are the names in account's secrets list of which no Secret bears one, as
-// exists says, and which a user may have written, for a Secret to come or for one that is gone.
-// Token controllers leave these alone.
+// UnattributedReferences returns the names in the account's secrets list that no Secret has, as
+// exists reports, and that a user may have written, before or after the life of the Secret. Token
+// controllers leave these alone.
 func UnattributedReferences(account *corev1.ServiceAccount, exists func(secret string) bool) []string {
 	written, names := WrittenReferences(account.ManagedFields), []string(nil)
 	for _, ref := range account.Secrets {
@@ -104,13 +104,13 @@ func UnattributedReferences(account *corev1.ServiceAccount, exists func(secret s
 	return names
 }
 
-// Writer is who wrote a field, and when, as far as managedFields say.
+// Writer is the field manager that wrote a field, and the time, as far as managedFields say.
 type Writer struct {
 	Manager string
-	At      time.Time // in whole seconds, by kube-apiserver's clock
+	At      time.Time // whole seconds, kube-apiserver's clock
 }
 
-// TokenWriter is who wrote data.token last, the zero value if managedFields do not say.
+// TokenWriter returns the last writer of data.token, the zero value if managedFields do not say.
 func TokenWriter(entries []metav1.ManagedFieldsEntry) Writer {
 	var last Writer
 	for _, entry := range entries {
@@ -139,7 +139,7 @@ const (
 	entryEnd   = `"}`
 )
 
-// owners reports who owns the field at path: token controllers, others, or both.
+// owners reports whether token controllers and others own the field at path.
 func owners(entries []metav1.ManagedFieldsEntry, path ...string) (controllers, others bool) {
 	last := len(path) - 1
 	for _, entry := range entries {
@@ -155,14 +155,14 @@ func owners(entries []metav1.ManagedFieldsEntry, path ...string) (controllers, o
 	return controllers, others
 }
 
-// owned are the fields below path that the entry owns.
+// owned returns the fields below path that the entry owns.
 func owned(entry metav1.ManagedFieldsEntry, path ...string) map[string]json.RawMessage {
 	if entry.FieldsV1 == nil {
 		return nil
 	}
 	raw := entry.FieldsV1.GetRawBytes()
 	if len(path) > 0 && !bytes.Contains(raw, []byte(path[0])) {
-		return nil // most entries, and decoding is what costs
+		return nil // as in most entries; decoding is expensive
 	}
 	fields := members(raw)
 	for _, field := range path {

@@ -11,23 +11,22 @@ const ReissueAnnotation = "sa-controller-manager/reissue"
 type ReissueMode string
 
 const (
-	// ReissueSideBySide makes a new Secret and leaves the old one to those who use it.
+	// ReissueSideBySide creates a new Secret and keeps the old one for its clients.
 	ReissueSideBySide ReissueMode = "side-by-side"
 	// ReissueInPlace overwrites the token, which revokes the old one at once.
 	ReissueInPlace ReissueMode = "in-place"
 	// ReissueNever leaves the Secret as it is.
 	ReissueNever ReissueMode = "never"
 
-	// ReissueUserMade is the mode of a Secret that no token controller made and that
-	// bears no annotation: nothing is done.
+	// ReissueUserMade is the mode of a user's Secret without annotation: nothing is done.
 	ReissueUserMade ReissueMode = "user-made"
 	// ReissueUnknown is the mode of a Secret whose annotation has another value:
 	// nothing is done.
 	ReissueUnknown ReissueMode = "unknown"
 )
 
-// ReissueMode is what the annotation says or, without it, what follows from who made
-// the Secret.
+// ReissueMode returns the mode in the annotation or, without one, ReissueSideBySide for a Secret
+// that a token controller created.
 func (s *TokenSecret) ReissueMode() ReissueMode {
 	switch mode := ReissueMode(s.Reissue); mode {
 	case ReissueSideBySide, ReissueInPlace, ReissueNever:

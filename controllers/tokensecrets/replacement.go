@@ -9,17 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Pairs are the token Secrets that name one account, by which replaces which.
+// Pairs are the token Secrets of one account, with which of them replaces which.
 type Pairs struct {
 	account    *corev1.ServiceAccount
 	secrets    []*TokenSecret
 	successors map[Predecessor]*TokenSecret
 }
 
-// PairUp finds, of several Secrets that say they replace the same one, the one that counts: one
-// in service first, then a referenced one, then the oldest. Several are the work of two leaders,
-// or of a request whose answer was lost. Those that are being deleted and those for which
-// spoiled, if it is not nil, is true do not count. account may be nil.
+// PairUp chooses one of several Secrets that name the same predecessor: first one in service, then
+// a referenced one, then the oldest. Several exist after two leaders, or after a request whose
+// answer was lost. Terminating Secrets and those for which spoiled, if not nil, returns true are
+// left out. account may be nil.
 func PairUp(account *corev1.ServiceAccount, secrets []*TokenSecret, spoiled func(*TokenSecret) bool) Pairs {
 	p := Pairs{account: account, secrets: secrets}
 	for _, secret := range secrets {
@@ -48,7 +48,7 @@ func (p Pairs) countsBefore(secret, other *TokenSecret) bool {
 	return OldestFirst(secret, other) < 0
 }
 
-// Successor is what replaces the Secret or is going to, nil if nothing does.
+// Successor returns the Secret that replaces this one now or later, nil if there is none.
 func (p Pairs) Successor(secret *TokenSecret) *TokenSecret {
 	successor := p.successors[Predecessor{Name: secret.Name, UID: secret.UID}]
 	if successor == nil || !successor.Replaces(secret) {
@@ -57,8 +57,8 @@ func (p Pairs) Successor(secret *TokenSecret) *TokenSecret {
 	return successor
 }
 
-// Replacement is the successor once it has taken the place of the Secret: it is in service. One
-// whose annotation forbids that, and one that a user made, is not replaced whatever others say.
+// Replacement returns the successor if it is in service already. A Secret whose annotation forbids
+// re-issue, or that a user made, has no replacement, whatever other Secrets say.
 func (p Pairs) Replacement(secret *TokenSecret) *TokenSecret {
 	successor := p.Successor(secret)
 	if successor == nil || secret.ReissueMode() != ReissueSideBySide || !successor.InService(p.account) {
@@ -67,7 +67,7 @@ func (p Pairs) Replacement(secret *TokenSecret) *TokenSecret {
 	return successor
 }
 
-// Predecessor is what the Secret replaces, nil if that is gone or there is none.
+// Predecessor returns the Secret that this one replaces, nil if it is gone or there is none.
 func (p Pairs) Predecessor(secret *TokenSecret) *TokenSecret {
 	if secret.Predecessor == (Predecessor{}) {
 		return nil
@@ -79,7 +79,7 @@ func (p Pairs) Predecessor(secret *TokenSecret) *TokenSecret {
 	return p.secrets[i]
 }
 
-// Replaceable is the Predecessor if it is not about to go either.
+// Replaceable returns the Predecessor if it is neither terminating nor marked invalid.
 func (p Pairs) Replaceable(secret *TokenSecret) *TokenSecret {
 	predecessor := p.Predecessor(secret)
 	if predecessor == nil || predecessor.Terminating() || predecessor.InvalidSince() {
@@ -88,10 +88,10 @@ func (p Pairs) Replaceable(secret *TokenSecret) *TokenSecret {
 	return predecessor
 }
 
-// Own is the token Secret that --token-secrets=auto counts as the account's own, nil if there is
-// none, whereupon one is made. The legacy token cleaner leaves this one alone: otherwise it and
-// auto would delete and make Secrets without end. One that was re-issued gives way to its
-// successor, or the old one would stay and the new one go.
+// Own returns the token Secret that --token-secrets=auto counts as the account's own, nil if one
+// has to be created. The legacy token cleaner leaves it alone: otherwise the cleaner and auto would
+// delete and create Secrets without end. After a re-issue it is the successor, or the old Secret
+// would stay and the new one be deleted.
 func (p Pairs) Own() *TokenSecret {
 	var own *TokenSecret
 	for _, secret := range p.secrets {
@@ -105,8 +105,8 @@ func (p Pairs) Own() *TokenSecret {
 	return own
 }
 
-// preferred puts a Secret that bears our marker first and an older one before a younger one, so
-// that the answer stays the same for as long as the Secret lives.
+// preferred puts a Secret with our marker first and an older one before a younger one, so that the
+// choice stays the same as long as the Secret exists.
 func preferred(a, b *TokenSecret) bool {
 	if a.AutoCreated() != b.AutoCreated() {
 		return a.AutoCreated()

@@ -59,7 +59,7 @@ func TestOwn(t *testing.T) {
 	}{
 		"None": {references: []string{"gone"}},
 		"Referenced": {
-			reason:     "whoever made it",
+			reason:     "the creator does not matter",
 			references: []string{"a"},
 			secrets:    []*TokenSecret{secretOf("a")},
 			want:       "a",
@@ -101,7 +101,7 @@ func TestOwn(t *testing.T) {
 			want: "b",
 		},
 		"Successor": {
-			reason:     "a re-issued Secret gives way, or it would stay for ever",
+			reason:     "a re-issued Secret gives way, or it would stay forever",
 			references: []string{"a", "b"},
 			secrets: []*TokenSecret{
 				secretOf("a", createdAt(1), labelled(AutoCreatedLabel)),

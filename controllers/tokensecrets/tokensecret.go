@@ -1,13 +1,13 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokensecrets is what the controllers and the commands know about token Secrets: what
-// is kept of one, who made it and who wrote into it, which one replaces which, and how one is
-// deleted or patched. It has no loop and watches nothing.
+// Package tokensecrets is the model of token Secrets that controllers and commands share: what is
+// cached of one, which process or user created it and wrote into it, which one replaces which, and
+// how one is deleted or patched. It has no queue and no watch.
 //
-// The bytes of a token never enter a TokenSecret: what remains of them is a key ID and a
-// finding. Cached ones are shared, nobody may change one. Everything but names, UIDs and times
-// of a Secret was written by a user or may have been.
+// A TokenSecret never holds the bytes of a token, only its key ID and a finding. Cached ones are
+// shared and must not be changed. A user may have written everything in a Secret but its name,
+// UID and times.
 package tokensecrets
 
 import (
@@ -49,12 +49,12 @@ const (
 	ReplacesAnnotation = "sa-controller-manager/replaces"
 )
 
-// longestUID bounds what is kept of a text that is only ever compared with a UID or a key
-// ID, of which ours have 43 characters. Whoever may write Secrets could have us keep 256
-// KiB of each otherwise.
+// longestUID bounds what is cached of a text that is only compared with a UID or a key ID; our key
+// IDs have 43 characters. Otherwise a user who may write Secrets could make the cache hold 256 KiB
+// of each.
 const longestUID = 128
 
-// shortened cuts what is too long to be equal to anything that it is compared with.
+// shortened cuts a text that is too long to equal a UID or a key ID.
 func shortened(text string) string {
 	if len(text) <= longestUID {
 		return text
@@ -65,24 +65,21 @@ func shortened(text string) string {
 // keptLabels are the labels of a token Secret that decisions depend on.
 var keptLabels = []string{AutoCreatedLabel, InvalidSinceLabel, LastUsedLabel}
 
-// TokenSecret is what is kept of a Secret of type
-// kubernetes.io/service-account-token. Of the metadata that is identity, times
-// and the labels that decisions depend on.
+// TokenSecret is the cached part of a Secret of type kubernetes.io/service-account-token. Its
+// metadata has identity, times and the labels that decisions depend on.
 type TokenSecret struct {
 	metav1.ObjectMeta
 
-	// AccountName and AccountUID are the annotations that say whose token this is.
-	// Anybody who may write Secrets can set them to anything. AccountName is "" if
-	// no ServiceAccount can have the name that is written there, and AccountUID is cut
-	// if no UID is as long.
+	// AccountName and AccountUID are the annotations that name the account of the token. Every
+	// user who may write Secrets can set them to anything. AccountName is "" if the annotation is
+	// not a valid name, and AccountUID is cut if it is longer than any UID.
 	AccountName string
 	AccountUID  types.UID
 
-	// Keep: the legacy token cleaner is to leave the Secret alone.
+	// Keep exempts the Secret from the legacy token cleaner.
 	Keep bool
 
-	// Reissue is the annotation, whatever it says; ReissueMode interprets it. Of one that
-	// says nothing known at length the beginning is kept.
+	// Reissue is the annotation as it is, cut if it is long; ReissueMode interprets it.
 	Reissue string
 	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
 	Predecessor Predecessor
@@ -97,26 +94,26 @@ type TokenSecret struct {
 	// Token is nil while data.token is empty.
 	Token *Token
 
-	// TokenWriter is the field manager that wrote data.token last, "" if managedFields do
-	// not say. Whoever may write the Secret can make them say anything.
+	// TokenWriter is the field manager that wrote data.token last, "" if managedFields do not say.
+	// Every user who may write the Secret can set managedFields to anything.
 	TokenWriter string
 
-	// Finding is "" or says in a few words what the data contradicts: the token's
-	// claims or the namespace the Secret's own metadata.
+	// Finding is "" or says in a few words what in the data does not fit the Secret: the token's
+	// claims or data.namespace.
 	Finding string
 }
 
-// Token is what is kept of a token. No field has been verified.
+// Token is the cached part of a token. No field has been verified.
 type Token struct {
 	keyID unique.Handle[string]
 	// AccountUID is the UID that the token claims.
 	AccountUID types.UID
-	// Malformed: it is no token as we spell one. What it says is kept nevertheless if
-	// kube-apiserver takes it (tokens.Canonical), which then needs its key.
+	// Malformed: its spelling is not ours. Its fields are set nevertheless if kube-apiserver accepts
+	// it (tokens.Canonical) and so needs its key.
 	Malformed bool
 }
 
-// KeyID is the key ID in the token's header, "" if it has none.
+// KeyID returns the key ID in the token's header, "" if it has none.
 func (t *Token) KeyID() string { return t.keyID.Value() }
 
 // Predecessor is the Secret that another one was made to replace.
@@ -125,10 +122,10 @@ type Predecessor struct {
 	UID  types.UID
 }
 
-// String is the annotation's value.
+// String returns the annotation's value.
 func (p Predecessor) String() string { return p.Name + "/" + string(p.UID) }
 
-// parsePredecessor is the zero value if text names no Secret.
+// parsePredecessor returns the zero value if text names no Secret.
 func parsePredecessor(text string) Predecessor {
 	name, uid, ok := strings.Cut(text, "/")
 	if !ok || name == "" || uid == "" || len(name) > validation.DNS1123SubdomainMaxLength || len(uid) > longestUID {
@@ -137,8 +134,7 @@ func parsePredecessor(text string) Predecessor {
 	return Predecessor{Name: name, UID: types.UID(uid)}
 }
 
-// Replaces reports whether s was made to replace other. A Secret that was made again
-// under other's name is not meant.
+// Replaces reports whether s was created to replace other, and not a later Secret of other's name.
 func (s *TokenSecret) Replaces(other *TokenSecret) bool {
 	return s.Predecessor == Predecessor{Name: other.Name, UID: other.UID} &&
 		s.Namespace == other.Namespace && s.AccountName == other.AccountName
@@ -158,26 +154,26 @@ func (s *TokenSecret) BelongsTo(account *corev1.ServiceAccount) bool {
 	return account != nil && account.Name == s.AccountName && (s.AccountUID == "" || s.AccountUID == account.UID)
 }
 
-// ObjectName is the Secret's own name.
+// ObjectName returns the Secret's own name.
 func (s *TokenSecret) ObjectName() cache.ObjectName { return cache.MetaObjectToName(s) }
 
-// Account is the name of the account that the annotation names.
+// Account returns the name of the account in the annotation.
 func (s *TokenSecret) Account() cache.ObjectName {
 	return cache.NewObjectName(s.Namespace, s.AccountName)
 }
 
-// OldestFirst orders token Secrets by age and, within the second that times are told in, by
-// name, so that a choice among several is the same each time.
+// OldestFirst orders token Secrets by creation time, which has whole seconds, and then by name, so
+// that a choice among several is the same each time.
 func OldestFirst(a, b *TokenSecret) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
-// Reference identifies the Secret in an Event.
+// Reference returns a reference to the Secret for an Event.
 func (s *TokenSecret) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
-// Observe reduces a Secret to what is kept of it.
+// Observe returns the part of a Secret that is cached.
 func Observe(secret *corev1.Secret) *TokenSecret {
 	observed := &TokenSecret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -206,7 +202,7 @@ func Observe(secret *corev1.Secret) *TokenSecret {
 	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
 		observed.Finding = "data.namespace does not name the namespace of the Secret"
 	}
-	// A few names in as many Secrets as there are: each is in memory once.
+	// Many Secrets share a few names: each is in memory once.
 	observed.TokenWriter = unique.Make(TokenWriter(secret.ManagedFields).Manager).Value()
 	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
 	return observed
@@ -230,15 +226,15 @@ func (s *TokenSecret) observeToken(data string) {
 	if err != nil {
 		return
 	}
-	// The UID is compared with the live account's later; here with itself.
+	// The UID is compared with that of the account later, here with itself.
 	account := tokens.Account{Namespace: s.Namespace, Name: s.AccountName, UID: token.AccountUID}
 	if mismatch := token.Mismatch(account, s.Name); mismatch != "" {
 		s.Finding = "data.token is not for this Secret: " + mismatch
 	}
 }
 
-// wantsKeeping takes every value but a clear no for a yes: what is deleted by
-// mistake does not come back.
+// wantsKeeping reports whether the annotation has any value that is not false: a Secret that is
+// deleted by mistake does not come back.
 func wantsKeeping(annotations map[string]string) bool {
 	value, given := annotations[KeepAnnotation]
 	keep, err := strconv.ParseBool(value)

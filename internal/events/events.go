@@ -1,9 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events records what an operator asks about as Events of
-// events.k8s.io/v1: what was deleted, what was refused and why. Success is not an
-// Event; metrics count it.
+// Package events records Events of events.k8s.io/v1: what was deleted, what was refused and why.
+// Success is not an Event; metrics count it.
 //
 // kube-controller-manager records none about Secrets, so that a user who wonders why one is empty
 // or gone needs its log; an Event answers where the question is asked.
@@ -30,12 +29,12 @@ const (
 	burst    = 5
 	interval = 5 * time.Minute
 
-	// repeatAfter is how long a note stays fresh: a standing problem is recorded again
-	// each hour, as often as the apiserver forgets Events by default.
+	// repeatAfter is when the same note is sent again: kube-apiserver keeps Events for an hour by
+	// default.
 	repeatAfter = time.Hour
 
-	// limitedObjects bounds how many objects both limits are kept of; the least recently
-	// seen one is dropped first.
+	// limitedObjects bounds the number of objects whose limits are kept; the least recently seen
+	// one is dropped first.
 	limitedObjects = 4096
 
 	// noteLimit is the longest note the API accepts, in bytes
@@ -43,29 +42,26 @@ const (
 	noteLimit = 1024
 )
 
-// Recorder sends Events. What one regards must carry what identifies the object; reason and action
-// are CamelCase words that people filter by. The zero value is not usable; a nil Recorder drops
-// all.
+// Recorder sends Events. The regarding reference must identify the object; reason and action are
+// CamelCase words to filter by. The zero value is not usable; a nil Recorder drops all Events.
 type Recorder struct {
 	sink    events.EventRecorder
 	sender  *sender // nil if the sink was given
 	limiter *limiter
 }
 
-// NewRecorder reports under the name component.
+// NewRecorder returns a Recorder that reports as component.
 func NewRecorder(client kubernetes.Interface, component string) *Recorder {
 	sender := newSender(client, component, clock.RealClock{})
 	return &Recorder{sink: sender, sender: sender, limiter: newLimiter(clock.RealClock{})}
 }
 
-// NewRecorderTo reports to sink, for tests that look at what is recorded. Such a
-// Recorder has nothing to Run.
+// NewRecorderTo returns a Recorder that writes to sink, for tests. It needs no Run.
 func NewRecorderTo(sink events.EventRecorder, clock clock.PassiveClock) *Recorder {
 	return &Recorder{sink: sink, limiter: newLimiter(clock)}
 }
 
-// Run sends what is recorded until ctx ends, and first what was recorded before, as much
-// of it as fits into the queue.
+// Run sends Events until ctx ends, also those that were queued before it was called.
 func (r *Recorder) Run(ctx context.Context) error {
 	r.sender.run(ctx)
 	return nil

@@ -14,16 +14,15 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// limiter decides which Events are sent: each object has a budget, and a note
-// that is still fresh is not repeated.
+// limiter decides which Events are sent: each object has a budget, and no note is repeated within
+// repeatAfter.
 type limiter struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	seen  *lru.Cache // object key -> *history
 }
 
-// history is what was sent about one object. Its notes are as few as its budget
-// allows in repeatAfter.
+// history has the notes sent about one object within repeatAfter. The budget bounds them.
 type history struct {
 	budget *rate.Limiter
 	sent   map[string]time.Time // reason and note -> when

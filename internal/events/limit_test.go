@@ -47,10 +47,10 @@ func TestLimits(t *testing.T) {
 		want   []string // object and note
 	}{
 		"Once":       {steps: []step{say(secret("a"), "x")}, want: []string{"a x"}},
-		"Fresh":      {reason: "it was told a moment ago", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), passing(time.Hour - 1), say(secret("a"), "x")}, want: []string{"a x"}},
-		"StaleAgain": {reason: "a standing problem is told each hour", steps: []step{say(secret("a"), "x"), passing(time.Hour), say(secret("a"), "x"), say(secret("a"), "x")}, want: []string{"a x", "a x"}},
+		"Fresh":      {reason: "it was recorded a moment ago", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), passing(time.Hour - 1), say(secret("a"), "x")}, want: []string{"a x"}},
+		"StaleAgain": {reason: "a standing problem is recorded each hour", steps: []step{say(secret("a"), "x"), passing(time.Hour), say(secret("a"), "x"), say(secret("a"), "x")}, want: []string{"a x", "a x"}},
 		"RepetitionDoesNotRefresh": {
-			reason: "the hour counts from when it was told",
+			reason: "the hour counts from the first record",
 			steps:  []step{say(secret("a"), "x"), passing(30 * time.Minute), say(secret("a"), "x"), passing(30 * time.Minute), say(secret("a"), "x")},
 			want:   []string{"a x", "a x"},
 		},
@@ -59,10 +59,10 @@ func TestLimits(t *testing.T) {
 		"NoMixUp":     {reason: "reason and note are two words", steps: []step{{about: secret("a"), reason: "Re", note: "fused"}, {about: secret("a"), reason: "Ref", note: "used"}}, want: []string{"a fused", "a used"}},
 
 		"Burst":            {reason: "an object has five at once", steps: []step{sayMany(secret("a"), "x", 8)}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4"}},
-		"RepetitionIsFree": {reason: "what is not told costs nothing", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), say(secret("a"), "x"), sayMany(secret("a"), "x", 5)}, want: []string{"a x", "a x0", "a x1", "a x2", "a x3"}},
+		"RepetitionIsFree": {reason: "a dropped Event costs nothing", steps: []step{say(secret("a"), "x"), say(secret("a"), "x"), say(secret("a"), "x"), sayMany(secret("a"), "x", 5)}, want: []string{"a x", "a x0", "a x1", "a x2", "a x3"}},
 		"Refill":           {reason: "and one more every five minutes", steps: []step{sayMany(secret("a"), "x", 5), passing(5*time.Minute - time.Second), say(secret("a"), "early"), passing(time.Second), sayMany(secret("a"), "y", 2)}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a y0"}},
 		"RefillHasACap":    {steps: []step{say(secret("a"), "x"), passing(48 * time.Hour), sayMany(secret("a"), "y", 8)}, want: []string{"a x", "a y0", "a y1", "a y2", "a y3", "a y4"}},
-		"DroppedIsNotTold": {reason: "what the budget swallowed is told when there is one", steps: []step{sayMany(secret("a"), "x", 6), passing(5 * time.Minute), say(secret("a"), "x5")}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a x5"}},
+		"DroppedIsNotTold": {reason: "a note that the budget dropped is recorded later", steps: []step{sayMany(secret("a"), "x", 6), passing(5 * time.Minute), say(secret("a"), "x5")}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "a x5"}},
 		"OthersUnaffected": {steps: []step{sayMany(secret("a"), "x", 9), say(secret("b"), "x0"), say(secret("a"), "y")}, want: []string{"a x0", "a x1", "a x2", "a x3", "a x4", "b x0"}},
 		"Namesakes": {
 			reason: "the same name is not the same object",
@@ -98,7 +98,7 @@ func TestLimits(t *testing.T) {
 				got = append(got, object+" "+note)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: told (-want +got):\n%s", tc.reason, diff)
+				t.Errorf("%s: Events (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestTellAndWarnShareABudget(t *testing.T) {
 		"a: Warning Refused Sign: warning 2",
 	}
 	if diff := cmp.Diff(want, told.Lines()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	recorder.Warn(secret("kept"), "Refused", "Try", "x")
 	recorder.Warn(secret("forgotten"), "Refused", "Try", "x")
 	if diff := cmp.Diff([]string{"forgotten: Warning Refused Try: x"}, told.Lines()[before:]); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 
 	for i := range 200 {
@@ -169,7 +169,7 @@ func TestLongNotesAreCut(t *testing.T) {
 			recorder, told, _ := limited()
 			recorder.Warn(secret("a"), "Refused", "Try", tc.note)
 			if diff := cmp.Diff([]string{head + tc.want}, told.Lines()); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("Events (-want +got):\n%s", diff)
 			}
 			if len(tc.want) > noteLimit || !utf8.ValidString(tc.want) {
 				t.Errorf("the case itself wants what the API refuses")

@@ -28,15 +28,15 @@ const (
 
 	sendTimeout = 10 * time.Second
 
-	// perSecond and atOnce limit how many Events are sent. Each costs etcd as much as the
-	// write that it records, which must not slow down when thousands are due.
+	// perSecond and atOnce limit the rate. An Event costs etcd as much as the write that it records,
+	// which must not slow down when thousands of Events are due.
 	perSecond = 20
 	atOnce    = 50
 )
 
-// sender writes each Event as an object of its own. client-go's broadcaster makes one
-// series of all that agree in object, reason and action, whatever their notes say, so
-// the second of two different notes is never seen. The limiter drops repetitions before.
+// sender creates one object for each Event. client-go's broadcaster combines all Events with the
+// same object, reason and action into one series, whatever their notes, so the second of two
+// different notes is never seen. The limiter has dropped repetitions before.
 type sender struct {
 	client    kubernetes.Interface
 	component string
@@ -78,11 +78,11 @@ func (s *sender) Eventf(regarding, _ runtime.Object, kind, reason, action, note 
 	}
 	select {
 	case s.queue <- event:
-	default: // an Event is not worth waiting for
+	default: // never block for an Event
 	}
 }
 
-// run writes what is queued until ctx ends.
+// run sends queued Events until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	for {
 		select {
@@ -97,8 +97,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// send tries for about a minute and then gives the Event up. A refusal is final: it
-// comes from a namespace that is going, or from missing permissions.
+// send tries for about a minute and then drops the Event. A refusal is final: the namespace is
+// terminating, or permissions are missing.
 func (s *sender) send(ctx context.Context, event *eventsv1.Event) {
 	retries := wait.Backoff{Duration: time.Second, Factor: 2, Steps: 6}
 	err := wait.ExponentialBackoffWithContext(ctx, retries, func(ctx context.Context) (bool, error) {
@@ -114,7 +114,7 @@ func (s *sender) send(ctx context.Context, event *eventsv1.Event) {
 		return false, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).V(2).Info("Event dropped", "regarding", klog.KRef(event.Regarding.Namespace, event.Regarding.Name),
+		klog.FromContext(ctx).V(2).Info("Dropped an Event", "regarding", klog.KRef(event.Regarding.Namespace, event.Regarding.Name),
 			"reason", event.Reason, "err", err)
 	}
 }

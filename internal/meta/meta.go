@@ -1,12 +1,11 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meta holds what every read and write of an object has in common: the field manager
-// of our writes, the preconditions without which nothing is written or deleted, and the two
-// ways to look a ServiceAccount up.
+// Package meta has what all reads and writes of objects share: the field manager of our writes, the
+// preconditions of every write and deletion, and a cached and a live lookup of a ServiceAccount.
 //
-// Decisions are made on cached objects, which may be stale. kube-apiserver answers 409 to a
-// write whose UID or resourceVersion is not the object's, so a stale decision writes nothing.
+// Decisions use cached objects, which may be stale. kube-apiserver answers 409 to a write with
+// another UID or resourceVersion than the object's, so a stale decision writes nothing.
 package meta
 
 import (
@@ -26,10 +25,9 @@ import (
 
 // Field managers, as managedFields name them.
 const (
-	// FieldManager is that of our writes.
+	// FieldManager is the field manager of our writes.
 	FieldManager = "sa-controller-manager"
-	// UpstreamFieldManager is that of kube-controller-manager's writes: what its user agent
-	// begins with.
+	// UpstreamFieldManager is that of kube-controller-manager: the first part of its user agent.
 	UpstreamFieldManager = "kube-controller-manager"
 )
 
@@ -47,13 +45,13 @@ type PatchMetadata struct {
 	Annotations     map[string]*string `json:"annotations,omitempty"`
 }
 
-// PatchOf begins a patch of this very version of the object.
+// PatchOf returns the metadata of a patch of this very version of the object.
 func PatchOf(object metav1.Object) PatchMetadata {
 	return PatchMetadata{UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}
 }
 
-// LiveAccount asks the apiserver itself, because caches may be stale; nil means that there is
-// no such account.
+// LiveAccount reads an account from kube-apiserver, because caches may be stale. It returns nil if
+// there is none.
 func LiveAccount(ctx context.Context, client kubernetes.Interface, name cache.ObjectName) (*corev1.ServiceAccount, error) {
 	account, err := client.CoreV1().ServiceAccounts(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -65,11 +63,11 @@ func LiveAccount(ctx context.Context, client kubernetes.Interface, name cache.Ob
 	return account, nil
 }
 
-// CachedAccount is the account that lister has, nil if it has none.
+// CachedAccount returns the account in the cache, nil if there is none.
 func CachedAccount(lister corev1listers.ServiceAccountLister, name cache.ObjectName) *corev1.ServiceAccount {
 	account, err := lister.ServiceAccounts(name.Namespace).Get(name.Name)
 	if err != nil {
-		return nil // a lister's only error is that there is none
+		return nil // NotFound is a lister's only error
 	}
 	return account
 }
@@ -86,9 +84,9 @@ func RetryWrite(retriable func(error) bool, write func() error) error {
 	return last
 }
 
-// SecretError is what may be logged of an error of a write of a Secret: of kube-apiserver's
-// answer the code and the reason. In its text a policy may quote the Secret. The error itself
-// is still found by errors.As and by what is built on it.
+// SecretError returns an error that may be logged, for the error of a write of a Secret: it has the
+// code and the reason of kube-apiserver's answer, but not its text, in which a policy may quote
+// the Secret. errors.As still finds the original error.
 func SecretError(err error) error {
 	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
 		return &secretError{answer.Status(), err}

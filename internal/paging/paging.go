@@ -20,9 +20,9 @@ import (
 // Size is how many objects a page has.
 const Size = 500
 
-// Each calls visit with every page of a list, which errors call what. All pages are of one
-// resourceVersion: if one is asked for too late for that, Each ends with the error that
-// kube-apiserver answers (apierrors.IsResourceExpired). Visit keeps none of a page.
+// Each calls visit with every page of a list; errors name the list as what. All pages have one
+// resourceVersion: if a page is requested too late, Each returns kube-apiserver's error
+// (apierrors.IsResourceExpired). visit must not keep the page.
 func Each[L metav1.ListInterface](
 	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, visit func(L) error,
 ) error {
@@ -41,9 +41,9 @@ func Each[L metav1.ListInterface](
 	}
 }
 
-// GoingOn is a list for Each that goes on where a page is asked for too late, after some five
-// minutes: kube-apiserver answers with a token for the rest, in the present state of things. It is
-// for those who can do with pages of different times. Two such answers in a row are an error.
+// GoingOn wraps a list for Each so that it continues if a page is requested too late, after some
+// five minutes: kube-apiserver then answers with a token for the rest in its present state. Use it
+// where pages of different times do no harm. Two such answers in a row are an error.
 func GoingOn[L any](list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) (L, error) {
 	return func(ctx context.Context, options metav1.ListOptions) (L, error) {
 		page, err := list(ctx, options)

@@ -34,7 +34,7 @@ func TestRunAgain(t *testing.T) {
 	})
 }
 
-// TestAddIfRunning covers a replica that is told of what the leader is to do.
+// TestAddIfRunning covers a replica that gets events of work for the leader.
 func TestAddIfRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ type Metrics struct {
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{stuck: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_stuck_keys",
-		Help: "Keys of a queue that go on failing, and have had to wait ten seconds or more for a retry. They are still being retried.",
+		Help: "Keys of a queue that keep failing and had to wait ten seconds or more for a retry. They are still retried.",
 	}, []string{"name"})}
 	mustRegister(m.stuck)
 	return m

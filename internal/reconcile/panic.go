@@ -10,13 +10,12 @@ import (
 	"runtime/debug"
 )
 
-// sync is Sync, but for what its panics print. They end the process, which is started again
-// then, and Go prints the value of a panic that does. That may quote an object, and objects
-// hold what no log may: so the panic that ends the process is one that says the type of the
-// value and where it came from.
+// sync calls Sync. A panic ends the process, which is then restarted, and Go prints the value of
+// the panic. The value may quote an object with secrets, so sync recovers and panics again with
+// the type of the value and its stack only.
 //
-// It is made here, once the first one is over: Go prints all that are under way. It is no
-// exit of the process, because a panic prints the other goroutines too (GOTRACEBACK=all).
+// The second panic starts after the first one is recovered, because Go prints all active panics.
+// It is no os.Exit, because a panic prints the other goroutines too (GOTRACEBACK=all).
 func (r *Runner[K]) sync(ctx context.Context, key K) error {
 	trouble, err := r.recovered(ctx, key)
 	if trouble != "" {
@@ -25,7 +24,7 @@ func (r *Runner[K]) sync(ctx context.Context, key K) error {
 	return err
 }
 
-// recovered tells of a panic with its stack, which has no values but addresses and numbers.
+// recovered returns a panic as text with its stack, which has only addresses and numbers.
 func (r *Runner[K]) recovered(ctx context.Context, key K) (trouble string, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -35,8 +34,8 @@ func (r *Runner[K]) recovered(ctx context.Context, key K) (trouble string, err e
 	return "", r.Sync(ctx, key)
 }
 
-// cause is what may be told of the value of a panic. Errors of the Go runtime say indices and
-// types and nothing of what is there, such as that a pointer is nil.
+// cause returns what may be logged of the value of a panic. Errors of the Go runtime have indices
+// and types but no content, for example that a pointer is nil.
 func cause(value any) string {
 	if known, ok := value.(runtime.Error); ok {
 		return known.Error()

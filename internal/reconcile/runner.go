@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// The first retry follows at once for a person and late enough for a busy
-	// apiserver; the cap keeps a broken key visible at hardly any load.
+	// The first retry looks immediate to a user and spares a busy kube-apiserver; the cap keeps a
+	// broken key visible at hardly any load.
 	firstBackoff = 20 * time.Millisecond
 	maxBackoff   = time.Minute
 
@@ -42,8 +42,8 @@ const (
 	stuckDelay = 10 * time.Second
 )
 
-// ErrStaleCache is what a sync returns, wrapped, if its cache does not show yet what has
-// happened. It is requeued like any failure, but logged as an error only if it persists.
+// ErrStaleCache is the error, wrapped, of a sync whose cache does not show a recent change yet. The
+// key is retried like any failed one, but the error is logged only if it persists.
 var ErrStaleCache = errors.New("the cache is stale")
 
 // Config describes one Runner. Name is the queue's name in workqueue metrics.
@@ -67,8 +67,8 @@ type Runner[K comparable] struct {
 	errors rate.Sometimes // that are logged: a cause that many keys share is not one line for each
 
 	mu      sync.Mutex
-	queue   workqueue.TypedDelayingInterface[K] // nil until somebody needs it
-	backoff *backoff[K]                         // of what is in queue
+	queue   workqueue.TypedDelayingInterface[K] // nil until it is needed
+	backoff *backoff[K]                         // of the keys in queue
 	running bool
 }
 
@@ -87,7 +87,7 @@ func New[K comparable](config Config[K]) *Runner[K] {
 	}
 }
 
-// current is the queue to add to now.
+// current returns the queue to add to.
 func (r *Runner[K]) current() workqueue.TypedDelayingInterface[K] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Runner[K]) current() workqueue.TypedDelayingInterface[K] {
 	return r.queue
 }
 
-// begin is current, for Run.
+// begin is current for Run.
 func (r *Runner[K]) begin() workqueue.TypedDelayingInterface[K] {
 	queue := r.current()
 	r.mu.Lock()
@@ -107,7 +107,7 @@ func (r *Runner[K]) begin() workqueue.TypedDelayingInterface[K] {
 	return queue
 }
 
-// drop ends the queue for good: one that was shut down takes no more keys.
+// drop discards the queue: one that was shut down takes no more keys.
 func (r *Runner[K]) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,9 +122,9 @@ func (r *Runner[K]) Add(key K) { r.current().Add(key) }
 // AddAfter queues key once delay has passed. It does not count as a failure.
 func (r *Runner[K]) AddAfter(key K, delay time.Duration) { r.current().AddAfter(key, delay) }
 
-// AddIfRunning queues key while Run works, and does nothing otherwise. It is for what
-// happens on replicas that do not lead, too: nobody would empty their queues, whose depth is
-// a metric, and a replica that begins to lead looks at all keys anyway.
+// AddIfRunning queues key while Run works, and is a no-op otherwise. Use it for events of replicas
+// that do not lead: no worker would empty their queues, whose depth is a metric, and a new leader
+// syncs all keys anyway.
 func (r *Runner[K]) AddIfRunning(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *Runner[K]) Run(ctx context.Context) {
 	discard(queue)
 }
 
-// discard takes what nobody will work on out of the queue, whose depth is a metric.
+// discard empties the queue, whose depth is a metric.
 func discard[K comparable](queue workqueue.TypedDelayingInterface[K]) {
 	for {
 		key, shutdown := queue.Get()
@@ -178,7 +178,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 		return false
 	}
 	defer queue.Done(key)
-	// The queue hands out what it still holds after ShutDown; that is not to begin.
+	// After ShutDown the queue still returns its keys, which must not be synced.
 	if ctx.Err() != nil {
 		return false
 	}
@@ -190,7 +190,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 		return true
 	}
 	if errors.Is(context.Cause(ctx), ErrAtOnce) {
-		return false // it was cut off
+		return false // the sync was cancelled
 	}
 	r.retry(logger, queue, key, err)
 	return true
@@ -210,7 +210,7 @@ func (r *Runner[K]) retry(logger klog.Logger, queue workqueue.TypedDelayingInter
 	queue.AddAfter(key, delay)
 }
 
-// backoff is how long keys wait that have failed.
+// backoff decides how long failed keys wait.
 type backoff[K comparable] struct {
 	workqueue.TypedRateLimiter[K] // of each key
 	shared                        *rate.Limiter
@@ -223,8 +223,8 @@ func newBackoff[K comparable](most time.Duration, clock clock.PassiveClock) *bac
 	}
 }
 
-// When counts one more failure of key. A key waits for one turn at a time, so no more turns are
-// ever reserved than there are keys that fail.
+// When counts one more failure of key and returns its delay. A key has one reservation at a time,
+// so there are never more reservations than failing keys.
 func (b *backoff[K]) When(key K) time.Duration {
 	own := b.TypedRateLimiter.When(key)
 	if b.NumRequeues(key) <= sharedAfter {
@@ -234,7 +234,7 @@ func (b *backoff[K]) When(key K) time.Duration {
 	return max(own, b.shared.ReserveN(now, 1).DelayFrom(now))
 }
 
-// stuckKeys is the set of keys that have had to wait for stuckDelay and have not succeeded since.
+// stuckKeys is the set of keys that had to wait for stuckDelay and have not succeeded since.
 type stuckKeys[K comparable] struct {
 	report func(int)
 	mu     sync.Mutex

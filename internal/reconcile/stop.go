@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// drainTimeout bounds a sync that is under way when a Runner is to stop.
+	// drainTimeout bounds the syncs in progress when a Runner stops.
 	drainTimeout = 5 * time.Second
 
 	// WatchStopTimeout is how long AwaitWatches waits.
 	WatchStopTimeout = 2 * time.Second
 )
 
-// ErrAtOnce is the cause of a context that has ended and leaves no time to finish what
-// is under way, such as when the lease is lost.
+// ErrAtOnce is the cause of a context that leaves no time for syncs in progress, for example when
+// the Lease is lost.
 var ErrAtOnce = errors.New("stop at once")
 
-// AwaitWatches waits until wait returns, which waits for watches whose context has ended,
-// but no longer than WatchStopTimeout. client-go sleeps for up to a minute between two tries
-// to reach an apiserver that is away and does not notice its context meanwhile
-// (Reflector.watchList in tools/cache). A watch that is left behind so ends when it wakes up.
+// AwaitWatches calls wait, which waits for watches whose context has ended, and returns after
+// WatchStopTimeout at the latest. Between two tries to reach an API server client-go sleeps for up
+// to a minute and ignores its context (Reflector.watchList in tools/cache). A watch that is left
+// behind ends when it wakes up.
 func AwaitWatches(wait func()) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); wait() }()

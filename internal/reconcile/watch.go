@@ -17,8 +17,8 @@ import (
 // Watch is an informer that RunWatching runs.
 type Watch struct {
 	Informer cache.SharedIndexInformer
-	// Observe is called with each object that comes, changes or goes, before the key is
-	// queued. It is for what the informer's store does not keep, and may be nil.
+	// Observe, if not nil, is called with each object that is added, changed or deleted, before
+	// the key is queued.
 	Observe func(obj any, deleted bool)
 }
 
@@ -30,8 +30,8 @@ func OnlyNamed(name string) func(*metav1.ListOptions) {
 }
 
 // RunWatching is Run for a loop of a single key: every event of a watch queues it. The first
-// sync begins once all watches have listed what there is. At the end a sync under way is cut
-// off: the next one finds out what is left to do. RunWatching returns when the watches have
+// sync begins once all watches have listed what there is. At the end a sync in progress is
+// cancelled: the next one finds out what is left to do. RunWatching returns when the watches have
 // ended too.
 func (r *Runner[K]) RunWatching(ctx context.Context, key K, watches ...Watch) error {
 	var watching sync.WaitGroup
@@ -70,9 +70,9 @@ func (w Watch) handler(queue func()) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// Handled is an informer that runs already, and what handles its events.
+// Handled is a running informer and the handler of its events.
 type Handled struct {
-	What     string // it watches, for the error
+	What     string // the resource, for the error
 	Informer cache.SharedIndexInformer
 	Handler  cache.ResourceEventHandler
 }
@@ -91,8 +91,8 @@ func WithHandlers(run func(), handled ...Handled) (err error) {
 	return nil
 }
 
-// OnEvery is a handler that calls found with each object that comes, changes or goes. Of one
-// whose deletion the watch has missed that is the last state that was cached.
+// OnEvery returns a handler that calls found with each object that is added, changed or deleted. If
+// the watch has missed a deletion, the object is its last cached state.
 func OnEvery(found func(obj any)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    found,
@@ -101,7 +101,7 @@ func OnEvery(found func(obj any)) cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// OnEveryName is OnEvery for handlers that need the name alone.
+// OnEveryName is OnEvery for handlers that need only the name.
 func OnEveryName(found func(name cache.ObjectName)) cache.ResourceEventHandlerFuncs {
 	named := func(obj any) {
 		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
@@ -111,7 +111,7 @@ func OnEveryName(found func(name cache.ObjectName)) cache.ResourceEventHandlerFu
 	return cache.ResourceEventHandlerFuncs{AddFunc: named, UpdateFunc: func(_, obj any) { named(obj) }, DeleteFunc: named}
 }
 
-// OnDelete looks into the tombstone of a deletion that the watch has missed.
+// OnDelete returns a handler that unwraps the tombstone of a deletion that the watch has missed.
 func OnDelete(found func(obj any)) func(obj any) {
 	return func(obj any) {
 		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {

@@ -1,15 +1,13 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stateobject is the one codec of the ConfigMaps and Secrets in which this program
-// keeps what must outlive a process. Every such object names the version of its schema.
+// Package stateobject is the codec of the ConfigMaps and Secrets in which this program keeps state
+// that must outlive a process. Every such object names the version of its schema.
 //
 // An object of another version belongs to another release: it is neither read nor
-// overwritten, and Read returns an UnknownVersionError that names the version. Everything
-// else that cannot be read is damage, which the owner of the object reports and repairs
-// with its next write. A version that no release would write is damage too.
-//
-// Nothing here calls the API or keeps what it was given.
+// overwritten, and Read returns an UnknownVersionError that names the version. All other unreadable
+// content is damage, which the owner of the object reports and repairs with its next write. A
+// version that no release would write is damage too.
 package stateobject
 
 import (
@@ -39,13 +37,13 @@ func (e *UnknownVersionError) Error() string {
 // Value is what ConfigMaps (string) and Secrets ([]byte) hold under each key.
 type Value interface{ string | []byte }
 
-// Fields are the data of an object, and what of it turned out to be damaged.
+// Fields are the data of an object, and what is damaged in it.
 type Fields[V Value] struct {
 	data   map[string]V
 	damage []string
 }
 
-// Read begins to read an object. A nil or empty map is damaged, not unknown.
+// Read returns the Fields of an object. A nil or empty map is damaged, not of an unknown version.
 func Read[V Value](data map[string]V) (*Fields[V], error) {
 	f := &Fields[V]{data: data}
 	switch found := string(data[VersionKey]); {
@@ -60,10 +58,10 @@ func Read[V Value](data map[string]V) (*Fields[V], error) {
 	return f, nil
 }
 
-// Get is the value under key, empty if there is none.
+// Get returns the value under key, empty if there is none.
 func (f *Fields[V]) Get(key string) V { return f.data[key] }
 
-// Between lists, in order, what stands between prefix and suffix in the keys that have both.
+// Between returns, sorted, the part between prefix and suffix of the keys that have both.
 func (f *Fields[V]) Between(prefix, suffix string) []string {
 	var names []string
 	for _, key := range slices.Sorted(maps.Keys(f.data)) {
@@ -74,16 +72,16 @@ func (f *Fields[V]) Between(prefix, suffix string) []string {
 	return names
 }
 
-// Damaged notes that what the keys hold cannot be used. The error must not quote a value
-// that is secret.
+// Damaged notes that the values of the keys cannot be used. The error must not quote a secret
+// value.
 func (f *Fields[V]) Damaged(keys string, err error) {
 	f.damage = append(f.damage, fmt.Sprintf("%s: %v", keys, err))
 }
 
-// Damage says what cannot be used, "" if all can.
+// Damage describes the damaged keys, "" if there are none.
 func (f *Fields[V]) Damage() string { return strings.Join(f.damage, "; ") }
 
-// Stamp adds the version to the data of an object that is to be written, and returns data.
+// Stamp adds the version to the data of an object before a write, and returns data.
 func Stamp[V Value](data map[string]V) map[string]V {
 	data[VersionKey] = V(version)
 	return data

@@ -4,23 +4,21 @@
 // Package watchhealth reports which watches have gone silent, because their caches may be
 // stale.
 //
-// A Tracker wraps the transport of a client and notes when each watch last received
-// something. kube-apiserver's watch cache sends a watch a bookmark about once a minute
-// (k8s.io/apiserver/pkg/storage/cacher), so a healthy one is not silent for long, however
-// little happens. Bookmarks begin once that cache is newer than what the watch began with:
-// with kubeadm's etcd that is at once, with etcd's defaults after ten minutes or the first
-// event. Bodies pass through unread and uncopied.
+// A Tracker wraps the transport of a client and notes when each watch last received data. kube-apiserver's watch cache sends a watch a bookmark about once a minute
+// (k8s.io/apiserver/pkg/storage/cacher), so a healthy watch is not silent for long even if no
+// object changes. Bookmarks begin once that cache is newer than the start of the watch: at
+// once with kubeadm's etcd, after ten minutes or the first event with etcd's defaults. Bodies pass through unread and uncopied.
 //
 // A silent watch fails /readyz and never /livez, because a restart would not repair a network. The
 // webhook's own /readyz does not depend on it: all replicas would leave their Service together.
 //
 // Lifecycle: a Tracker knows a watch from its first answer until the context of the request
-// ends, which for an informer is when it stops. It keeps the watch while no request is
-// under way: an informer that cannot connect has a stale cache, too.
+// ends, which for an informer is when it stops. It keeps the watch between requests: an
+// informer that cannot connect has a stale cache, too.
 //
 // Concurrency: all methods may be called from any goroutine, and none blocks.
 //
-// What must never happen: a healthy watch that is reported as silent.
+// A healthy watch must never be reported as silent.
 package watchhealth
 
 import (
@@ -37,16 +35,15 @@ import (
 )
 
 const (
-	// Limit is how long a watch that gets bookmarks may be silent: two of them may be
-	// late.
+	// Limit is how long a watch that gets bookmarks may be silent: two of them may be late.
 	Limit = 3 * time.Minute
 
-	// longLimit is for a watch that gets none, or none yet. It ends at least, within the
-	// ten minutes that client-go asks for (tools/cache/reflector.go), and the next begins.
+	// longLimit is the limit of a watch without bookmarks, or before the first one. The watch ends
+	// within the ten minutes that client-go asks for (tools/cache/reflector.go), and the next begins.
 	longLimit = 12 * time.Minute
 
-	// initialListTime is how long the first list may take to come through a watch. What
-	// comes later is an event or a bookmark, and bookmarks follow.
+	// initialListTime is how long a watch may take to send the first list. Data after that is an
+	// event or a bookmark, and bookmarks follow.
 	initialListTime = 50 * time.Second
 )
 
@@ -61,15 +58,15 @@ type Tracker struct {
 
 // watch is the watch of one resource with one selector.
 type watch struct {
-	// began is when the present response began, last when something was last received.
+	// began is when the present response began, last when data was last received.
 	began, last time.Time
-	// cached: a watch cache serves it, which is what sends bookmarks.
+	// cached: a watch cache serves it and sends bookmarks.
 	cached bool
 	// stop cancels the call of forget when the informer ends.
 	stop func() bool
 }
 
-// limit is how long it may be silent.
+// limit returns how long it may be silent.
 func (w *watch) limit(short time.Duration) time.Duration {
 	if w.cached && w.last.Sub(w.began) >= initialListTime {
 		return short
@@ -77,12 +74,12 @@ func (w *watch) limit(short time.Duration) time.Duration {
 	return longLimit
 }
 
-// New returns a Tracker by which a watch that gets bookmarks is silent after limit.
+// New returns a Tracker with that limit for watches that get bookmarks.
 func New(c clock.PassiveClock, limit time.Duration) *Tracker {
 	return &Tracker{clock: c, limit: limit, watches: map[string]*watch{}}
 }
 
-// Wrap is for rest.Config.Wrap.
+// Wrap wraps a transport; pass it to rest.Config.Wrap.
 func (t *Tracker) Wrap(base http.RoundTripper) http.RoundTripper {
 	return &transport{base: base, tracker: t}
 }
@@ -102,7 +99,7 @@ func (t *Tracker) Check() error {
 		return nil
 	}
 	slices.Sort(silent)
-	return fmt.Errorf("nothing heard of %s", strings.Join(silent, ", "))
+	return fmt.Errorf("no data received from %s", strings.Join(silent, ", "))
 }
 
 // begin notes a watch that the API server has accepted, and returns its name.
@@ -123,7 +120,7 @@ func (t *Tracker) begin(request *http.Request) string {
 	}
 	w.began = t.clock.Now()
 	w.last = w.began
-	// Only a watch cache can send the first list as events; later watches ask for none.
+	// Only a watch cache can send the first list as events; later watches do not ask for it.
 	w.cached = w.cached || query.Get("sendInitialEvents") == "true"
 	w.stop = context.AfterFunc(request.Context(), func() { t.forget(name, w) })
 	return name
@@ -172,7 +169,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // (k8s.io/apimachinery/pkg/util/net).
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
-// body calls received whenever something is read.
+// body calls received on every read of data.
 type body struct {
 	io.ReadCloser
 

@@ -116,7 +116,7 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 	if err != nil {
 		program = "kubectl" // "make kubectl" builds none where there is one
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, append([]string{"--kubeconfig=" + w.Kubeconfig()}, args...)...).CombinedOutput()
 	if err != nil {

@@ -111,7 +111,7 @@ func TestGrantedLater(t *testing.T) {
 	secret := w.createTokenSecret(t)
 
 	user.grant(t, rules, preflight.Access{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := manager.Ready(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, manager.LogTail(20))
@@ -155,7 +155,7 @@ func (w *world) start(t *testing.T, binary devcluster.Binary, user *identity, fl
 
 func awaitLog(t *testing.T, manager *devcluster.Manager, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := manager.AwaitLog(ctx, text); err != nil {
 		t.Fatalf("%v\n%s", err, manager.LogTail(40))
@@ -164,7 +164,7 @@ func awaitLog(t *testing.T, manager *devcluster.Manager, text string) {
 
 func (w *world) awaitAccount(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	_, err := await.ServiceAccounts(ctx, w.admin, "default", func(accounts []*corev1.ServiceAccount) error {
 		if len(accounts) == 0 {

@@ -33,7 +33,7 @@ func TestPodsByDryRunAlone(t *testing.T) {
 	stolen := registration.TrialPod()
 	stolen.Spec.Volumes = []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/pki"}}}}
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for {
 		_, err := ours.Create(ctx, stolen, metav1.CreateOptions{})

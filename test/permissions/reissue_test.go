@@ -42,7 +42,7 @@ func TestReissue(t *testing.T) {
 	awaitLog(t, manager, "Published the key ring")
 	w.awaitAccount(t)
 	secret := w.createTokenSecret(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if _, err := await.Secrets(ctx, w.admin, "default", filled(secret)); err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// patience bounds every wait.
-const patience = 3 * time.Minute
+// timeout bounds every wait.
+const timeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	// A race-enabled binary sleeps a second at its end by default.
@@ -102,7 +102,7 @@ func (i *identity) grant(t *testing.T, rules []preflight.Rule, but preflight.Acc
 	if but != (preflight.Access{}) {
 		want = []preflight.Access{but}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for {
 		report := preflight.Check(ctx, i.client, preflight.Accesses(rules))

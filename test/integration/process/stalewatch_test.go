@@ -89,7 +89,7 @@ func TestStaleWatchFailsReadiness(t *testing.T) {
 		}
 		return nil
 	})
-	if want := "[-]watches failed: nothing heard of "; last.status != http.StatusServiceUnavailable || !strings.Contains(last.body, want) {
+	if want := "[-]watches failed: no data received from "; last.status != http.StatusServiceUnavailable || !strings.Contains(last.body, want) {
 		t.Fatalf("after %v /readyz answers %d, want 503 with %q: %s", time.Since(began), last.status, want, last.body)
 	}
 	if took := time.Since(began); took < 170*time.Second {

@@ -12,19 +12,18 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 product := sa-controller-manager
 
-# One way to compile everything but the race-enabled builds, so that building,
-# vetting, linting and testing share what the others compiled.
+# One way to compile everything but the race-enabled builds, so that build, vet, lint and test
+# share the build cache.
 export CGO_ENABLED := 0
 export GOFLAGS += -trimpath
 
-# Where etcd and kube-apiserver are. A caller's own are taken as they are.
+# The directory of etcd and kube-apiserver, unless the caller sets KUBEBUILDER_ASSETS.
 ifeq ($(KUBEBUILDER_ASSETS),)
 control_plane := bin/control-plane
 endif
 
-# The version comes from the newest tag v*; without tags, or without git's
-# consent to read the clone, it still has the form v0.0.0-* that
-# k8s.io/component-base insists on. Evaluated only by the targets that build.
+# The version comes from the newest tag v*. Without tags, or if git refuses to read the clone, it
+# has the form v0.0.0-* that k8s.io/component-base requires. Only targets that build evaluate it.
 version = $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo "v0.0.0-$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)")
 commit = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 tree_state = $(shell test -z "$$(git status --porcelain 2>&1)" && echo clean || echo dirty)
@@ -47,13 +46,13 @@ build: ## Build the binary into bin/, static and with its version stamped.
 	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/$(product) ./cmd/$(product)
 
 .PHONY: image
-image: build ## Write the container image to bin/, for "docker load" and the like; needs no engine and no registry.
+image: build ## Write the container image to bin/, for "docker load"; needs no engine and no registry.
 	@go -C test run -buildvcs=false ./cmd/image -binary=$(CURDIR)/bin/$(product) -out=$(CURDIR)/bin/$(product)-image.tar \
 		-tag='$(version)' -revision='$(commit)' -date='$(date)'
 
-# Equal commits give equal files: no path, no time and no owner of this machine is in them.
+# Equal commits give equal files: they hold no path, time or owner of the machine.
 .PHONY: release
-release: ## Write what is handed out into bin/release/: binaries, images, manifests, SPDX documents, checksums.
+release: ## Write the release into bin/release/: binaries, images, manifests, SPDX documents, checksums.
 	@rm -rf bin/release && mkdir -p bin/release
 	@go -C test build -buildvcs=false -o ../bin/image ./cmd/image
 	@go -C test build -buildvcs=false -o ../bin/sbom ./cmd/sbom
@@ -75,11 +74,11 @@ build-race: deps ## Build the binary with the race detector into bin/race/, for 
 	@CGO_ENABLED=1 $(go_build) -race -ldflags '$(stamps)' -o bin/race/$(product) ./cmd/$(product)
 
 .PHONY: deps
-deps: ## Install what a bare Debian lacks: gcc and libc6-dev for the race detector, git, openssl, curl.
+deps: ## Install missing Debian packages: gcc and libc6-dev for the race detector, git, openssl, curl.
 	@test/deps.sh
 
 .PHONY: control-plane
-control-plane: ## Build the real etcd, kube-apiserver and kube-controller-manager, unless they are there.
+control-plane: ## Build etcd, kube-apiserver and kube-controller-manager, unless they exist.
 ifneq ($(control_plane),)
 	@test/peers/build.sh $(control_plane)
 endif
@@ -98,17 +97,17 @@ demo: control-plane build ## Show and verify what the binary does beside a real 
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo
 
 .PHONY: demo-rotation
-demo-rotation: control-plane build ## Rotate the keys of a real kube-apiserver under load, back and again, and count what fails: nothing may.
+demo-rotation: control-plane build ## Rotate the keys of a real kube-apiserver under load, back and forth, and count failures: there must be none.
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
 .PHONY: run
-run: control-plane kubectl build ## Keep a control plane and the binary up until Ctrl-C; flags for the binary in FLAGS.
+run: control-plane kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
 	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
 
 .PHONY: idle
-idle: control-plane build ## Measure for minutes what the binary costs while nothing happens, beside kube-controller-manager; flags in FLAGS.
+idle: control-plane build ## Measure the idle binary for minutes, beside kube-controller-manager; flags in FLAGS.
 	@go -C test build -buildvcs=false -o ../bin/idle ./cmd/idle
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/idle $(FLAGS)
 
@@ -128,32 +127,32 @@ test-unit: deps ## Run the unit tests with the race detector.
 test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 30 s.
 	go -C test/differential test -count=1 -timeout=20m . -args -for=30s
 
-# A module of its own: it needs some 190 packages of Prometheus that nothing else here
-# does, which continuous integration shall not have to fetch and compile.
+# A module of its own: it needs some 190 packages of Prometheus, which continuous integration must
+# not fetch and compile.
 .PHONY: test-alerts
 test-alerts: ## Test the alert rules with Prometheus' own engine; not in continuous integration.
 	go -C test/alerts vet ./...
 	go -C test/alerts test -count=1 ./...
 
-# Race-enabled processes take twice as much of the processors. The faults and test-long have them.
+# Without the race detector, which doubles CPU time: faults and test-long have it.
 .PHONY: test-integration
 test-integration: control-plane kubectl build ## Run the integration tests on a real control plane, without the long ones.
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/integration.sh
 
 .PHONY: test-long
-test-long: control-plane kubectl build-race ## Run all integration tests with a race-enabled binary; some have to wait for minutes, or need the machine for themselves.
+test-long: control-plane kubectl build-race ## Run all integration tests with a race-enabled binary; some take minutes, or need the whole machine.
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m ./...
 
-# A seed of 0 draws one, which is printed. What strikes the registration comes after -for, and
-# takes a quarter as long.
+# A seed of 0 draws one, which is printed. Faults of the registration come after -for, and take a
+# quarter as long.
 SEED ?= 0
 FAULTS ?= short
 .PHONY: faults
-faults: control-plane build build-race ## Try to break what docs/reliability.md promises, for minutes or, with FAULTS=long, an hour; SEED=n runs again, LOGS=directory keeps what the processes said.
+faults: control-plane build build-race ## Try to break what docs/reliability.md promises, for minutes or, with FAULTS=long, an hour; SEED=n repeats a run, LOGS=directory keeps the logs.
 	@go -C test build -buildvcs=false -o ../bin/faults ./cmd/faults
 	@bin/faults -race-binary=bin/race/$(product) -binary=bin/$(product) -root=. -seed=$(SEED) $(if $(LOGS),-logs=$(LOGS)) $(if $(BUSY),-busy) $(if $(filter long,$(FAULTS)),-for=44m -v)
 
-# Two more kube-apiservers to compile take too long for continuous integration.
+# Compiling two more kube-apiservers takes too long for continuous integration.
 .PHONY: test-skew
 test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.34, v1.35 and v1.36, two of which are built first; not in continuous integration.
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
@@ -165,11 +164,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (5s) each; those whose line "package
 
 # Its database is not reachable everywhere.
 .PHONY: vuln
-vuln: ## Look for known vulnerabilities with govulncheck; not in continuous integration.
+vuln: ## Search for known vulnerabilities with govulncheck; not in continuous integration.
 	@test/vuln.sh
 
 .PHONY: test-upgrade
-test-upgrade: control-plane build ## Go from the newest release, or the commit UPGRADE_FROM, to this version and back, while Pods are created.
+test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.
 	@former=$$(test/upgrade.sh) && \
 		SACM_FORMER_BINARY=$$former SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=10m -v -run='Upgrade|Newer' ./replicas
 
@@ -180,7 +179,7 @@ bench: ## Measure the hot paths beside their floors and go-jose, in one run.
 	@test/bench/run.sh
 
 .PHONY: bench-peer
-bench-peer: control-plane build ## Measure for hours beside kube-controller-manager, into bin/bench/peer.json; flags in FLAGS.
+bench-peer: control-plane build ## Compare with kube-controller-manager for hours, into bin/bench/peer.json; flags in FLAGS.
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 
@@ -190,7 +189,7 @@ bench-scale: control-plane build ## Measure with 100 000 token Secrets, into bin
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchscale $(FLAGS)
 
 .PHONY: bench-charts
-bench-charts: ## Bring tables and charts of docs/benchmarks.md up to date, with the results in RESULTS first.
+bench-charts: ## Update tables and charts of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchchart -docs=$(CURDIR)/docs $(abspath $(RESULTS))
 
 .PHONY: bench-check
@@ -198,7 +197,7 @@ bench-check: verify-allocations ## Check that the hot paths allocate no more oft
 
 ##@ kind
 
-# The kind CLI on the PATH, or one that is built from its pinned module.
+# The kind CLI on the PATH, or one built from its pinned module.
 KIND ?= $(or $(shell command -v kind),$(CURDIR)/bin/tools/kind)
 KIND_CLUSTER ?= sa-controller-manager
 export KIND
@@ -210,11 +209,11 @@ ifeq ($(KIND),$(CURDIR)/bin/tools/kind)
 endif
 
 .PHONY: kind-up
-kind-up: build kind ## Bring a kind cluster up whose ServiceAccounts are ours; needs a Docker engine.
+kind-up: build kind ## Create a kind cluster with the binary as its ServiceAccount manager; needs a Docker engine.
 	@test/kind/up.sh $(KIND_CLUSTER)
 
 .PHONY: kind-down
-kind-down: kind ## Remove that cluster.
+kind-down: kind ## Delete that cluster.
 	@$(KIND) delete cluster --name $(KIND_CLUSTER)
 	@rm -rf bin/kind/$(KIND_CLUSTER)
 
@@ -230,7 +229,7 @@ e2e-kind: build image kind ## Run the end-to-end tests on kind clusters; argumen
 SPECS ?= specs.txt
 
 .PHONY: conformance
-conformance: control-plane build ## Run upstream's own specs for ServiceAccounts, those of SPECS; on a cluster that is there with CONFORMANCE_KUBECONFIG.
+conformance: control-plane build ## Run upstream's own specs for ServiceAccounts, those of SPECS; on an existing cluster with CONFORMANCE_KUBECONFIG.
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/conformance test -count=1 -timeout=30m . -args \
 		-specs=$(SPECS) -kubeconfig=$(CONFORMANCE_KUBECONFIG)
 
@@ -239,11 +238,11 @@ conformance: control-plane build ## Run upstream's own specs for ServiceAccounts
 checks := format vet lint imports licence modules flags links scripts manifests allocations
 
 .PHONY: verify
-verify: ## Run every verify-* target and then say which failed.
+verify: ## Run every verify-* target and print which failed.
 	@test/verify/all.sh $(addprefix verify-,$(checks))
 
 .PHONY: verify-format
-verify-format: ## Check that the code is as gofmt has it.
+verify-format: ## Check the format with gofmt.
 	@test/verify/format.sh
 
 .PHONY: verify-vet
@@ -267,11 +266,11 @@ verify-modules: ## Check that go.mod and go.sum of all modules but test/alerts a
 	@test/verify/modules.sh
 
 .PHONY: verify-flags
-verify-flags: ## Check that docs/flags.md is what the binary says.
+verify-flags: ## Check that docs/flags.md matches the binary.
 	@test/verify/flags.sh
 
 .PHONY: verify-links
-verify-links: ## Check that links between the documents lead somewhere.
+verify-links: ## Check the links between the documents.
 	@test/verify/links.sh
 
 .PHONY: verify-words
@@ -283,7 +282,7 @@ verify-scripts: ## Check that shell scripts parse and stop at errors.
 	@test/verify/scripts.sh
 
 .PHONY: verify-manifests
-verify-manifests: kubectl ## Check that the manifests are generated, rendered, typed, and fit the binary's flags.
+verify-manifests: kubectl ## Check that manifests are generated, rendered and typed, and use existing flags.
 	@test/verify/manifests.sh
 
 .PHONY: verify-allocations
@@ -313,7 +312,7 @@ update-flags: ## Write docs/flags.md from the binary.
 	mv docs/flags.md.new docs/flags.md
 
 .PHONY: update-manifests
-update-manifests: kubectl ## Write the roles of manifests/permissions and what is rendered from the overlays.
+update-manifests: kubectl ## Generate the roles of manifests/permissions and the rendered overlays.
 	@test/verify/manifests.sh update
 
 .PHONY: update-allocations
@@ -323,7 +322,7 @@ update-allocations: ## Write the committed allocations, after a review of what h
 ##@ Other
 
 .PHONY: clean
-clean: ## Remove bin/, with the control plane, which takes long to build again.
+clean: ## Remove bin/, including the control plane, which takes long to build.
 	rm -rf bin
 
 .PHONY: help

@@ -11,18 +11,16 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// fencedLock is a lock whose holder learns at the renew deadline that the lease could not
-// be renewed. client-go's elector says so later: it first tries to give the lease away,
-// which takes up to another renew deadline while the API does not answer
-// (tools/leaderelection, renew), and by then somebody else may lead. Nor may it give the
-// lease away then: it takes the resourceVersion from a fresh reading and the holder from
-// an old one, and would empty the lease of whoever leads now.
+// fencedLock is a lock that notices at the renew deadline that the Lease was not renewed. client-go's
+// elector reports it later: it first tries to release the Lease, which takes up to another renew
+// deadline while the API server does not answer (tools/leaderelection, renew), and by then another
+// process may lead. The lock also stops that release: client-go takes the resourceVersion from a new
+// read and the holder from an old one, and would empty the Lease of the new leader.
 type fencedLock struct {
 	resourcelock.Interface
 
 	deadline time.Duration
-	// now is time.Now if it is nil. What it returns has both readings, the time of day and
-	// that of the clock which runs evenly.
+	// now is time.Now if nil. Its result has both a wall clock and a monotonic clock reading.
 	now func() time.Time
 
 	mu      sync.Mutex
@@ -44,7 +42,7 @@ func (l *fencedLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	return l.note(func() error { return l.Interface.Update(ctx, record) })
 }
 
-// note counts from the beginning of a write: others count from when it arrives.
+// note records the start of a successful write: other replicas count from its arrival.
 func (l *fencedLock) note(write func() error) error {
 	began := l.clock()
 	if err := write(); err != nil {
@@ -53,15 +51,14 @@ func (l *fencedLock) note(write func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewed = began
-	// One that has expired is not set again: what it has stopped stays stopped.
+	// An expired timer is not set again: the work stays stopped.
 	if l.timer != nil && l.timer.Stop() {
 		l.timer.Reset(l.left())
 	}
 	return nil
 }
 
-// fence has expire called once the lease has not been renewed for the deadline, until the
-// function that it returns is called.
+// fence calls expire when the Lease was not renewed for the deadline, unless end was called before.
 func (l *fencedLock) fence(expire func()) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,10 +82,9 @@ func (l *fencedLock) isExpired() bool {
 	return l.expired
 }
 
-// overdue reports whether the deadline has passed, whether or not expire was called yet. The
-// time of day counts too: the other clock stands still while a machine is suspended. One
-// that merely jumps forward costs the writes until the next renewal, and one that jumps
-// back changes nothing.
+// overdue reports whether the deadline has passed, even if expire was not called yet. The wall clock
+// counts, too, because the monotonic clock stands still while a machine is suspended. A wall clock
+// that jumps forward stops writes until the next renewal; one that jumps back has no effect.
 func (l *fencedLock) overdue() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

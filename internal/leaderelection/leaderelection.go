@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leaderelection has one replica work at a time. It runs client-go's elector and
-// adds a fence to it: once the lease could not be renewed for the renew deadline, the work
-// is told to stop at once and no write of it begins, whatever the elector is waiting for.
+// Package leaderelection runs the work of a leader in one replica at a time. It adds a fence to
+// client-go's elector: if the Lease was not renewed for the renew deadline, the work is stopped at
+// once and starts no further write, whatever the elector is waiting for.
 package leaderelection
 
 import (
@@ -32,30 +32,27 @@ const watchdogTimeout = 20 * time.Second
 type Config struct {
 	componentbaseconfig.LeaderElectionConfiguration
 
-	// Name is the election's in metrics.
+	// Name is the name of the election in metrics.
 	Name string
-	// Client reads and writes the lease. It is one of its own: renewals must not wait
-	// behind other requests.
+	// Client reads and writes only the Lease: renewals must not wait for other requests.
 	Client kubernetes.Interface
-	// Watchdog is made by NewWatchdog.
+	// Watchdog is the result of NewWatchdog.
 	Watchdog *leaderelection.HealthzAdaptor
 }
 
-// NewWatchdog makes the health check that fails when a leader does not renew its lease and
-// goes on.
+// NewWatchdog returns the health check that fails if a leader works on without renewing its Lease.
 func NewWatchdog() *leaderelection.HealthzAdaptor {
 	return leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)
 }
 
-var errLeaseLost = errors.New("the lease is lost, another process may lead now")
+var errLeaseLost = errors.New("the Lease is lost, another process may lead now")
 
-// Run has work run whenever this process is the leader. It returns once ctx has ended
-// or work has failed, and work has returned.
+// Run calls work whenever this process becomes the leader. It returns when ctx has ended or work has
+// failed, and work has returned.
 //
-// Without an end of ctx, the lease can be lost: it could not be renewed for the renew
-// deadline. Then work is told to stop at once (reconcile.ErrAtOnce), and the wait for the lease
-// begins anew. kube-controller-manager ends the process instead. This one has admission to
-// serve, and what it has under way is stopped by its context.
+// If the Lease was not renewed for the renew deadline, it is lost: the context of work ends with
+// reconcile.ErrAtOnce, and Run waits for the Lease again. kube-controller-manager ends the process
+// instead; this one goes on serving admission.
 func Run(ctx context.Context, config Config, work func(context.Context) error) error {
 	lock, err := newLock(ctx, &config)
 	if err != nil {
@@ -66,19 +63,19 @@ func Run(ctx context.Context, config Config, work func(context.Context) error) e
 		if !errors.Is(err, errLeaseLost) {
 			return err
 		}
-		klog.FromContext(ctx).Error(err, "Controllers have stopped, waiting to lead again")
+		klog.FromContext(ctx).Error(err, "Stopped controllers, waiting to become the leader again")
 	}
 	return nil
 }
 
-// leadOnce waits for the lease, leads, and returns when work has returned. If ctx ends, the
-// lease is given away only after that, so that no two processes work at a time.
+// leadOnce waits for the Lease, leads, and returns when work has returned. If ctx ends, it releases
+// the Lease only after that, so that no two processes work at a time.
 func leadOnce(ctx context.Context, config *Config, lock *fencedLock, work func(context.Context) error) error {
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
-	// What comes first, to lead or to be told to end, decides: work that is to begin
-	// while the lease is acquired does not.
+	// The first of leading and the end of ctx decides: if ctx ends while the Lease is acquired, work
+	// does not start.
 	const waiting, leading, ended = 0, 1, 2
 	var state atomic.Int32
 	var lost atomic.Bool
@@ -96,7 +93,7 @@ func leadOnce(ctx context.Context, config *Config, lock *fencedLock, work func(c
 				working, stop := context.WithCancelCause(context.WithoutCancel(lease))
 				defer stop(nil)
 				config.Watchdog.SetLeaderElection(elector)
-				defer config.Watchdog.SetLeaderElection(nil) // who waits cannot be late
+				defer config.Watchdog.SetLeaderElection(nil) // a replica that waits has nothing to renew
 				defer context.AfterFunc(ctx, func() { stop(nil) })()
 				defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()
 				worked <- work(fenced(working, lock.overdue))
@@ -129,7 +126,7 @@ func newLock(ctx context.Context, config *Config) (resourcelock.Interface, error
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	// The same host may run several of us, so its name alone is no identity.
+	// A host may run several replicas, so its name alone is no identity.
 	identity := host + "_" + string(uuid.NewUUID())
 	lock, err := resourcelock.New(config.ResourceLock, config.ResourceNamespace, config.ResourceName,
 		config.Client.CoreV1(), config.Client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})

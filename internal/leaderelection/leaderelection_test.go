@@ -83,7 +83,7 @@ func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := candidate(t, newLeases(foreignLease()), newDiary(), "A", 0)
 		time.Sleep(15 * time.Second)
-		e.diary.expect(t) // whoever held it may be at work until now
+		e.diary.expect(t) // its holder may work until now
 		time.Sleep(tick)
 		synctest.Wait()
 		if got := len(e.diary.lines); got != 1 {
@@ -150,7 +150,7 @@ func TestALostLease(t *testing.T) {
 				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
 					<-ctx.Done()
 					if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.began) < time.Minute {
-						t.Errorf("the work is told to end with cause %v, want %v", cause, reconcile.ErrAtOnce)
+						t.Errorf("the work ends with cause %v, want %v", cause, reconcile.ErrAtOnce)
 					}
 					return nil
 				})

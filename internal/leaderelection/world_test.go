@@ -116,7 +116,7 @@ func (d *electionDiary) expect(t *testing.T, want ...string) {
 	}
 }
 
-// candidate begins to wait for the lease. Its work goes on until it is told to end, and drain
+// candidate begins to wait for the lease. Its work goes on until its context ends, and drain
 // longer.
 func candidate(t *testing.T, client *leases, diary *electionDiary, name string, drain time.Duration) *election {
 	t.Helper()

@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 )
 
-// overdueKey is that of a context's function which reports whether the lease is overdue.
+// overdueKey is the context key of the function that reports whether the Lease is overdue.
 type overdueKey struct{}
 
-// fenced has no write begin with the context, or one made from it, while overdue says so.
-// To end the context is not enough: a process that stood still, because its machine did,
-// goes on with what it was about to send before its timers are looked at.
+// fenced returns a context with which FenceWrites starts no write while the Lease is overdue. Ending
+// the context is not enough: a process that was suspended with its machine continues with a write
+// that it was about to send before its timers fire.
 func fenced(ctx context.Context, overdue func() bool) context.Context {
 	return context.WithValue(ctx, overdueKey{}, overdue)
 }
 
-// FenceWrites is a transport in which no write of a leader begins once its lease is overdue.
+// FenceWrites returns a transport that fails the writes of a leader whose Lease is overdue.
 func FenceWrites(base http.RoundTripper) http.RoundTripper { return fencedWrites{base} }
 
-// fencedWrites is the transport that looks. What is stopped between this look and the
-// network is sent all the same; its precondition makes it harmless.
+// fencedWrites checks the Lease before each write. A process that is suspended between this check and
+// the network still sends the write; its precondition makes that harmless.
 type fencedWrites struct{ base http.RoundTripper }
 
-// RoundTrip is http.RoundTripper's.
+// RoundTrip implements http.RoundTripper.
 func (t fencedWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	reads := request.Method == http.MethodGet || request.Method == http.MethodHead
 	if overdue, ok := request.Context().Value(overdueKey{}).(func() bool); ok && !reads && overdue() {

@@ -5,6 +5,9 @@
 // nobody but the binary, which names its modules and their checksums (debug/buildinfo), so
 // the document cannot say anything else than what was linked. Equal binaries give equal
 // documents.
+//
+// The few SPDX types are written here: cyclonedx-gomod writes no SPDX, ko describes only what it has
+// built itself, and a library for SPDX would replace the types alone.
 package main
 
 import (

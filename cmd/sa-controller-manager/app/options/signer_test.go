@@ -31,7 +31,7 @@ func TestSignerOptions(t *testing.T) {
 		"User":       {"a number of 32 bits", append(good, "--external-signer-allowed-uids=4294967295"), []string{"must be a user ID"}},
 		"TooShort":   {"kube-apiserver exits", append(good, "--external-signer-max-token-expiration=599s"), []string{"from 10m"}},
 		"LongEnough": {"its least", append(good, "--external-signer-max-token-expiration=10m"), nil},
-		"Fraction":   {"is told in seconds", append(good, "--external-signer-max-token-expiration=600500ms"), []string{"whole number of seconds"}},
+		"Fraction":   {"kube-apiserver gets whole seconds", append(good, "--external-signer-max-token-expiration=600500ms"), []string{"whole number of seconds"}},
 		"NoRefresh":  {"kube-apiserver refuses the keys", append(good, "--external-signer-refresh-hint=0"), []string{"external-signer-refresh-hint"}},
 		"NoNumber":   {"pflag takes it", append(good, "--external-signer-qps=nan"), []string{"must be a finite number"}},
 		"Endless":    {"pflag takes it", append(good, "--external-signer-qps=inf"), []string{"must be a finite number"}},

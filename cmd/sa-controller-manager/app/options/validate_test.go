@@ -126,7 +126,7 @@ func TestValidate(t *testing.T) {
 			},
 		},
 		"NoElection": {
-			reason: "nobody uses the values, so nobody has to mend them",
+			reason: "unused values need no fix",
 			change: func(o *Options) {
 				o.LeaderElection = LeaderElection{}
 			},

@@ -12,11 +12,11 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 )
 
-// NewCommand is the parent with the commands below it.
+// NewCommand returns the command with its sub-commands.
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	return cli.Parent(&cobra.Command{
 		Use:   "tokens",
-		Short: "Look into a token, or list the long-lived ones of a cluster and what is wrong with them",
+		Short: "Inspect a token, or audit the long-lived tokens of a cluster",
 		Args:  cli.NoTokens,
 	}, inspect.NewCommand(client), audit.NewCommand(client))
 }

@@ -26,36 +26,36 @@ import (
 )
 
 const description = `List the long-lived tokens of a cluster, those in token Secrets, with their account, age,
-key and last use, the Pods that use them, and what speaks against each:
+key, last use, the Pods that use them, and findings:
 
 %s
-The state of a key is active, next or retired if the flags say which keys there are; with
---service-account-key-file alone it is known. Without such flags it is published, or
-unknown, according to kube-apiserver's JWKS.
+The state of a key is active, next or retired if the flags name the keys; with
+--service-account-key-file alone it is known. Without these flags it is published or
+unknown, according to the JWKS of kube-apiserver.
 
-How far an account reaches is for kube-apiserver to say, whatever it authorizes with: three
-SubjectAccessReviews for most accounts. --reach=false leaves them out. Nothing is changed.
+kube-apiserver is asked how far each account reaches, with three SubjectAccessReviews for
+most accounts; --reach=false skips them. Nothing is changed.
 
-Rows are printed as they are found; with --sort-by at the end. No token is printed or
-kept: a hundred thousand Secrets need no more memory than a page of them.
+Rows are printed as they are found, with --sort-by at the end. No token is printed or
+kept: a hundred thousand Secrets need no more memory than one page of them.
 
 Permissions: list Secrets, ServiceAccounts and Pods in all namespaces, or with -n in that
 one; create subjectaccessreviews; get ` + signing.JWKSPath + ` and the ConfigMap
 kube-system/` + legacytokencleaner.TrackingConfigMap + `.
 
-Exit code: 2 if a token has a finding of --fail-on, 1 if the list could not be made, else 0.`
+Exit code: 2 if a token has a finding of --fail-on, 1 if the list is not complete, else 0.`
 
-const examples = `  # All of them, with kubeadm's key, on the node.
+const examples = `  # All tokens, with the key of kubeadm, on the node.
   sa-controller-manager tokens audit --kubeconfig=/etc/kubernetes/admin.conf \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key
 
-  # What is dangerous first, and why.
+  # The most dangerous tokens first, with reasons.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
 
-  # Every week in CI: nobody may hold a token for ever that opens everything.
+  # In CI: fail if a token that never expires gives access to everything.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --fail-on=cluster-admin,secrets-reader
 
-  # What still holds a rotated key, for a program. The beginning of a key ID is enough.
+  # Tokens of a rotated key, for a program. A prefix of the key ID is enough.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --key-id=32BLaqOW -o json
 
   # Candidates for deletion in one namespace: half a year without use, and in no Pod.
@@ -80,7 +80,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{sortBy: "namespace", reach: true}
 	cmd := &cobra.Command{
 		Use:     "audit",
-		Short:   "List the long-lived tokens of a cluster, and what speaks against each",
+		Short:   "List the long-lived tokens of a cluster, with findings",
 		Long:    fmt.Sprintf(description, findingsText()),
 		Example: examples,
 		Args:    cli.NoTokens,
@@ -116,16 +116,16 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	jwks.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "Look into this `namespace` only.")
-	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "Look at Secrets with these `labels` only, as in kubectl.")
-	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only what was created at least that long ago.")
-	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0, "Show only what nobody has used for that long. It is also what counts as unused.")
-	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of this key, or of those whose `ID` begins so.")
+	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "List only this `namespace`.")
+	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "List only Secrets with these `labels`, as in kubectl.")
+	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only Secrets that are at least this old.")
+	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0, "Show only tokens that were not used for this long. It also defines the finding unused.")
+	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of keys whose `ID` has this prefix.")
 	flags.StringSliceVar(&o.filter.States, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
 	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
-	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
-	flags.BoolVar(&o.reach, "reach", o.reach, "Have kube-apiserver say how far each account reaches.")
+	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Sort order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
+	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
 	o.output.AddFlag(cmd, "table", "wide", "json", "yaml")
 }
 
@@ -156,7 +156,7 @@ func (o *commandOptions) validate() []error {
 // reachless refuses findings that need --reach.
 func reachless(p *options.Problems, flag string, findings []string) {
 	if slices.Contains(findings, string(ClusterAdmin)) || slices.Contains(findings, string(SecretsReader)) {
-		p.Add(flag, strings.Join(findings, ","), "cannot be told with --reach=false")
+		p.Add(flag, strings.Join(findings, ","), "needs --reach")
 	}
 }
 
@@ -190,7 +190,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	return o.outcome(summary, stderr)
 }
 
-// auditor reads what every row is judged by.
+// auditor reads the keys and rules for all rows.
 func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*Auditor, error) {
 	ring, err := jwks.ReadKeys(&o.keys)
 	if err != nil {
@@ -212,7 +212,7 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 	return auditor, readTracking(ctx, auditor.Client, &auditor.Rules, stderr)
 }
 
-// judgingKeys are those of the flags or else kube-apiserver's. It need not publish them.
+// judgingKeys returns the keys of the flags or else of kube-apiserver, which need not publish them.
 func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (Keys, error) {
 	if len(ring) > 0 {
 		return ring, nil
@@ -225,38 +225,38 @@ func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Inte
 	if slices.Contains(asked, string(UnknownKey)) || slices.Contains(asked, string(RetiredKey)) || !answered(err) {
 		return nil, fmt.Errorf("%w; %w", err, jwks.ErrNoKeys)
 	}
-	fmt.Fprintf(stderr, "The keys of tokens are not judged: %v; %v.\n", err, jwks.ErrNoKeys)
+	fmt.Fprintf(stderr, "Keys of tokens are not checked: %v; %v.\n", err, jwks.ErrNoKeys)
 	return nil, nil
 }
 
-// answered reports whether kube-apiserver gave an answer, though not the one that was wanted.
+// answered reports whether kube-apiserver answered with an error.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err))
 }
 
-// readTracking finds out since when kube-apiserver notes who uses tokens.
+// readTracking reads since when kube-apiserver tracks the use of tokens.
 func readTracking(ctx context.Context, client kubernetes.Interface, rules *Rules, stderr io.Writer) error {
 	tracking, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, legacytokencleaner.TrackingConfigMap, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		fmt.Fprintln(stderr, "Since when the use of tokens is noted may not be read: tokens that were never used count from when they were made.")
+		fmt.Fprintln(stderr, "Reading the start of token tracking is forbidden: tokens that were never used count from their creation.")
 		return nil
 	case apierrors.IsNotFound(err):
 		rules.Untracked = true
 	case err != nil:
-		return fmt.Errorf("look up since when the use of tokens is noted: %w", err)
+		return fmt.Errorf("read the start of token tracking: %w", err)
 	default:
 		since, ok := ParseTracking(tracking)
 		rules.TrackedSince, rules.Untracked = since, !ok
 	}
 	if rules.Untracked {
-		fmt.Fprintln(stderr, "kube-apiserver does not note who uses tokens: which are unused cannot be told.")
+		fmt.Fprintln(stderr, "kube-apiserver does not track the use of tokens: unused tokens cannot be found.")
 	}
 	return nil
 }
 
-// outcome sums up in one line and decides the exit code.
+// outcome prints a summary in one line and decides the exit code.
 func (o *commandOptions) outcome(summary Summary, stderr io.Writer) error {
 	var counts []string
 	failed := false

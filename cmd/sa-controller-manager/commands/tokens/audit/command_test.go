@@ -55,7 +55,7 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	key := "--service-account-private-key-file=" + clitest.WriteFile(t, "sa.key", testkeys.P256())
-	const untracked = "kube-apiserver does not note who uses tokens: which are unused cannot be told.\n"
+	const untracked = "kube-apiserver does not track the use of tokens: unused tokens cannot be found.\n"
 	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
 	cases := map[string]struct {
 		args   []string
@@ -115,8 +115,8 @@ func TestAuditCommandLine(t *testing.T) {
 		"state":       {[]string{"--state=active,odd"}, "Error: --state \"odd\" must be one of \"next\", "},
 		"finding":     {[]string{"--finding=odd"}, "Error: --finding \"odd\" must be one of \"cluster-admin\", "},
 		"fail on":     {[]string{"--fail-on=all"}, "Error: --fail-on \"all\" must be one of \"cluster-admin\", "},
-		"reach":       {[]string{"--reach=false", "--fail-on=cluster-admin"}, "Error: --fail-on \"cluster-admin\" cannot be told with --reach=false\n"},
-		"reach shown": {[]string{"--reach=false", "--finding=secrets-reader"}, "Error: --finding \"secrets-reader\" cannot be told with --reach=false\n"},
+		"reach":       {[]string{"--reach=false", "--fail-on=cluster-admin"}, "Error: --fail-on \"cluster-admin\" needs --reach\n"},
+		"reach shown": {[]string{"--reach=false", "--finding=secrets-reader"}, "Error: --finding \"secrets-reader\" needs --reach\n"},
 		"selector":    {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
 		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
 		"use":         {[]string{"--unused-for=-1s"}, "Error: --unused-for -1s must not be negative\n"},

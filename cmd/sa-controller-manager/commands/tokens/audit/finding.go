@@ -16,19 +16,19 @@ const (
 	// names, or its signature is wrong. If the account alone is another one, kube-apiserver accepts
 	// it for that one.
 	BadToken Finding = "bad-token"
-	// UnknownKey means: no key that was given verifies it.
+	// UnknownKey means: no given key verifies it.
 	UnknownKey Finding = "unknown-key"
-	// RetiredKey means: its key signs no more.
+	// RetiredKey means: its key is retired.
 	RetiredKey Finding = "retired-key"
 	// Orphan means: its account does not exist, or is another one now.
 	Orphan Finding = "orphan"
-	// Invalidated means: the cleaner has switched it off.
+	// Invalidated means: the cleaner has marked it invalid.
 	Invalidated Finding = "invalid"
-	// Unused means: nobody has used it for long.
+	// Unused means: it was not used for a long time.
 	Unused Finding = "unused"
-	// Unmounted means: no Pod names the Secret. Somebody outside may hold the token.
+	// Unmounted means: no Pod references the Secret. A client outside may hold the token.
 	Unmounted Finding = "unmounted"
-	// Unreferenced means: the account's secrets do not list it. A user has made it, mostly.
+	// Unreferenced means: the account does not list it. Mostly a user has created it.
 	Unreferenced Finding = "unreferenced"
 )
 
@@ -43,14 +43,14 @@ func Findings() []Meaning {
 	return []Meaning{
 		{ClusterAdmin, "the account may do everything, in all namespaces"},
 		{SecretsReader, "the account reads the Secrets of all namespaces"},
-		{BadToken, "it is no token of this Secret, or its signature is wrong"},
-		{UnknownKey, "no key that is known has signed it"},
-		{RetiredKey, "the key that signed it signs no more"},
-		{Orphan, "its account does not exist, or is another one now"},
-		{Invalidated, "the cleaner has marked it as invalid"},
-		{Unused, "nobody has used it for a year, or --unused-for"},
-		{Unmounted, "no Pod names the Secret: who holds the token is elsewhere"},
-		{Unreferenced, "the account's secrets do not list it"},
+		{BadToken, "it is not a token of this Secret, or its signature is wrong"},
+		{UnknownKey, "no known key has signed it"},
+		{RetiredKey, "its key is retired"},
+		{Orphan, "its account does not exist, or was deleted and created again"},
+		{Invalidated, "the cleaner has marked it invalid"},
+		{Unused, "it was not used for a year, or --unused-for"},
+		{Unmounted, "no Pod references the Secret: its user is elsewhere"},
+		{Unreferenced, "the account does not list it"},
 	}
 }
 

@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 		"plain":    {"three pages", nil, 3, ""},
 		"goes on":  {"the answer says where", expireOnce(1000, "1000"), 4, ""},
 		"for good": {"the answer does not say where", expireOnce(1000, ""), 3, "list token Secrets: too late"},
-		"for ever": {"it ends", func(int) *metav1.Status { return gone("0") }, 2, "list token Secrets: too late"},
+		"always":   {"it ends", func(int) *metav1.Status { return gone("0") }, 2, "list token Secrets: too late"},
 		"other error": {"", func(int) *metav1.Status {
 			return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "no"}
 		}, 1, "list token Secrets: no"},

@@ -79,7 +79,7 @@ func TestRow(t *testing.T) {
 		want    []Finding
 	}{
 		"fine":              {"", secret(testkeys.P256()), robot, used, Less, signing.Active, "", nil},
-		"retired key":       {"to be made anew", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
+		"retired key":       {"to be re-issued", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
 		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, jwks.Unknown, "", []Finding{UnknownKey}},
 		"admin":             {"", secret(testkeys.P256()), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
 		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, signing.Active, "", []Finding{SecretsReader}},
@@ -99,7 +99,7 @@ func TestRow(t *testing.T) {
 		"nameless, empty":   {"", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountNameKey, "Not a name")), nil, used, "", StateEmpty, "it names no account that could exist", []Finding{Orphan, Unreferenced}},
 		"another UID":       {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
 		"no UID":            {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
-		"no UID, empty":     {"whoever makes a Secret by hand gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less, StateEmpty, "", nil},
+		"no UID, empty":     {"a user gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less, StateEmpty, "", nil},
 		"no UID, forged":    {"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", signing.Active, "the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced}},
 		"never used":        {"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, signing.Active, "", []Finding{Unused}},
 		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, signing.Active, "", []Finding{Unused}},

@@ -26,7 +26,7 @@ type Auditor struct {
 	Filter Filter
 	// Reach: have kube-apiserver say how far accounts reach.
 	Reach bool
-	// Progress, if set, is told after each page how many Secrets have been looked at.
+	// Progress, if set, is called after each page with the number of Secrets so far.
 	Progress func(looked int)
 
 	scenes map[string]*scene

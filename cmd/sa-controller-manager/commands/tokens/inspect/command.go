@@ -21,23 +21,23 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const description = `Say what a ServiceAccount token is: whose, of which form, for how long and for whom, which
-key signed it, and whether it is valid or why not. The token comes from a file or from
-standard input, with or without "Bearer " in front; never from an argument, because
-arguments are in the list of processes and in the shell's history.
+const description = `Print the account, form, lifetime, audiences and key of a ServiceAccount token, and whether
+it is valid or why not. The token comes from a file or from standard input, with or without
+"Bearer " in front; never from an argument, because arguments are in the list of processes
+and in the history of the shell.
 
-Keys come from files, from a JWKS, or with --cluster from kube-apiserver, which is then
-also asked what it thinks of the token (TokenReview); its word counts most. It notes in
-the label kubernetes.io/legacy-token-last-used of a token Secret that the token was used
-today. Nothing else is changed, and nothing is sent anywhere without --cluster.
+Keys come from files, from a JWKS, or with --cluster from kube-apiserver, which then also
+reviews the token (TokenReview) and decides. With that, it sets the label
+kubernetes.io/legacy-token-last-used of a token Secret to today. Nothing else is changed,
+and the token is sent nowhere without --cluster.
 
-Header and claims are printed, the signature is not: nothing of what is printed opens
-anything. --show-signature prints it too.
+Header and claims are printed without the signature, so the output gives no access.
+--show-signature prints it, too.
 
 Permissions, for --cluster only: create tokenreviews, get ` + signing.JWKSPath + ` and
 ` + signing.DiscoveryPath + `.
 
-Exit code: 0 if it is valid, 2 if it is not, and 1 if that could not be found out.`
+Exit code: 0 if it is valid, 2 if it is not, and 1 if that is unknown.`
 
 const examples = `  # The token of a Secret, against kubeadm's key.
   kubectl -n shop get secret robot -o jsonpath='{.data.token}' | base64 -d |
@@ -47,7 +47,7 @@ const examples = `  # The token of a Secret, against kubeadm's key.
   sa-controller-manager tokens inspect /var/run/secrets/kubernetes.io/serviceaccount/token \
     --jwks=https://issuer.example.com/keys.json --service-account-issuer=https://issuer.example.com
 
-  # What does the cluster itself say?
+  # The review of the cluster itself.
   kubectl create token default | sa-controller-manager tokens inspect --cluster --kubeconfig=admin.conf -o json`
 
 // commandOptions are the flags of the command.
@@ -68,7 +68,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "inspect [FILE|-]",
-		Short:   "Say what a token is, which key signed it, and whether it is valid or why not",
+		Short:   "Print what a token holds, its key, and whether it is valid or why not",
 		Long:    description,
 		Example: examples,
 		Args:    oneFile,
@@ -89,8 +89,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for kube-apiserver's, at this `place`.")
 	jwks.AddCAFile(cmd, &o.caFile)
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --jwks and --cluster may take together.")
-	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature too. With it, what is printed is the token.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of --jwks and --cluster together.")
+	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature, too. The output then holds the token.")
 	o.output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
@@ -221,7 +221,7 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		token = strings.TrimSpace(rest)
 	}
 	if token == "" {
-		return "", errors.New("read the token from " + name + ": there is nothing")
+		return "", errors.New("read the token from " + name + ": it is empty")
 	}
 	return token, nil
 }

@@ -50,7 +50,7 @@ func TestInspectReads(t *testing.T) {
 		"of a header":       {"Bearer " + token, []string{key}, nil, "Verdict:       valid"},
 		"in small letters":  {"bearer  " + token, []string{key}, nil, "Verdict:       valid"},
 		"two tokens":        {token + "\n" + token, []string{key}, cli.ErrFindings, "malformed token"},
-		"nothing":           {" \n", []string{key}, nil, "read the token from standard input: there is nothing"},
+		"nothing":           {" \n", []string{key}, nil, "read the token from standard input: it is empty"},
 		"too much":          {strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes"},
 		"other key":         {token, []string{"--service-account-key-file=" + clitest.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys"},
 		"no key":            {token, nil, cli.ErrReported, "Verdict:     unknown"},

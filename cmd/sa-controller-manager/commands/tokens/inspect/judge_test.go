@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 		"unknown key":       {"", good, inspect.Known{Keys: keys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
 		"tampered":          {"", tampered, inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
 		"no key ID":         {"the header is signed too", noKeyID, inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
-		"everything":        {"each reason is told", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
+		"everything":        {"each reason is a finding", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
 		"no keys":           {"exit code 1", good, inspect.Known{}, inspect.Untold, []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2},
 		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
 		"malformed":         {"and where", "e30.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0},

@@ -64,7 +64,7 @@ func review(ctx context.Context, client kubernetes.Interface, token string, audi
 	}, nil
 }
 
-// quiet sees to it that no error repeats the token, whoever words it.
+// quiet removes the token from an error, which may come from the server.
 func quiet(err error, token string) error {
 	if !strings.Contains(err.Error(), token) {
 		return err

@@ -150,7 +150,7 @@ func TestAPanicTellsNoValue(t *testing.T) {
 				}
 			}
 			if strings.Contains(logged+err.Error(), "hunter2") {
-				t.Errorf("the value is told: %v\n%s", err, logged)
+				t.Errorf("the value is disclosed: %v\n%s", err, logged)
 			}
 		})
 	}

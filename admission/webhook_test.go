@@ -306,7 +306,7 @@ func TestWebhookMaxInFlight(t *testing.T) {
 	})
 }
 
-// TestSlowBodiesKeepNobodyOut has as many bodies arrive for ever as there may be connections.
+// TestSlowBodiesKeepNobodyOut has as many bodies arrive without end as there may be connections.
 func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, be it
-// that their own clock has jumped too, as on the same host, or that it has not.
+// TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, whether
+// their own clock has jumped too, as on the same host, or not.
 func TestManagedAcrossAJump(t *testing.T) {
 	t.Parallel()
 	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {

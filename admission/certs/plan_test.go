@@ -174,7 +174,7 @@ func TestPlan(t *testing.T) {
 			want:   outcome{create, names{Active: "fresh"}},
 		},
 		"emptied": {
-			reason: "damage is mended from memory, all of it",
+			reason: "all damage is repaired from memory",
 			secret: emptySecret("kube-system", "x"),
 			held:   held(names{Active: "a", Next: "b", Previous: "old"}),
 			want:   outcome{update, names{Active: "a", Next: "b", Previous: "old"}},

@@ -21,7 +21,7 @@ const (
 	AlwaysDeny  = "AlwaysDeny"
 )
 
-// always decides the same of whatever it matches.
+// always makes the same decision for every request that it matches.
 type always struct {
 	admission.Handler
 
@@ -29,11 +29,11 @@ type always struct {
 	reason error // of a refusal, nil to allow
 }
 
-// NewAlwaysAdmit builds a plugin that allows whatever it matches: Pods, unless
-// configured. It is good for seeing that calls arrive.
+// NewAlwaysAdmit builds a plugin that allows every request that it matches: Pods, unless
+// configured. It shows that calls arrive.
 func NewAlwaysAdmit(config io.Reader) (admission.Plugin, error) { return newAlways(config, nil) }
 
-// NewAlwaysDeny builds a plugin that refuses whatever it matches: Pods, unless
+// NewAlwaysDeny builds a plugin that refuses every request that it matches: Pods, unless
 // configured.
 func NewAlwaysDeny(config io.Reader) (admission.Plugin, error) {
 	return newAlways(config, errors.New("admission control is denying all modifications"))
@@ -65,8 +65,8 @@ func (a *always) Validate(ctx context.Context, request *admission.Request, respo
 //	rules:
 //	- {group: apps, resource: deployments, operations: [CREATE, UPDATE]}
 //
-// Version and operations may be left out, which means all of them. Without a configuration
-// they are all operations on Pods: a plugin that is switched on to look at the framework must
+// Version and operations default to all. Without a configuration
+// the rules are all operations on Pods: a plugin that is enabled to try the framework must
 // not stop a cluster.
 func configuredRules(config io.Reader) ([]admission.Rule, error) {
 	if config == nil {
@@ -93,7 +93,7 @@ func configuredRules(config io.Reader) ([]admission.Rule, error) {
 	return parsed.Rules, nil
 }
 
-// complete refuses what kube-apiserver would not register.
+// complete sets defaults and refuses rules that kube-apiserver would not accept.
 func complete(rule *admission.Rule) error {
 	if rule.Resource == "" {
 		return errors.New("no resource")
@@ -101,7 +101,7 @@ func complete(rule *admission.Rule) error {
 	known := []admission.Operation{admission.Any, admission.Create, admission.Update, admission.Delete, admission.Connect}
 	for _, operation := range rule.Operations {
 		if !slices.Contains(known, operation) {
-			return fmt.Errorf("operation %q is none of %q", operation, known)
+			return fmt.Errorf("operation %q is not one of %q", operation, known)
 		}
 	}
 	if len(rule.Operations) == 0 || slices.Contains(rule.Operations, admission.Any) {

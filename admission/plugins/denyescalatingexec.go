@@ -18,12 +18,12 @@ import (
 // DenyEscalatingExec is the name of the plugin that NewDenyEscalatingExec builds.
 const DenyEscalatingExec = "DenyEscalatingExec"
 
-// NewDenyEscalatingExec returns a factory of the plugin that refuses exec into and
-// attach to Pods that are privileged or share the node's processes or IPC: who may exec
-// there is root on the node. Kubernetes had it until 1.20.
+// NewDenyEscalatingExec returns a factory of the plugin that refuses exec into and attach to Pods
+// that are privileged or share the node's processes or IPC: exec there gives root on the node.
+// Kubernetes had it until 1.20.
 //
-// It asks for the Pod on every call, as Kubernetes did. Unlike there, init and ephemeral
-// containers count too.
+// It reads the Pod on every call, as Kubernetes did. Unlike there, init and ephemeral containers
+// are checked too.
 func NewDenyEscalatingExec(client corev1client.PodsGetter) admission.Factory {
 	return func(io.Reader) (admission.Plugin, error) {
 		return &denyEscalatingExec{client: client}, nil
@@ -55,7 +55,7 @@ func (d *denyEscalatingExec) Validate(ctx context.Context, request *admission.Re
 	return nil
 }
 
-// escalation says how a process of the Pod could reach the node, in Kubernetes' words.
+// escalation returns an error with upstream's text if a process of the Pod could reach the node.
 func escalation(spec *corev1.PodSpec) error {
 	if spec.HostPID {
 		return errors.New("cannot exec into or attach to a container using host pid")

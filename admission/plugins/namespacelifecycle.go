@@ -24,33 +24,32 @@ import (
 const NamespaceLifecycle = "NamespaceLifecycle"
 
 const (
-	// distrustFor is how long the cache is not believed that a namespace is active
-	// after its deletion was seen here. Both numbers are upstream's.
+	// distrustFor is how long the cache is not trusted that a namespace is active after its
+	// deletion was seen here. Both numbers are upstream's.
 	distrustFor      = 30 * time.Second
 	distrustedAtMost = 100
 )
 
-// NamespaceLifecycleDeps is what NamespaceLifecycle works with.
+// NamespaceLifecycleDeps are the dependencies of NamespaceLifecycle.
 type NamespaceLifecycleDeps struct {
 	// Lister reads the informer's cache, which is filled once Synced is closed.
 	Lister corev1listers.NamespaceLister
 	Synced <-chan struct{}
-	// Client is asked where the cache has no answer or is not to be believed.
+	// Client reads a namespace that the cache does not have or is not trusted for.
 	Client corev1client.NamespacesGetter
 }
 
-// NewNamespaceLifecycle returns a factory of the plugin that keeps new objects out of
-// namespaces that do not exist or are being deleted, and keeps the three namespaces
-// without which a cluster does not work. It matches all there is.
+// NewNamespaceLifecycle returns a factory of the plugin that refuses new objects in namespaces that
+// do not exist or are being deleted, and the deletion of the three namespaces that a cluster needs.
+// It matches every resource.
 //
-// Pods are refused before they are mutated too, so that what is wrong with the namespace
-// is told before what is missing in it. Upstream does so for everything; here it would
-// have the apiserver call twice for every request, and no other mutator asks what a
-// namespace has for anything but Pods.
+// Pods are also refused before mutation, so that the user sees the error of the namespace and not
+// that of a missing account in it. Upstream does so for everything; here the apiserver would call
+// twice for every request, and other mutators only read namespaces for Pods.
 //
-// It decides as k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle does. The one
-// difference: a namespace that the cache does not have yet is asked for at once, where
-// upstream sleeps for 50 ms first.
+// It decides as k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle. The one difference: a
+// namespace that the cache does not have yet is read at once, where upstream sleeps for 50 ms
+// first.
 func NewNamespaceLifecycle(deps NamespaceLifecycleDeps) admission.Factory {
 	return func(io.Reader) (admission.Plugin, error) {
 		n := &namespaceLifecycle{deps: deps, deleted: utilcache.NewLRUExpireCache(distrustedAtMost)}
@@ -75,12 +74,12 @@ func (*namespaceLifecycle) Rules() []admission.Rule {
 	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: []admission.Operation{admission.Create, admission.Update, admission.Delete}}}
 }
 
-// MutatingRules match what is looked up in the namespace while it is mutated.
+// MutatingRules match the creation of Pods.
 func (*namespaceLifecycle) MutatingRules() []admission.Rule {
 	return []admission.Rule{{Resource: "pods", Operations: []admission.Operation{admission.Create}}}
 }
 
-// Admit changes nothing and refuses early.
+// Admit refuses early and changes nothing.
 func (n *namespaceLifecycle) Admit(ctx context.Context, request *admission.Request, response *admission.Response) error {
 	return n.Validate(ctx, request, response)
 }
@@ -105,8 +104,8 @@ func (n *namespaceLifecycle) Validate(ctx context.Context, request *admission.Re
 	return nil
 }
 
-// validateNamespace allows all but the deletion of the immortal, and takes notice of
-// deletions: what is created next may meet a cache that does not know of them.
+// validateNamespace refuses the deletion of the protected namespaces, and records other deletions:
+// the cache may not know of them when the next object is created.
 func (n *namespaceLifecycle) validateNamespace(request *admission.Request) error {
 	if request.Operation != admission.Delete {
 		return nil
@@ -121,7 +120,8 @@ func (n *namespaceLifecycle) validateNamespace(request *admission.Request) error
 	return nil
 }
 
-// find believes the cache, unless it has no such namespace or could be late.
+// find returns the namespace from the cache, or from the API if the cache does not have it or may
+// be stale.
 func (n *namespaceLifecycle) find(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace, err := n.deps.Lister.Get(name)
 	if err == nil {
@@ -136,7 +136,7 @@ func (n *namespaceLifecycle) find(ctx context.Context, name string) (*corev1.Nam
 	return n.deps.Client.Namespaces().Get(ctx, name, metav1.GetOptions{})
 }
 
-// terminating has the cause that controllers look for, to stop trying.
+// terminating returns a refusal with the cause by which controllers know not to retry.
 func terminating(request *admission.Request) error {
 	err := admission.Forbidden(request, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", request.Namespace))
 	if refusal := (*apierrors.StatusError)(nil); errors.As(err, &refusal) {
@@ -149,8 +149,8 @@ func terminating(request *admission.Request) error {
 	return err
 }
 
-// isAccessReview reports whether the answer would give away if a namespace exists, to
-// somebody who may ask no more than what is allowed there.
+// isAccessReview reports whether the request is an access review. A refusal would reveal whether
+// the namespace exists to users who may not know that.
 func isAccessReview(request *admission.Request) bool {
 	return request.Resource.Group == "authorization.k8s.io" && request.Resource.Resource == "localsubjectaccessreviews"
 }

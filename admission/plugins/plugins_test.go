@@ -30,7 +30,7 @@ func TestAlwaysRules(t *testing.T) {
 		"operations":        {reason: "kept", config: `{"rules":[{"resource":"pods","subResource":"exec","operations":["CONNECT"]}]}`, want: []string{"CONNECT pods/exec"}},
 		"empty":             {reason: "a plugin that matches nothing is a mistake", config: "rules: []", refusal: "rules are empty; leave the configuration out to match pods"},
 		"no resource":       {reason: "the place is named", config: "rules: [{resource: pods}, {group: apps}]", refusal: "rules[1]: no resource"},
-		"unknown operation": {reason: "named", config: "rules: [{resource: pods, operations: [create]}]", refusal: `rules[0]: operation "create" is none of ["*" "CREATE" "UPDATE" "DELETE" "CONNECT"]`},
+		"unknown operation": {reason: "named", config: "rules: [{resource: pods, operations: [create]}]", refusal: `rules[0]: operation "create" is not one of ["*" "CREATE" "UPDATE" "DELETE" "CONNECT"]`},
 		"unknown field":     {reason: "strict", config: "rule: []", refusal: `unknown field "rule"`},
 	}
 	for name, tc := range cases {

@@ -18,9 +18,9 @@ import (
 // SecurityContextDeny is the name of the plugin that NewSecurityContextDeny builds.
 const SecurityContextDeny = "SecurityContextDeny"
 
-// NewSecurityContextDeny builds a plugin that refuses Pods which choose their user,
-// groups or SELinux label. Kubernetes had it until 1.29. Unlike there, ephemeral
-// containers count also when they are added to a running Pod.
+// NewSecurityContextDeny builds a plugin that refuses Pods which set their user, groups or SELinux
+// label. Kubernetes had it until 1.29. Unlike there, ephemeral containers that are added to a
+// running Pod are checked too.
 func NewSecurityContextDeny(io.Reader) (admission.Plugin, error) {
 	return &securityContextDeny{}, nil
 }
@@ -45,7 +45,8 @@ func (*securityContextDeny) Validate(_ context.Context, request *admission.Reque
 	return nil
 }
 
-// deniedContext names the first field that is set and must not be, in Kubernetes' words.
+// deniedContext returns an error with upstream's text for the first field that is set and must not
+// be.
 func deniedContext(spec *corev1.PodSpec) error {
 	if err := deniedPodContext(spec.SecurityContext); err != nil {
 		return err
@@ -81,8 +82,8 @@ func deniedPodContext(pod *corev1.PodSecurityContext) error {
 	return nil
 }
 
-// securityContexts returns those of all containers that have one: of init containers,
-// containers and ephemeral containers.
+// securityContexts returns the security contexts of init containers, containers and ephemeral
+// containers.
 func securityContexts(spec *corev1.PodSpec) []*corev1.SecurityContext {
 	var found []*corev1.SecurityContext
 	add := func(securityContext *corev1.SecurityContext) {

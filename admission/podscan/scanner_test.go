@@ -243,7 +243,7 @@ func TestScanFails(t *testing.T) {
 		}
 		w.breaks(nil)
 		pause(time.Minute + settleDelay)
-		wantScans(t, w, "when it can be looked again", 1)
+		wantScans(t, w, "when lists succeed again", 1)
 		if told := w.told(); len(told) != 2 {
 			t.Errorf("told %q, want a Pod and the summary", told)
 		}

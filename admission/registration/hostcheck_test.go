@@ -221,7 +221,7 @@ func TestNobodyToAwait(t *testing.T) {
 	}
 }
 
-// What is bound stays bound whoever comes, is repaired, and the newcomer is told of.
+// A bound webhook stays and is repaired when a host joins, and an Event names the host.
 func TestHostThatJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
@@ -315,7 +315,7 @@ func TestForeignHostsObjectStays(t *testing.T) {
 	})
 }
 
-// An immutable object takes no heartbeat. What holds up the first binding says what to do.
+// An immutable object prevents heartbeats. The status says what to do.
 func TestImmutableHostsObjectIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: HostsNamespace, Name: HostsName}, Immutable: new(true)})

@@ -92,7 +92,7 @@ func TestPlan(t *testing.T) {
 			want:   outcome{State: Registered},
 		},
 		"damaged before our time": {
-			reason: "what is bound stays bound, and must not stop the probe that mends it",
+			reason: "a bound webhook stays, and must not block the probe that repairs it",
 			world:  world{mutating: damage, validating: damage},
 			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past, "update validating": past}},
 		},
@@ -127,7 +127,7 @@ func TestPlan(t *testing.T) {
 			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "update validating": right}},
 		},
 		"damaged": {
-			reason: "mended at once, because it was proved",
+			reason: "repaired at once, because it was proved",
 			world:  world{mutating: right, validating: damage, proven: true},
 			want:   outcome{State: Repairing, Writes: map[string]string{"update validating": right}},
 		},
@@ -172,7 +172,7 @@ func TestPlan(t *testing.T) {
 			want:   outcome{State: Off},
 		},
 		"off, deleted just now": {
-			reason: "whoever deletes it may be about to delete the other one, or to write it himself",
+			reason: "the client may be about to delete the other one too, or to write it",
 			world:  world{deleted: [kinds]last{{existed: true, off: true, deleted: now.Add(-settleDelay / 4)}, {}}},
 			want:   outcome{State: Off, After: settleDelay * 3 / 4},
 		},

@@ -249,7 +249,7 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
-// What is right may refuse the probe of a new leader, which has to mend the other one.
+// A correct webhook may refuse the probe of a new leader, which has to repair the other one.
 func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
 	for name, harm := range map[string]func(*testing.T, *apiserver){
 		"deleted": func(*testing.T, *apiserver) {},
@@ -486,7 +486,7 @@ func TestCABundleChanges(t *testing.T) {
 			t.Errorf("%d probes for a rollover, want none but the first", probes)
 		}
 		if got, want := a.ca.has(), []string{string(first) + string(second)}; !slices.Equal(got, want) {
-			t.Errorf("the serving CA is told that %q is registered, want %q", got, want)
+			t.Errorf("the serving CA receives %q as registered, want %q", got, want)
 		}
 		a.change(t, validating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		third := caPEM(t)
@@ -500,7 +500,7 @@ func TestCABundleChanges(t *testing.T) {
 			t.Errorf("%d probes for another CA, want one more than the first", probes-1)
 		}
 		if got, want := a.ca.has(), []string{string(third)}; !slices.Equal(got, want) {
-			t.Errorf("the serving CA is told that %q is registered, want %q", got, want)
+			t.Errorf("the serving CA receives %q as registered, want %q", got, want)
 		}
 	})
 }

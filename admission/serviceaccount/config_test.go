@@ -33,7 +33,7 @@ func TestParseConfig(t *testing.T) {
 			want:   Config{StrictMountableSecrets: true, Mode: Projected},
 		},
 		"Unknown":   {reason: "a setting that does nothing is a mistake", data: "limitSecrets: true", err: `unknown field "limitSecrets"`},
-		"WrongCase": {reason: "names are told apart by case", data: "Mode: secret", err: `unknown field "Mode"`},
+		"WrongCase": {reason: "names are case-sensitive", data: "Mode: secret", err: `unknown field "Mode"`},
 		"Repeated":  {reason: "which one is meant?", data: "mode: secret\nmode: projected", err: `"mode" already set`},
 		"WrongType": {reason: "a quoted boolean is a string", data: `requireAPIToken: "false"`, err: "cannot unmarshal string"},
 		"WrongMode": {reason: "there are two modes", data: "mode: bound", err: `mode: "bound" is neither "projected" nor "secret"`},

@@ -93,7 +93,7 @@ func TestLookup(t *testing.T) {
 			want: want{gets: 1},
 		},
 		"CreatedAndUnknown": {
-			reason: "what was done is told also when it did not help",
+			reason: "the audit annotation says what was done, even in vain",
 			pod:    defaultPod,
 			world: func() *world {
 				w := newWorld().creates()
@@ -217,8 +217,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestTooManyWaiters: those of one namespace leave room for others, one more is told to come
-// back, and there is room again later.
+// TestTooManyWaiters: waiters of one namespace leave room for others, one more is rejected with
+// 429, and there is room again later.
 func TestTooManyWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestTooManyWaiters(t *testing.T) {
 			}
 		}
 		if err := admit("a"); err != nil {
-			t.Errorf("refused after everybody has left: %v", err)
+			t.Errorf("refused after all waiters have left: %v", err)
 		}
 		w.mustBeEmpty(t)
 	})

@@ -1,17 +1,16 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connlimit bounds the connections of a server: a flood of them costs a known amount of
-// memory and goroutines, and evicts its own kind.
+// Package connlimit limits the connections of a server: a flood of connections costs a known amount
+// of memory and goroutines, and evicts mostly itself.
 //
-// A connection is in one of four states: nothing has been read from it; something has been, but no
-// call has come; it is idle after a call; it has calls under way. Beyond the limit that connection
-// is closed which is longest in the state that most are in. So neither silent connections nor slow
-// handshakes nor idle connections nor slow calls evict one in another state, unless that state has
-// just as many.
+// A connection is in one of four states: no bytes received; bytes received but no call yet; idle
+// after a call; calls in progress. Beyond the limit, the state with the most connections loses the
+// connection that has been in it the longest. So silent connections, slow handshakes, idle
+// connections and slow calls do not evict connections in other states, unless those are as many.
 //
-// The server wraps its listener, and brackets each call by Conn.Begin and Conn.End. All methods may
-// be used by several goroutines.
+// The server wraps its listener, and brackets each call by Conn.Begin and Conn.End. All methods are
+// safe for concurrent use.
 package connlimit
 
 import (
@@ -21,39 +20,40 @@ import (
 	"sync/atomic"
 )
 
-// Limits are those of a server.
+// Limits are the limits of a server.
 type Limits struct {
-	// Open is how many connections may be open. One more evicts another.
+	// Open is the maximum of open connections. One more evicts another.
 	Open int
-	// Callers, unless zero, is how many of them may have made a call. Callers are never evicted,
-	// and a call of a further one is rejected: so the first caller outlasts a flood of calls.
+	// Callers, unless zero, is the maximum of connections that have made a call. These are never
+	// evicted, and the first call on a further one is rejected: so the first caller survives a
+	// flood of calls.
 	Callers int
 }
 
-// Accepted is how many connections there are at most, with those that are closed and that the
-// server has not let go of yet. The next one waits to be accepted: else a flood would leave
-// goroutines behind faster than they end.
+// Accepted returns the maximum of connections including closed ones that the server still holds.
+// Further ones wait to be accepted: otherwise a flood would leave goroutines behind faster than
+// they end.
 func (l Limits) Accepted() int { return l.Open + l.Open/4 }
 
 type state int
 
 const (
-	silent  state = iota // nothing has been read
-	started              // something has been, but no call has come
+	silent  state = iota // no bytes received
+	started              // bytes received, no call yet
 	idle
 	calling
 	states
 )
 
-// Limiter keeps the connections of a server within its limits.
+// Limiter enforces the limits of a server.
 type Limiter struct {
 	limits Limits
-	// places holds one entry for each connection that the server has not let go of.
+	// places holds one entry for each connection that the server still holds.
 	places chan struct{}
 
 	mu sync.Mutex
-	// queues hold the open connections of each state, the one that is longest in it in front.
-	// Among those with calls, that is the one whose last call began first.
+	// queues hold the open connections of each state, in the order in which they entered it; a
+	// further call enters calling again.
 	queues [states]list.List
 	ending bool
 }
@@ -87,7 +87,7 @@ func (l limited) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// add takes a new connection in and returns the one that is to be closed for it.
+// add adds a new connection and returns the one to close for it, if any.
 func (l *Limiter) add(conn *Conn) (surplus *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *Limiter) add(conn *Conn) (surplus *Conn) {
 	return surplus
 }
 
-// open is how many connections are open. The caller holds mu.
+// open returns the number of open connections. The caller holds mu.
 func (l *Limiter) open() int {
 	sum := 0
 	for i := range l.queues {
@@ -113,7 +113,7 @@ func (l *Limiter) open() int {
 	return sum
 }
 
-// longest is the connection to evict. The caller holds mu.
+// longest returns the connection to evict. The caller holds mu.
 func (l *Limiter) longest() *Conn {
 	among := l.queues[:]
 	if l.limits.Callers > 0 {
@@ -128,7 +128,7 @@ func (l *Limiter) longest() *Conn {
 	return most.Front().Value.(*Conn)
 }
 
-// CloseNew closes the connections that have made no call, and all that are accepted later.
+// CloseNew closes the connections without a call, and all that are accepted later.
 func (l *Limiter) CloseNew() {
 	l.mu.Lock()
 	l.ending = true
@@ -146,7 +146,7 @@ func (l *Limiter) CloseNew() {
 	}
 }
 
-// AllIdle reports whether no open connection is new or has calls under way.
+// AllIdle reports whether no open connection is new or has calls in progress.
 func (l *Limiter) AllIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,14 +161,14 @@ type Conn struct {
 	heard    atomic.Bool
 	released sync.Once
 
-	// What follows is guarded by the Limiter's mu.
+	// The Limiter's mu guards the fields below.
 
 	state state
 	place *list.Element // in the queue of its state, nil once it is closed
 	calls int
 }
 
-// enter puts the connection at the end of those in the state. The caller holds mu.
+// enter moves the connection to the end of the queue of a state. The caller holds mu.
 func (c *Conn) enter(to state) {
 	c.leave()
 	c.state, c.place = to, c.limiter.queues[to].PushBack(c)
@@ -181,8 +181,8 @@ func (c *Conn) leave() {
 	}
 }
 
-// Begin notes that a call has come, and reports whether there is a place for it. If so, End is to
-// be called once it is answered.
+// Begin records a call and reports whether it is within the limits. If so, End must be called once
+// it is answered.
 func (c *Conn) Begin() bool {
 	l := c.limiter
 	l.mu.Lock()
@@ -198,7 +198,7 @@ func (c *Conn) Begin() bool {
 	return true
 }
 
-// End notes that a call is answered.
+// End records that a call is answered.
 func (c *Conn) End() {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
@@ -225,7 +225,7 @@ func (c *Conn) hear() {
 	}
 }
 
-// Close implements net.Conn. The server calls it once it has done with the connection.
+// Close implements net.Conn. The server calls it when it no longer uses the connection.
 func (c *Conn) Close() error {
 	c.limiter.mu.Lock()
 	c.leave()
@@ -234,6 +234,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// hangUp closes a connection that the server still holds. It does not say goodbye as TLS does,
-// which waits for a peer that does not read. mu is not held, because closing waits for readers.
+// hangUp closes a connection that the server still holds, without TLS's close alert, which would
+// block on a peer that does not read. The caller does not hold mu, because closing waits for
+// readers.
 func (c *Conn) hangUp() { _ = c.Conn.Close() } // the peer may have closed it already

@@ -29,32 +29,30 @@ import (
 )
 
 const (
-	// reviewTimeout bounds one question to the API server, as in KCM.
+	// reviewTimeout limits one review by the API server, as in KCM.
 	reviewTimeout = 10 * time.Second
 
-	// authenticationConfigMap is where kube-apiserver publishes by which CAs it knows
-	// clients and proxies (pkg/controlplane/controller/clusterauthenticationtrust).
+	// authenticationConfigMap is where kube-apiserver publishes the CAs of clients and proxies
+	// (pkg/controlplane/controller/clusterauthenticationtrust).
 	authenticationConfigMap = "extension-apiserver-authentication"
 )
 
-// reviewBackoff is how often, and how far apart, a question that got no answer is
-// asked again; as in KCM.
+// reviewBackoff is the backoff of failed reviews, as in KCM.
 func reviewBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 }
 
-// authFilter lets a request through if the API server says that its client may get the
-// path. Nothing is sent before the first request that needs it, but by the lookups.
+// authFilter authenticates and authorizes requests through the API server. Apart from the lookups
+// it sends nothing before the first request that needs it.
 type authFilter struct {
 	userAgent string
 
 	authn authenticator.Request
 	authz authorizer.Authorizer
-	// clientCA vouches for clients and proxies; nil if there is nothing to ask them
-	// for.
+	// clientCA has the CAs of clients and proxies; nil if there are none.
 	clientCA      dynamiccertificates.CAContentProvider
 	requestHeader *authenticatorfactory.RequestHeaderConfig
-	// followers follow files, lookups the ConfigMap.
+	// followers reload files, lookups watch the ConfigMap.
 	followers, lookups []runnable
 }
 
@@ -66,9 +64,8 @@ func newAuthFilter(config *Config) (*authFilter, error) {
 	return f, f.authorize(&config.Authorization)
 }
 
-// wrap asks who a client is, then whether it may get the path, and then lets h
-// answer. The answers to others are those of every Kubernetes component: 401 for
-// bad credentials, 403 for no permission, also of a client without credentials.
+// wrap authenticates the client, authorizes the path, and then calls h. Refusals are those of every
+// Kubernetes component: 401 for bad credentials, 403 for no permission, also without credentials.
 func (f *authFilter) wrap(h http.Handler) http.Handler {
 	h = filters.WithAuthorization(h, f.authz, scheme.Codecs)
 	h = filters.WithAuthentication(h, f.authn, filters.Unauthorized(scheme.Codecs), nil, f.requestHeader)
@@ -76,8 +73,8 @@ func (f *authFilter) wrap(h http.Handler) http.Handler {
 	return redactQuery(filters.WithCacheControl(h))
 }
 
-// redactQuery takes the query out of the request line. Nobody but upstream's filters
-// reads that, which log it when they refuse somebody, and a token may be in it by mistake.
+// redactQuery removes the query from the request line. Only upstream's filters read that: they log
+// it when they refuse a request, and it may contain a token by mistake.
 func redactQuery(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		quiet := *r
@@ -118,7 +115,7 @@ func (f *authFilter) authenticate(o *Authentication) error {
 	return nil
 }
 
-// joinCAs finds out which certificates clients are asked for.
+// joinCAs sets clientCA to the CAs of clients and proxies.
 func (f *authFilter) joinCAs(clients dynamiccertificates.CAContentProvider) {
 	var all []dynamiccertificates.CAContentProvider
 	if clients != nil {
@@ -132,8 +129,7 @@ func (f *authFilter) joinCAs(clients dynamiccertificates.CAContentProvider) {
 	}
 }
 
-// callersCA is that of the file, or else of the ConfigMap, or nil if that cannot be
-// looked up.
+// callersCA returns the CA of the file, or else of the ConfigMap, or nil if there is no lookup.
 func (f *authFilter) callersCA(o *Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
@@ -149,8 +145,8 @@ func (f *authFilter) callersCA(o *Authentication, lookup kubernetes.Interface) (
 	return f.publishedCA("client-ca", "client-ca-file", lookup)
 }
 
-// requestHeaderConfig is that of the flags if these name a CA, or else of the
-// ConfigMap, or nil if that cannot be looked up.
+// requestHeaderConfig returns the configuration of the flags if these name a CA, or else of the
+// ConfigMap, or nil if there is no lookup.
 func (f *authFilter) requestHeaderConfig(o *RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", o.ClientCAFile)
@@ -188,8 +184,8 @@ func (f *authFilter) requestHeaderConfig(o *RequestHeader, lookup kubernetes.Int
 	}, nil
 }
 
-// publishedCA follows a CA in the ConfigMap. Until it has been read, nobody's
-// certificate is good.
+// publishedCA watches a CA in the ConfigMap. Until it has been read, no client certificate is
+// valid.
 func (f *authFilter) publishedCA(purpose, key string, client kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(purpose, metav1.NamespaceSystem, authenticationConfigMap, key, client)
 	if err != nil {
@@ -204,7 +200,7 @@ func (f *authFilter) authorize(o *Authorization) error {
 	if err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
-	// system:masters may do everything by definition; so says KCM, too.
+	// system:masters is always authorized, as in KCM.
 	authorizers := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups("system:masters"), always}
 	client, err := f.delegate(o.Kubeconfig, reviewTimeout)
 	if err != nil {
@@ -226,14 +222,14 @@ func (f *authFilter) authorize(o *Authorization) error {
 	return nil
 }
 
-// delegate is a client of the API server that decides about clients: that of the
-// kubeconfig or, without one, that of the Pod this is. It is nil outside of a Pod.
+// delegate returns a client for the API server that reviews clients, from the kubeconfig or,
+// without one, from the Pod's environment. It returns nil outside of a Pod.
 func (f *authFilter) delegate(kubeconfig string, timeout time.Duration) (kubernetes.Interface, error) {
 	config, err := delegateConfig(kubeconfig)
 	if err != nil || config == nil {
 		return nil, err
 	}
-	// Whoever waits for an answer here waits for it with every request.
+	// A rate limit would delay every request to the secure port.
 	config.QPS, config.Timeout = -1, timeout
 	return kubernetes.NewForConfig(rest.AddUserAgent(config, f.userAgent))
 }

@@ -17,9 +17,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// selfSigned makes a certificate and its key, both PEM, as KCM does. It encrypts and
-// proves nothing. It is valid for a year, for localhost and, if that is a certain one, for
-// the bind address.
+// selfSigned returns a certificate and its key, both PEM, as KCM does. It gives encryption without
+// authentication. It is valid for a year, for localhost and for a specific bind address.
 func selfSigned(bind net.IP) (cert, key []byte, err error) {
 	addresses := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	if bind != nil && !bind.IsUnspecified() && !bind.IsLoopback() {
@@ -28,10 +27,9 @@ func selfSigned(bind net.IP) (cert, key []byte, err error) {
 	return certutil.GenerateSelfSignedCertKey("localhost", addresses, nil)
 }
 
-// keptCertificate is the self-signed certificate in dir. It is made there if it is
-// not there, and used as it is, expired or not, if it is: as in KCM. A key alone is what
-// a process has left that was killed between the two files, and is no reason not to
-// start.
+// keptCertificate returns the self-signed certificate in dir. If it is missing it is created;
+// otherwise it is used even if it has expired, as in KCM. A key without a certificate is left by a
+// process that was killed between the two files, and does not prevent a start.
 func keptCertificate(logger klog.Logger, name string, bind net.IP, dir string) (dynamiccertificates.CertKeyContentProvider, error) {
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	found, err := certutil.CanReadCertAndKey(certFile, keyFile)
@@ -50,8 +48,8 @@ func keptCertificate(logger klog.Logger, name string, bind net.IP, dir string) (
 	return content, nil
 }
 
-// keepCertificate writes both files whole before either gets its name, so that what may
-// fail for long, as on a full disk, leaves no half pair.
+// keepCertificate writes both files completely before it renames them, so that a lasting failure,
+// such as a full disk, leaves no half pair.
 func keepCertificate(logger klog.Logger, bind net.IP, certFile, keyFile string) error {
 	cert, key, err := selfSigned(bind)
 	if err != nil {
@@ -69,11 +67,11 @@ func keepCertificate(logger klog.Logger, bind net.IP, certFile, keyFile string) 
 	if err := os.Rename(keyFile+".new", keyFile); err != nil {
 		return err
 	}
-	// The certificate comes last, because it says that the pair is there.
+	// The certificate comes last: its existence means that the pair is complete.
 	return os.Rename(certFile+".new", certFile)
 }
 
-// backup renames a key that has no certificate: its certificate may be elsewhere.
+// backup renames a key without a certificate: its certificate may be elsewhere.
 func backup(logger klog.Logger, keyFile string) error {
 	if _, err := os.Lstat(keyFile); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -85,6 +83,6 @@ func backup(logger klog.Logger, keyFile string) error {
 	if err := os.Rename(keyFile, old); err != nil {
 		return err
 	}
-	logger.Info("Renamed a private key in --cert-dir that had no certificate, to make a new pair", "file", old)
+	logger.Info("Renamed a private key without certificate in --cert-dir to create a new pair", "file", old)
 	return nil
 }

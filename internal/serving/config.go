@@ -1,13 +1,13 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving is the secure port: health, metrics and what helps to debug over HTTPS,
-// for those whom the API server lets read it. Names of flags in its errors are those that
-// every Kubernetes component has for these settings.
+// Package serving implements the secure port: health, metrics and debugging paths over HTTPS, for
+// clients that the API server authorizes. Its errors name the flags that every Kubernetes component
+// has for these settings.
 //
-// New opens the port and reads every file, so that whatever is wrong is an error of the
-// start-up; the API server need not answer yet. Certificates and CAs are followed while
-// Run serves. No path may show a secret: health paths need no permission.
+// New opens the port and reads every file, so that any problem is an error at start-up; it does not
+// need the API server. Certificates and CAs are reloaded while Run serves. No path may reveal a
+// secret: health paths need no permission.
 package serving
 
 import (
@@ -18,9 +18,9 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// Config is what a server needs.
+// Config configures a Server.
 type Config struct {
-	// Name and Version are the program's.
+	// Name and Version of the program.
 	Name, Version string
 
 	Port           Port
@@ -35,8 +35,7 @@ type Config struct {
 	Live, Ready []Check
 }
 
-// Port says where and how health, metrics and what helps to debug are served. Who may
-// read it, Authentication and Authorization say.
+// Port configures the port.
 type Port struct {
 	// BindAddress is the local address; an unspecified one (0.0.0.0, ::) or nil
 	// means all interfaces and both address families.
@@ -51,11 +50,11 @@ type Port struct {
 	// HTTP2MaxStreams is how many requests a client may have in flight on one
 	// connection; 0 means 100, as in KCM.
 	HTTP2MaxStreams int
-	// TLS says which certificates and which ciphers.
+	// TLS configures certificates and ciphers.
 	TLS TLS
 }
 
-// hostPort is the address to listen on, in the form of package net.
+// hostPort returns the address to listen on, in the form of package net.
 func (p *Port) hostPort() string {
 	host := ""
 	if p.BindAddress != nil {
@@ -64,44 +63,42 @@ func (p *Port) hostPort() string {
 	return net.JoinHostPort(host, strconv.Itoa(p.SecurePort))
 }
 
-// TLS says which certificates the secure port shows and what it agrees on
-// with clients. Names and meaning are those of every Kubernetes component
-// (k8s.io/apiserver/pkg/server/options).
+// TLS configures the certificates and TLS versions of the secure port, like the flags of every
+// Kubernetes component (k8s.io/apiserver/pkg/server/options).
 type TLS struct {
-	// CertFile and KeyFile go together. Without them the process makes a
-	// certificate for itself.
+	// CertFile and KeyFile must be given together. Without them the process uses a self-signed
+	// certificate.
 	CertFile string
 	KeyFile  string
-	// CertDir is where a self-made certificate is kept; empty means in memory.
+	// CertDir stores the self-signed certificate; empty means in memory.
 	CertDir string
-	// SNICertKeys are further certificates, for clients that ask for their names.
+	// SNICertKeys are additional certificates for other server names.
 	SNICertKeys      []cliflag.NamedCertKey
 	CipherSuites     []string
 	MinVersion       string
 	CurvePreferences []int32
 }
 
-// Authentication says how the secure port finds out who a client is.
-// Defaults and meaning are those of KCM
-// (k8s.io/apiserver/pkg/server/options/authentication.go).
+// Authentication configures how the secure port authenticates clients. Defaults and meaning are the
+// same as in KCM (k8s.io/apiserver/pkg/server/options/authentication.go).
 type Authentication struct {
 	// Kubeconfig reaches the API server that reviews tokens; empty means the
 	// in-cluster configuration or, outside of a Pod, none.
 	Kubeconfig string
-	// SkipLookup means not to read what is missing here from the ConfigMap
+	// SkipLookup disables the lookup of missing settings in the ConfigMap
 	// kube-system/extension-apiserver-authentication.
 	SkipLookup bool
-	// TolerateLookupFailure is taken and without effect: see its flag.
+	// TolerateLookupFailure has no effect: see its flag.
 	TolerateLookupFailure bool
-	// CacheTTL is how long the answer about a token is believed.
+	// CacheTTL is how long the result of a TokenReview is cached.
 	CacheTTL time.Duration
-	// ClientCAFile vouches for client certificates.
+	// ClientCAFile has the CAs of client certificates.
 	ClientCAFile  string
 	RequestHeader RequestHeader
 }
 
-// RequestHeader says when a proxy in front may name the client. They are
-// used only with ClientCAFile; without it, the ConfigMap has all of them.
+// RequestHeader configures when a proxy may name the client. The fields are used only with
+// ClientCAFile; without it, the ConfigMap has all of them.
 type RequestHeader struct {
 	ClientCAFile        string
 	AllowedNames        []string
@@ -111,21 +108,20 @@ type RequestHeader struct {
 	ExtraHeaderPrefixes []string
 }
 
-// Authorization says how the secure port finds out what a client may get.
-// Defaults and meaning are those of KCM
-// (k8s.io/apiserver/pkg/server/options/authorization.go).
+// Authorization configures how the secure port authorizes clients. Defaults and meaning are the
+// same as in KCM (k8s.io/apiserver/pkg/server/options/authorization.go).
 type Authorization struct {
 	// Kubeconfig reaches the API server that is asked; empty means the in-cluster
 	// configuration or, outside of a Pod, none.
 	Kubeconfig string
-	// AlwaysAllowPaths are served to everybody. One that ends in * is a prefix.
+	// AlwaysAllowPaths need no authorization. A path that ends in * is a prefix.
 	AlwaysAllowPaths []string
-	// AllowCacheTTL and DenyCacheTTL are how long a yes and a no are believed.
+	// AllowCacheTTL and DenyCacheTTL are how long decisions are cached.
 	AllowCacheTTL time.Duration
 	DenyCacheTTL  time.Duration
 }
 
-// Debugging says what the secure port tells about the process itself.
+// Debugging configures the debugging paths.
 type Debugging struct {
 	// Profiling serves /debug/pprof/.
 	Profiling bool

@@ -16,15 +16,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Check is one named question about the health of the process.
+// Check is one named health check.
 type Check struct {
-	// Name is what ?exclude= and the path below the endpoint take: lower case
-	// words joined by hyphens, unique within an endpoint.
+	// Name is used in ?exclude= and in the path below the endpoint: lower case words joined by
+	// hyphens, unique within an endpoint.
 	Name string
-	// Probe answers at once and never blocks; it is called concurrently. The
-	// detail is shown to whoever asks for verbose output, whether the check
-	// passes or fails, and so is the error: health paths need no permission, so
-	// neither may carry a secret. An empty detail is left out.
+	// Probe must not block; it is called concurrently. Verbose output shows the detail, whether the
+	// check passes or fails, and the error: health paths need no permission, so neither may contain
+	// a secret. An empty detail is omitted.
 	Probe func() (detail string, err error)
 }
 
@@ -89,7 +88,7 @@ func respond(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	// A client that went away is no news.
+	// The client may have disconnected.
 	_, _ = io.WriteString(w, body)
 }
 
@@ -97,7 +96,7 @@ func respond(w http.ResponseWriter, status int, body string) {
 type healthReport struct {
 	// lines has one line a check, in their order, and perhaps a warning.
 	lines []string
-	// failed names the checks that failed.
+	// failed lists the names of failed checks.
 	failed []string
 }
 
@@ -134,11 +133,11 @@ func observe(endpoint, name string, err error) {
 	if err != nil {
 		status = slis.Error
 	}
-	// It has no error to return (k8s.io/component-base/metrics/prometheus/slis).
+	// It never returns an error (k8s.io/component-base/metrics/prometheus/slis).
 	_ = slis.ObserveHealthcheck(context.Background(), name, endpoint, status)
 }
 
-// checkLine keeps to one line whatever a check says: scripts read these lines.
+// checkLine returns the result of a check in one line, because scripts read these lines.
 func checkLine(name, detail string, err error) string {
 	line := fmt.Sprintf("[+]%s ok", name)
 	switch {

@@ -17,9 +17,8 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
-// newHandler is the one place where paths are laid out: those of KCM, but for
-// /debug/flags/v. That one sets the log level, and from level 8 on client-go logs
-// tokens.
+// newHandler defines all paths: those of KCM, except /debug/flags/v. That one sets the log level,
+// and from level 8 on client-go logs tokens.
 func newHandler(config *Config) http.Handler {
 	mux := http.NewServeMux()
 	// A failed /livez is a broken process, as in every Kubernetes component; a
@@ -43,9 +42,9 @@ func newHandler(config *Config) http.Handler {
 	return mux
 }
 
-// sliHandler serves the outcome of the health checks, which have been made just before. In
-// other components the probes of a kubelet keep that fresh; in the Deployment ours ask
-// another port, and alerts go by the outcome.
+// sliHandler runs the health checks and serves their results as metrics. In other components the
+// kubelet's probes keep these fresh; in our Deployment the probes use another port, and alerts
+// depend on the results.
 func sliHandler(health []*healthHandler) http.Handler {
 	outcomes := http.NewServeMux()
 	slis.SLIMetricsWithReset{}.Install(outcomes)
@@ -57,8 +56,8 @@ func sliHandler(health []*healthHandler) http.Handler {
 	})
 }
 
-// configz answers with what the flags have decided, under the name of the program
-// as in every Kubernetes component. They are paths and names, never a secret.
+// configz serves the effective options, under the name of the program as in every Kubernetes
+// component. They are paths and names, never a secret.
 func configz(config *Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		body, err := json.Marshal(map[string]any{config.Name: config.Options})
@@ -68,12 +67,12 @@ func configz(config *Config) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		// A client that went away is no news.
+		// The client may have disconnected.
 		_, _ = w.Write(body)
 	})
 }
 
-// effectiveVersion is what /statusz shows. The library cannot read the version of a
+// effectiveVersion returns the version for /statusz. The library cannot parse the version of a
 // build without one.
 func effectiveVersion(text string) compatibility.EffectiveVersion {
 	binary, err := utilversion.ParseSemantic(text)
@@ -83,7 +82,7 @@ func effectiveVersion(text string) compatibility.EffectiveVersion {
 	return compatibility.NewEffectiveVersion(binary, false, binary, binary)
 }
 
-// installProfiles adds profiles, if they are wanted.
+// installProfiles adds the profiling paths, if they are enabled.
 func installProfiles(o *Debugging, mux *http.ServeMux) {
 	if !o.Profiling {
 		return

@@ -32,7 +32,7 @@ func TestDebugPagesShowWhatWasGiven(t *testing.T) {
 	}
 }
 
-// Alerts rely on the outcome of health checks, whoever else asks for them.
+// Alerts rely on the results of health checks, even if no other client requests them.
 func TestSLIsNeedNoOtherProbe(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

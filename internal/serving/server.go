@@ -19,19 +19,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Server serves health, metrics and what helps to debug over HTTPS. It holds its
-// port from New until Run returns.
+// Server serves health, metrics and debugging paths over HTTPS. It holds its port from New until
+// Run returns.
 type Server struct {
-	// listener is nil when serving is turned off.
+	// listener is nil if serving is turned off.
 	listener net.Listener
 	http     *http.Server
-	// followers follow files, lookups what the API server publishes.
+	// followers reload files, lookups watch what the API server publishes.
 	followers, lookups []runnable
-	// drainTimeout bounds the wait for requests in flight.
+	// drainTimeout limits the wait for requests in progress.
 	drainTimeout time.Duration
 }
 
-// New opens the port. Port 0 makes a server that serves nothing.
+// New opens the port. With port 0 the server is a no-op.
 func New(logger klog.Logger, config Config) (*Server, error) {
 	if config.Port.SecurePort == 0 {
 		return &Server{}, nil
@@ -68,8 +68,8 @@ func newServer(logger klog.Logger, listener net.Listener, config *Config) (*Serv
 	}, nil
 }
 
-// listen opens the port at once, so that one that is taken is an error of the
-// start-up and says which flag to change.
+// listen opens the port at once, so that a port in use is an error at start-up that names the flag
+// to change.
 func listen(o *Port) (net.Listener, error) {
 	config := net.ListenConfig{Control: control(o)}
 	// Opening a local port does not block, so there is nothing to cancel.
@@ -80,7 +80,7 @@ func listen(o *Port) (net.Listener, error) {
 	return ln, nil
 }
 
-// control sets what --permit-port-sharing and --permit-address-sharing ask for.
+// control sets the socket options of --permit-port-sharing and --permit-address-sharing.
 func control(o *Port) func(_, _ string, conn syscall.RawConn) error {
 	return func(_, _ string, conn syscall.RawConn) error {
 		var errs []error
@@ -96,11 +96,11 @@ func control(o *Port) func(_, _ string, conn syscall.RawConn) error {
 	}
 }
 
-// defaultHTTP2Streams is that of KCM (k8s.io/apiserver/pkg/server/secure_serving.go):
-// it limits what one malicious client can have under way.
+// defaultHTTP2Streams is the same as in KCM (k8s.io/apiserver/pkg/server/secure_serving.go): it
+// limits the concurrent requests of a malicious client.
 const defaultHTTP2Streams = 100
 
-// newHTTPServer bounds what one client can hold on to.
+// newHTTPServer limits the resources that one client can use.
 func newHTTPServer(o *Port, handler http.Handler) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -115,15 +115,14 @@ func newHTTPServer(o *Port, handler http.Handler) *http.Server {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		// The longest answer is a CPU profile, which package pprof does not begin if it
-		// would take longer than this.
+		// The longest response is a CPU profile. Package pprof refuses one that would take longer.
 		WriteTimeout:   5 * time.Minute,
 		IdleTimeout:    90 * time.Second,
 		MaxHeaderBytes: 64 << 10,
 	}
 }
 
-// Addr is the address that the server listens on, or nil when it serves nothing.
+// Addr returns the address that the server listens on, or nil if serving is turned off.
 func (s *Server) Addr() net.Addr {
 	if s.listener == nil {
 		return nil
@@ -131,15 +130,15 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Lookup follows the CAs of clients that the API server publishes, as far as they
-// are not given in files, until ctx ends. It is called once, when the API server
-// answers: before that it would only fill the log.
+// Lookup watches the client CAs that the API server publishes, unless they are given in files,
+// until ctx ends. It must be called once, when the API server responds: before that it would only
+// fill the log.
 func (s *Server) Lookup(ctx context.Context) error {
 	runAll(ctx, s.lookups)
 	return nil
 }
 
-// runAll returns when ctx has ended and every runnable, too.
+// runAll returns when every runnable has returned.
 func runAll(ctx context.Context, followers []runnable) {
 	var running sync.WaitGroup
 	for _, f := range followers {
@@ -148,17 +147,17 @@ func runAll(ctx context.Context, followers []runnable) {
 	running.Wait()
 }
 
-// Run serves until ctx ends, then lets requests in flight finish and returns
-// nil. It is called once, and also frees the port when ctx has ended already.
+// Run serves until ctx ends, then lets requests in progress finish and returns nil. It must be
+// called once, and also frees the port if ctx has ended already.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		<-ctx.Done()
 		return nil
 	}
 	logger := klog.FromContext(ctx)
-	// Requests in flight outlive ctx, by drainTimeout at most.
+	// Requests in progress outlive ctx, by drainTimeout at most.
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
-	// What net/http reports are mostly TLS handshakes that a client gave up.
+	// net/http mostly reports TLS handshakes that a client gave up.
 	s.http.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(logger), slog.LevelDebug)
 
 	followed, stopFollowing := context.WithCancel(ctx)
@@ -179,7 +178,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.drain(ctx, stopped)
 }
 
-// drain stops the server: politely, then at once.
+// drain shuts the server down gracefully, and forcibly after drainTimeout.
 func (s *Server) drain(ctx context.Context, stopped <-chan error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTimeout)
 	defer cancel()

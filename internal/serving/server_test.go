@@ -230,7 +230,7 @@ func TestKeptCertificate(t *testing.T) {
 	if diff := cmp.Diff([]string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	// Whoever took the key away has a reason.
+	// The user may have moved the certificate on purpose.
 	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".key")); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestKeyWithoutCertificate(t *testing.T) {
 		t.Errorf("the new pair is not found again: %v", err)
 	}
 	holds(path+".old", "former")
-	want := `"level"=0 "msg"="Renamed a private key in --cert-dir that had no certificate, to make a new pair" "file"="` + path + `.old"`
+	want := `"level"=0 "msg"="Renamed a private key without certificate in --cert-dir to create a new pair" "file"="` + path + `.old"`
 	if diff := cmp.Diff([]string{want}, logged); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}

@@ -13,27 +13,27 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// runnable keeps something right until ctx ends, and returns after that.
+// runnable runs until ctx ends.
 type runnable func(ctx context.Context)
 
-// asRunnable makes a runnable of what the library calls a controller. One worker is
-// all that those have, whatever they are told.
+// asRunnable converts a controller of the library. These always run one worker, whatever the
+// argument.
 func asRunnable(runner interface {
 	Run(ctx context.Context, workers int)
 }) runnable {
 	return func(ctx context.Context) { runner.Run(ctx, 1) }
 }
 
-// servingTLS is what the secure port agrees on with clients. Certificates and the
-// CA of clients are those of the moment of a handshake.
+// servingTLS is the TLS configuration of the secure port. Every handshake uses the current
+// certificates and client CAs.
 type servingTLS struct {
 	config    *tls.Config
 	followers []runnable
 }
 
-// newServingTLS reads all files once. clientCA is nil when no client is to be
-// asked for a certificate. A certificate that a client shows is not verified here:
-// that is for authentication, which answers one that is not valid with 401.
+// newServingTLS reads all files once. With a nil clientCA clients are not asked for a certificate.
+// The handshake does not verify client certificates: authentication does, and responds with 401 to
+// an invalid one.
 func newServingTLS(logger klog.Logger, config *Config, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
 	base, err := tlsConfig(&config.Port)
 	if err != nil {
@@ -54,7 +54,7 @@ func newServingTLS(logger klog.Logger, config *Config, clientCA dynamiccertifica
 	s := &servingTLS{config: base.Clone()}
 	s.config.GetConfigForClient = controller.GetConfigForClient
 	if clientCA != nil {
-		clientCA.AddListener(controller) // the filter follows it
+		clientCA.AddListener(controller) // the filter runs it
 	}
 	s.follow(controller, cert)
 	for _, c := range sni {
@@ -67,7 +67,7 @@ func newServingTLS(logger klog.Logger, config *Config, clientCA dynamiccertifica
 	return s, nil
 }
 
-// follow has controller told of every change of a certificate.
+// follow notifies controller of every change of a certificate.
 func (s *servingTLS) follow(controller *dynamiccertificates.DynamicServingCertificateController, cert dynamiccertificates.Notifier) {
 	cert.AddListener(controller)
 	if runner, ok := cert.(dynamiccertificates.ControllerRunner); ok {
@@ -75,7 +75,7 @@ func (s *servingTLS) follow(controller *dynamiccertificates.DynamicServingCertif
 	}
 }
 
-// tlsConfig is everything but certificates.
+// tlsConfig returns the configuration without certificates.
 func tlsConfig(o *Port) (*tls.Config, error) {
 	ciphers, err := cliflag.TLSCipherSuites(o.TLS.CipherSuites)
 	if err != nil {
@@ -101,8 +101,7 @@ func tlsConfig(o *Port) (*tls.Config, error) {
 	return config, nil
 }
 
-// certificate is the given one, which is followed, or one of the process's own
-// making for bind.
+// certificate returns the configured certificate, which is reloaded, or a self-signed one.
 func certificate(logger klog.Logger, name string, o *Port) (dynamiccertificates.CertKeyContentProvider, error) {
 	if o.TLS.CertFile != "" {
 		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.TLS.CertFile, o.TLS.KeyFile)

@@ -174,8 +174,8 @@ func askOurs(t *testing.T, plugin *serviceaccount.Plugin, q question) answer {
 	return answer{stored: versioned(t, internal(t, decoded))}
 }
 
-// text is what the user is told. Upstream does not say whose refusal it is where it is
-// about an ephemeral container's Secrets: it gives a plain error, which becomes status 500.
+// text returns the message for the user. Upstream returns a plain error, which becomes status
+// 500, when it refuses the Secrets of an ephemeral container.
 func (q question) text(err error) string {
 	if _, reason, ok := strings.Cut(err.Error(), " is forbidden: "); ok && q.ephemeral {
 		return reason

@@ -27,8 +27,8 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// patience bounds every wait. Only a test that fails uses it up.
-const patience = 3 * time.Minute
+// timeout limits every wait. Only a failing test reaches it.
+const timeout = 3 * time.Minute
 
 // cluster is shared: the tests run one after the other and clean up.
 var cluster = sync.OnceValues(func() (*devcluster.Cluster, error) {
@@ -196,7 +196,7 @@ func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		err := check()
 		if err == nil {

@@ -31,7 +31,7 @@ func (m *manager) client(t *testing.T, change func(*tls.Config)) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: timeout}
 }
 
 // reply is what came back.

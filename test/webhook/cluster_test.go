@@ -19,9 +19,8 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// patience bounds every wait. It is long because it is only ever used up by a test
-// that fails.
-const patience = 3 * time.Minute
+// timeout limits every wait. It is long because only a failing test reaches it.
+const timeout = 3 * time.Minute
 
 // What the product calls its own.
 const (
@@ -78,7 +77,7 @@ func (c *cluster) connect(t *testing.T) {
 // that has never seen one.
 func (c *cluster) clear(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
 	defer cancel()
 	err := errors.Join(
 		ignoreNotFound(c.mutating().Delete(ctx, configurationName, metav1.DeleteOptions{})),
@@ -112,7 +111,7 @@ func (c *cluster) namespace(t *testing.T) string {
 // limited bounds a wait.
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("patience is at its end"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, errors.New("the test timed out"))
 	t.Cleanup(cancel)
 	return ctx
 }

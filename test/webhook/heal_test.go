@@ -81,7 +81,7 @@ func TestStartIntoDamage(t *testing.T) {
 			begun := time.Now()
 			secret := c.awaitCASecret(t, func(got *corev1.Secret) error {
 				if string(got.Data["schema-version"]) != "1" || bytes.Equal(got.Data["ca.crt"], theirs) || bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) {
-					return errors.New("it is not mended")
+					return errors.New("it is not repaired")
 				}
 				return nil
 			})

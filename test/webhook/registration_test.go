@@ -74,7 +74,7 @@ func TestNothingIsWritten(t *testing.T) {
 	complete(t, c.create(t, namespace, newPod()), "default")
 }
 
-// saysOnce holds the report of a manager that is not ready to telling a thing once.
+// saysOnce checks that the report of a manager that is not ready names an error once.
 func (m *manager) saysOnce(t *testing.T, text string) {
 	t.Helper()
 	_, err := m.Get(t.Context(), "/readyz?verbose")
@@ -82,8 +82,8 @@ func (m *manager) saysOnce(t *testing.T, text string) {
 		t.Fatal("the manager is ready")
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		if told := strings.Count(line, "proved that it reaches "+text); told > 1 {
-			t.Errorf("it is told %d times: %s", told, line)
+		if n := strings.Count(line, "proved that it reaches "+text); n > 1 {
+			t.Errorf("the error occurs %d times: %s", n, line)
 		}
 	}
 }

@@ -166,8 +166,8 @@ func TestNamesOfPods(t *testing.T) {
 	}
 }
 
-// TestMissingNamespace: what is wrong with the namespace is told before what is missing
-// in it, and also while the Pod is mutated.
+// TestMissingNamespace: the error of the namespace comes before that of an account missing in it,
+// also during mutation.
 func TestMissingNamespace(t *testing.T) {
 	c := controlPlane(t)
 	m := c.start(t, "--webhook-registration=none", "--webhook-allow-broad-rules", "--enable-admission-plugins=NamespaceLifecycle")

@@ -23,8 +23,8 @@ import (
 // volumeSuffixLength is how many random characters end the name of a token volume.
 const volumeSuffixLength = 5
 
-// registry knows how each admission plugin is made. A factory asks for what its plugin
-// watches, and is called only if it is enabled.
+// registry returns the factories of all admission plugins. A factory requests the informers of its
+// plugin, and is called only if the plugin is enabled.
 func (m *manager) registry() admission.Registry {
 	return admission.Registry{
 		plugins.AlwaysAdmit:         plugins.NewAlwaysAdmit,
@@ -97,7 +97,7 @@ func accountOfToken(object any) (cache.ObjectName, bool) {
 	return secret.Account(), secret.AccountName != ""
 }
 
-// usableToken reports whether a Pod of account can be given that Secret.
+// usableToken returns a function that reports whether a Pod of account can mount a Secret.
 func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, string) bool {
 	return func(account *corev1.ServiceAccount, name string) bool {
 		secret := secrets.Get(cache.NewObjectName(account.Namespace, name))

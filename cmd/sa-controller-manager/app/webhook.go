@@ -25,24 +25,24 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
-// webhookDrainTimeout is how long calls that are still being decided may take once
-// the drain delay is over. The whole process has 10 s to stop.
+// webhookDrainTimeout limits calls in progress after the drain delay. The whole process has 10 s to
+// stop.
 const webhookDrainTimeout = 5 * time.Second
 
-// webhook is the admission webhook. Every replica serves one; the leader's registers
-// it for all.
+// webhook is the admission webhook. Every replica serves one; the leader registers it.
 type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
 	registrar *registration.Registrar
-	scanner   *podscan.Scanner // nil if nobody registers what it would look for
-	ready     func() error     // is nil once calls can be answered
-	// followers keep certificates and the heartbeat of this host right, until their context ends.
+	scanner   *podscan.Scanner // nil unless this process registers the ServiceAccount plugin
+	ready     func() error     // returns nil when calls can be answered
+	// followers maintain certificates, the watch of the registration and the heartbeat of this host
+	// until ctx ends.
 	followers []func(context.Context) error
 }
 
-// buildWebhook builds the webhook and opens its port at once, so that one that is
-// taken is an error of the start-up.
+// buildWebhook builds the webhook and opens its port at once, so that a port in use is an error at
+// start-up.
 func (m *manager) buildWebhook(r *runnable) error {
 	if m.options.Webhook.Port == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (m *manager) buildRegistration(r *runnable) error {
 	return nil
 }
 
-// registrationProbe says how far the registration is, in the error if there is one.
+// registrationProbe returns the state of the registration, as an error if it is not as intended.
 func registrationProbe(status registration.Status) (string, error) {
 	if err := status.Check(); err != nil {
 		return "", err
@@ -82,8 +82,8 @@ func (m *manager) buildPodScan(r *runnable) error {
 	return nil
 }
 
-// newPodScanner is nil unless this process both gives Pods their accounts and
-// registers the webhook: it would not know otherwise when to look, nor what for.
+// newPodScanner returns nil unless this process both runs the ServiceAccount plugin and registers
+// the webhook: otherwise it does not know when to scan, nor what for.
 func (m *manager) newPodScanner() *podscan.Scanner {
 	if m.podConfig == nil || m.options.Webhook.Registration == options.RegistrationNone {
 		return nil
@@ -113,14 +113,13 @@ func (m *manager) newWebhook() (*webhook, error) {
 	if err := w.register(m, o, chain, responder); err != nil {
 		return nil, err
 	}
-	// The answer to a probe comes before every plugin, none of which knows about it.
+	// Probes are answered before any plugin, and plugins do not know about them.
 	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
 	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
 	return w, w.listen(o, handler, metrics)
 }
 
-// register prepares what the leader registers: that the API server calls us for what
-// the plugins of chain match.
+// register builds the Registrar for the rules of chain.
 func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
 	spec := webhookSpec(o, chain)
 	spec.Own = m.ownObjects()
@@ -154,10 +153,10 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 	return nil
 }
 
-// anyReplicaProves reports whether it proves as much when the API server reaches another
-// replica: who answers has a certificate that only replicas of this cluster have, or is
-// behind a Service of this cluster. A balancer may lead it there for ever, because it keeps
-// its connections. A CA in files may be that of other clusters too.
+// anyReplicaProves reports whether an answer of another replica proves that the API server reaches
+// the webhook: that replica has a certificate which only replicas of this cluster have, or is
+// behind a Service of this cluster. A load balancer may always lead to it, because the API server
+// keeps its connections. A CA in files may be shared with other clusters.
 func anyReplicaProves(o *options.Webhook) bool {
 	return o.CertFile == "" || o.Registration == options.RegistrationService
 }
@@ -188,7 +187,7 @@ func (w *webhook) listen(o *options.Webhook, handler http.Handler, metrics *admi
 	return nil
 }
 
-// webhookSpec is what the leader registers.
+// webhookSpec returns what the leader registers.
 func webhookSpec(o *options.Webhook, chain admission.Chain) registration.Spec {
 	spec := registration.Spec{
 		Mode:             registration.Mode(o.Registration),
@@ -210,10 +209,10 @@ func webhookSpec(o *options.Webhook, chain admission.Chain) registration.Spec {
 	return spec
 }
 
-// servicePort is the port of the Service itself, behind which ours is the target port.
+// servicePort is the port of the Service; its target port is ours.
 const servicePort = 443
 
-// ownObjects are those of this process that its own webhook must never decide on.
+// ownObjects returns the objects of this process that its own webhook must never decide on.
 func (m *manager) ownObjects() []registration.Object {
 	election := &m.options.LeaderElection
 	return []registration.Object{
@@ -224,8 +223,8 @@ func (m *manager) ownObjects() []registration.Object {
 	}
 }
 
-// certify finds the serving certificate: in files that are given, or issued by the
-// serving CA that all replicas share.
+// certify sets the source of the serving certificate: the given files, or the serving CA that all
+// replicas share.
 func (w *webhook) certify(m *manager, o *options.Webhook) error {
 	metrics := certs.NewMetrics(legacyregistry.MustRegister)
 	if o.CertFile != "" {
@@ -246,7 +245,7 @@ func (w *webhook) certify(m *manager, o *options.Webhook) error {
 	return nil
 }
 
-// callersHosts are the names that the API server verifies our certificate for.
+// callersHosts returns the names for which the API server verifies our certificate.
 func callersHosts(o *options.Webhook) []string {
 	switch o.Registration {
 	case options.RegistrationURL:
@@ -275,7 +274,7 @@ func (w *webhook) tlsConfig(o *options.Webhook) (*tls.Config, error) {
 		return nil, fmt.Errorf("--webhook-client-ca-file: %w", err)
 	}
 	w.followers = append(w.followers, ca.Run)
-	config.ClientAuth = tls.VerifyClientCertIfGiven // /readyz is for all; the server demands one elsewhere
+	config.ClientAuth = tls.VerifyClientCertIfGiven // /readyz works without; the server requires one elsewhere
 	current := config.Clone()
 	config.ClientCAs = ca.Pool()
 	config.GetConfigForClient = ca.ConfigForClient(current)

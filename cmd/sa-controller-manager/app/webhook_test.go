@@ -59,7 +59,7 @@ func TestAnyReplicaProves(t *testing.T) {
 	}
 }
 
-// What is wrong with the registration is told once.
+// An error of the registration is shown once.
 func TestRegistrationLine(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

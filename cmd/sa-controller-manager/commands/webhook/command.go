@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook has the commands that take the admission webhook out of a cluster, let it in
-// again, and find the Pods that it missed. They need no running manager.
+// Package webhook implements the commands that switch the admission webhook off and on, and that
+// find the Pods admitted without it. They need no running manager.
 package webhook
 
 import (
@@ -18,20 +18,20 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-// switchTimeout bounds the four requests of a webhook command. Whoever takes a webhook
-// out is in a hurry, and wants to know soon that it has not worked.
+// switchTimeout limits the four requests of a command. A user who switches the webhook off in an
+// emergency wants to know soon if that fails.
 const switchTimeout = 30 * time.Second
 
-const description = `Take the admission webhook out of a cluster, or let it in again. It is registered in
+const description = `Switch the admission webhook of a cluster off, or on again. It is registered in
 a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration, both called
 ` + registration.Name + `.
 
-If the webhook refuses what it should not, or does not answer:
+If the webhook refuses valid Pods, or does not answer:
 
   sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf
 
 From then on kube-apiserver does not call it, and no replica registers it again.
-The same with kubectl alone, where this program is not at hand:
+The same with kubectl alone, if this program is not available:
 
   kubectl patch mutatingwebhookconfigurations,validatingwebhookconfigurations ` + registration.Name + ` \
     --type=merge -p '{"metadata":{"annotations":{"` + registration.Annotation + `":"` + registration.AnnotationOff + `"}},"webhooks":null}'
@@ -41,50 +41,50 @@ either object, also by itself:
 
   kubectl annotate mutatingwebhookconfigurations ` + registration.Name + ` ` + registration.Annotation + `=` + registration.AnnotationOff + `
 
-Objects that are deleted without it are made again.
+Objects that are deleted without it are created again.
 
-Pods that are created while the webhook is out stay without account and token. To find
-them once it is in again, and to have them created anew:
+Pods that are created while the webhook is off stay without account and token. To list
+them once it is on again, with the commands that create them again:
 
   sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
 
-// onOff is one of the two commands.
+// onOff is one of the commands unregister and register.
 type onOff struct {
 	name, short, long string
 	act               func(context.Context, kubernetes.Interface) error
-	done              string // what has been done, printed after it
+	done              string // the message on success
 }
 
 func switches() []onOff {
 	return []onOff{
 		{
 			name:  "unregister",
-			short: "Take the webhook out, and keep it out",
+			short: "Switch the webhook off, and keep it off",
 			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff + ",\n" +
-				"so that kube-apiserver calls no webhook of ours and no replica registers one. They are\n" +
-				"made if they do not exist. Pods are admitted then without what the webhook gives them.",
+				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
+				"created if they do not exist. New Pods are then admitted without the webhook.",
 			act: registration.Unregister,
-			done: "The webhook is out. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
-				"ValidatingWebhookConfiguration, holds no webhooks and is annotated with\n" +
-				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to notice.\n" +
-				"Nobody registers it again before: " + options.ProgramName + " webhook register, with the same flags\n",
+			done: "The webhook is off. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
+				"ValidatingWebhookConfiguration, has no webhooks and is annotated with\n" +
+				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to follow.\n" +
+				"To switch it on again: " + options.ProgramName + " webhook register, with the same flags\n",
 		},
 		{
 			name:  "register",
-			short: "Let the webhook in again after unregister",
+			short: "Switch the webhook on again after unregister",
 			long: "Remove the annotation " + registration.Annotation + " from both webhook configurations. This command\n" +
-				"writes no webhook. The leader does, if it runs with --webhook-registration=url or\n" +
+				"writes no webhooks. The leader does, if it runs with --webhook-registration=url or\n" +
 				"service, as soon as kube-apiserver has shown that it reaches it.",
 			act: registration.Register,
 			done: "The leader may register the webhook again: " + registration.Name + ", the\n" +
-				"MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, no longer says\n" +
+				"MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, no longer has\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". It does so with --webhook-registration=url or service, once\n" +
-				"kube-apiserver reaches it; its /readyz/webhook-registration says how far it is.\n",
+				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state.\n",
 		},
 	}
 }
 
-// NewCommand is the break-glass of the webhook.
+// NewCommand returns the command webhook with its subcommands.
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	var children []*cobra.Command
 	for _, s := range switches() {
@@ -92,7 +92,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	return cli.Parent(&cobra.Command{
 		Use:   "webhook",
-		Short: "Take the admission webhook out, let it in again, find what it missed",
+		Short: "Switch the admission webhook off and on, and find the Pods that it missed",
 		Long:  description,
 		Args:  cli.NoArguments,
 	}, append(children, newMissedCommand(client))...)

@@ -122,7 +122,7 @@ func TestWebhookCommandLine(t *testing.T) {
 		wantStdout string // the beginning
 		wantStderr string // the beginning
 	}{
-		"Alone": {wantStdout: "Take the admission webhook out of a cluster"},
+		"Alone": {wantStdout: "Switch the admission webhook of a cluster off"},
 		"Help":  {args: []string{"unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
 		"Mistyped": {
 			args: []string{"unregster"}, wantCode: 1,
@@ -148,7 +148,7 @@ func TestWebhookCommandLine(t *testing.T) {
 	}
 }
 
-// Whoever needs break-glass reads the help, with kubectl at hand or not.
+// The help must work in an emergency, with and without kubectl.
 func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
 	t.Parallel()
 	help := clitest.Run(t, NewCommand(cli.Connect), "--help").Stdout
@@ -159,7 +159,7 @@ func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
 	}
 }
 
-// Whoever pastes a command of the help is in no Pod, where one without a kubeconfig ends.
+// The user of a pasted command is not in a Pod, so it needs a kubeconfig.
 func TestWebhookHelpCanBePasted(t *testing.T) {
 	t.Parallel()
 	found := 0

@@ -16,19 +16,19 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-const missedDescription = `List the Pods that were admitted without the webhook and that lack what it gives
-them: a ServiceAccount, or its token. Such Pods were created before the webhook was
-registered, or while it was out. They do not heal, because neither can be added later.
+const missedDescription = `List the Pods that were admitted without the webhook and that lack what it would have
+added: a ServiceAccount, or its token. Such Pods were created before the webhook was
+registered, or while it was off. Neither can be added to an existing Pod.
 
-Below the list are the kubectl commands, one for each owner, with which those are created
-again that a controller owns, and the Pods that no known controller creates again. Nothing
-is changed. See first that a new Pod would be better: /readyz says "registered".
+Below the list are the kubectl commands, one for each owner, that make its controller create
+the Pods again, and the Pods that no known controller creates again. The command itself
+changes nothing. Check first that /readyz says "registered", or new Pods are no better.
 
 A Pod that names an account and has no token is uncertain if the account was changed
-after the Pod was created: it may have refused the token then. Such Pods are listed,
+after the Pod was created: it may not have wanted a token before. Such Pods are listed,
 but do not count, and have no command.
 
-Exit code: 0 if there is none, 2 if there are some, and 1 if that could not be found out.`
+Exit code: 0 if there are none, 2 if there are some, and 1 after an error.`
 
 const missedExamples = `  # In all namespaces.
   sa-controller-manager webhook missed --kubeconfig=admin.conf
@@ -45,7 +45,7 @@ type missedOptions struct {
 	output     cli.Output
 }
 
-// newMissedCommand finds Pods that the webhook was not called for.
+// newMissedCommand returns the command that lists the Pods admitted without the webhook.
 func newMissedCommand(client cli.ClientFunc) *cobra.Command {
 	o := &missedOptions{admission: options.NewAdmission()}
 	cmd := &cobra.Command{
@@ -62,12 +62,12 @@ func newMissedCommand(client cli.ClientFunc) *cobra.Command {
 		},
 	}
 	cli.AddConnectionFlags(cmd, &o.connection)
-	// What the others are about is decided when a Pod is created.
+	// The other flags only affect the creation of a Pod.
 	options.AddSome(cmd.Flags(), map[string]string{
 		"admission-control-config-file": options.AsManager, "pod-token": options.AsManager,
 	}, &o.admission)
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", o.namespace, "Look into this `namespace` only.")
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", o.all, "Look into all namespaces, which is the default.")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", o.namespace, "Check this `namespace` only.")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", o.all, "Check all namespaces, which is the default.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 	return cmd
 }

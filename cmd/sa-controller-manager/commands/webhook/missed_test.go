@@ -52,7 +52,7 @@ func missedWorld() []runtime.Object {
 
 func TestMissedCommand(t *testing.T) {
 	t.Parallel()
-	const uncertain = " Uncertain, because their account was changed after they were created: 1."
+	const uncertain = " 1 more are uncertain, because their account was changed after they were created."
 	cases := map[string]struct {
 		args       []string
 		objects    []runtime.Object

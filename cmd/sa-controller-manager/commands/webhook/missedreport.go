@@ -17,7 +17,7 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// missedReport is what "webhook missed" prints.
+// missedReport is the output of "webhook missed".
 type missedReport struct {
 	printers.Head
 	Missed    []missedPod   `json:"missed"`
@@ -48,7 +48,7 @@ func (r *missedReport) print(w io.Writer, output string, now time.Time) error {
 	return printers.Document(w, output, r, func() string { return r.table(now) + r.remedies() })
 }
 
-// table is empty without Pods, as that of kubectl.
+// table returns the table of Pods, empty without Pods, as kubectl does.
 func (r *missedReport) table(now time.Time) string {
 	if len(r.Missed)+len(r.Uncertain) == 0 {
 		return ""
@@ -75,7 +75,7 @@ func missedRow(pod *podscan.Pod, now time.Time) string {
 	return strings.Join([]string{pod.Namespace, pod.Name, owner, cmp.Or(pod.Node, "<none>"), age, pod.Lacks()}, "\t")
 }
 
-// remedies are the lines to type, one for each owner, and the Pods for which there is none.
+// remedies returns the command lines, one for each owner, and the Pods without one.
 func (r *missedReport) remedies() string {
 	var lines, rest strings.Builder
 	typed := sets.New[string]()
@@ -105,14 +105,14 @@ func titled(title, lines string) string {
 	return "\n" + title + "\n" + lines
 }
 
-// summary is one line for people, whatever the output's format.
+// summary returns one line for the user, for every output format.
 func (r *missedReport) summary() string {
 	text := fmt.Sprintf("%d of %d Pods were admitted without the webhook.", len(r.Missed), r.looked)
 	if len(r.Missed) == 0 {
 		text = fmt.Sprintf("None of %d Pods was admitted without the webhook.", r.looked)
 	}
 	if n := len(r.Uncertain); n > 0 {
-		text += fmt.Sprintf(" Uncertain, because their account was changed after they were created: %d.", n)
+		text += fmt.Sprintf(" %d more are uncertain, because their account was changed after they were created.", n)
 	}
 	return text
 }

@@ -13,9 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/integration/faultproxy"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -23,8 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/integration/faultproxy"
 )
 
 // scope is what is judged: what there must be, in namespaces whose names begin with prefix.

@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"sa-controller-manager/test/await"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
 )

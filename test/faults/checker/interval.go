@@ -46,13 +46,13 @@ type Interval struct {
 	What     Kind
 }
 
-// intervals are all those of a run.
+// Intervals are all those of a run.
 type Intervals struct {
 	mu  sync.Mutex
 	all []*Interval
 }
 
-// open begins one. What it returns ends it.
+// Open begins one. What it returns ends it.
 func (i *Intervals) Open(excuse Excuse, what Kind) (end func()) {
 	if excuse == NoExcuse {
 		return func() {}
@@ -66,12 +66,14 @@ func (i *Intervals) Open(excuse Excuse, what Kind) (end func()) {
 	}
 }
 
+// Add adds an interval.
 func (i *Intervals) Add(one *Interval) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.all = append(i.all, one)
 }
 
+// List returns a copy of all intervals.
 func (i *Intervals) List() []Interval {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -87,7 +89,7 @@ func (i Interval) overlaps(call workload.Call) bool {
 	return call.Ended.After(i.From) && (i.To.IsZero() || call.Begun.Before(i.To.Add(excuseLag)))
 }
 
-// judgeCall says what is wrong with a call, "" if nothing is.
+// JudgeCall says what is wrong with a call, "" if nothing is.
 func JudgeCall(call workload.Call, excuses []Interval) string {
 	var met []Excuse
 	for _, one := range excuses {
@@ -112,7 +114,7 @@ func JudgeCall(call workload.Call, excuses []Interval) string {
 	return ""
 }
 
-// whileStarved reports whether the call was refused when other programs had the processors.
+// RefusedWhileStarved reports whether the call was refused when other programs had the processors.
 func RefusedWhileStarved(call workload.Call, excuses []Interval) bool {
 	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Starved && one.overlaps(call) })
 }

@@ -55,7 +55,7 @@ func JudgeReissue(now Snapshot, model workload.Model, retired func(token string)
 	return found
 }
 
-// countReissued is how many token Secrets replace another one.
+// CountReissued is how many token Secrets replace another one.
 func CountReissued(now Snapshot) int {
 	n := 0
 	for _, secret := range now.Secrets {

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// keyRing are the public keys with which tokens have to verify, by key ID.
+// KeyRing are the public keys with which tokens have to verify, by key ID.
 type KeyRing struct {
 	Keys map[string]crypto.PublicKey
 	// active is the ID of the one that signs. The others are retired.
@@ -30,13 +30,13 @@ func KeyIDOf(der []byte) string {
 	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
 }
 
-// retired reports whether a key of the ring has signed the token that signs no more.
+// Retired reports whether a key of the ring has signed the token that signs no more.
 func (k *KeyRing) Retired(token string) bool {
 	id := HeaderOf(token).KeyID
 	return id != k.Active && k.Keys[id] != nil
 }
 
-// verify says what is wrong with the signature of a token. It goes by the standard library alone.
+// Verify says what is wrong with the signature of a token. It goes by the standard library alone.
 func (k *KeyRing) Verify(token string) error {
 	header := HeaderOf(token)
 	signed, encoded, _ := CutLast(token, ".")
@@ -75,18 +75,18 @@ func verifiesECDSA(key *ecdsa.PublicKey, digest, signature []byte) bool {
 	return ecdsa.Verify(key, digest, r, s)
 }
 
-// jwtHeader is what a token says of its signature.
-type jwtHeader struct {
+// JWTHeader is what a token says of its signature.
+type JWTHeader struct {
 	Algorithm string `json:"alg"`
 	KeyID     string `json:"kid"`
 }
 
-// headerOf reads a token's header; an empty one if it is none.
-func HeaderOf(token string) jwtHeader {
+// HeaderOf reads a token's header; an empty one if it is none.
+func HeaderOf(token string) JWTHeader {
 	encoded, _, _ := strings.Cut(token, ".")
-	var header jwtHeader
+	var header JWTHeader
 	if !readSegment(encoded, &header) {
-		return jwtHeader{}
+		return JWTHeader{}
 	}
 	return header
 }

@@ -73,7 +73,7 @@ func idOf(t *testing.T, key crypto.Signer) string {
 // header says.
 func signedBy(t *testing.T, key crypto.Signer, algorithm, id string) string {
 	t.Helper()
-	header, err := json.Marshal(jwtHeader{algorithm, id})
+	header, err := json.Marshal(JWTHeader{algorithm, id})
 	if err != nil {
 		t.Fatal(err)
 	}

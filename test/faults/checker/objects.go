@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/test/faults/workload"
 )
 
+// Key is the name of an object as the maps of a Snapshot have it.
 func Key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
@@ -63,7 +64,7 @@ func managersOf(object metav1.Object) []string {
 	return managers
 }
 
-// claimedUID reads a token without verifying it; "" if it is none.
+// ClaimedUID reads a token without verifying it; "" if it is none.
 func ClaimedUID(token string) types.UID {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -84,7 +85,7 @@ func readSegment(encoded string, into any) bool {
 	return err == nil && json.NewDecoder(bytes.NewReader(decoded)).Decode(into) == nil
 }
 
-// within is the part of it in namespaces whose names begin with prefix.
+// InNamespaces is the part of it in namespaces whose names begin with prefix.
 func (s Snapshot) InNamespaces(prefix string) Snapshot {
 	outside := func(namespace string) bool { return !strings.HasPrefix(namespace, prefix) }
 	s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n corev1.Namespace) bool { return outside(n.Name) })
@@ -94,6 +95,7 @@ func (s Snapshot) InNamespaces(prefix string) Snapshot {
 	return s
 }
 
+// CutLast cuts text around the last separator.
 func CutLast(text, separator string) (before, after string, found bool) {
 	at := strings.LastIndex(text, separator)
 	if at < 0 {

@@ -41,7 +41,7 @@ type Sample struct {
 	Ready                bool
 }
 
-// runtimeMemory is what Go's runtime has of it, in KiB.
+// RuntimeMemory is what Go's runtime has of it, in KiB.
 type RuntimeMemory struct{ Heap, Idle, Stacks int }
 
 func (r RuntimeMemory) String() string {

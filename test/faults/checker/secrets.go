@@ -35,6 +35,7 @@ type Signatures map[int]map[string]bool
 // shortestSignature is less than any has, in base64url.
 const shortestSignature = 40
 
+// SignaturesOf returns the signatures of the tokens.
 func SignaturesOf[V any](tokens map[string]V) Signatures {
 	s := Signatures{}
 	for token := range tokens {

@@ -18,7 +18,7 @@ type Violation struct {
 // String is one line.
 func (v Violation) String() string { return fmt.Sprintf("promise %d: %s", v.Promise, v.What) }
 
-// violated begins one that a check returns.
+// Violated begins one that a check returns.
 func Violated(promise int, format string, args ...any) Violation {
 	return Violation{Promise: promise, What: fmt.Sprintf(format, args...)}
 }
@@ -28,7 +28,7 @@ func Of(violations []Violation, promise int) []Violation {
 	return slices.DeleteFunc(slices.Clone(violations), func(v Violation) bool { return v.Promise != promise })
 }
 
-// promises in a few words each; docs/reliability.md has all of them.
+// Promises in a few words each; docs/reliability.md has all of them.
 func Promises() []string {
 	return []string{
 		"every account has what it is owed, nothing else is touched",

@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"sa-controller-manager/test/await"
-
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"sa-controller-manager/test/await"
 )
 
-// brokenCalls are what clients do that are slow, broken or mean.
+// WebhookClients are what clients do that are slow, broken or mean.
 func WebhookClients() []Client {
 	return []Client{
 		{name: "slow header", come: slowHeader},

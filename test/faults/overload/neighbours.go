@@ -25,7 +25,7 @@ type ProcessorTime struct {
 	own int
 }
 
-// readProcessorTime reads it as of now.
+// ReadProcessorTime reads it as of now.
 func ReadProcessorTime() (ProcessorTime, error) {
 	content, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -96,7 +96,7 @@ func ownTime(stat string, pid int) (int, error) {
 	return sum, nil
 }
 
-// othersSince is which part of the machine's time other programs have taken since.
+// OthersSince is which part of the machine's time other programs have taken since.
 func (t ProcessorTime) OthersSince(before ProcessorTime) float64 {
 	all := t.all - before.all
 	if all <= 0 {

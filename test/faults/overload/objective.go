@@ -51,6 +51,7 @@ func JudgeTimes(o *checker.Outcome, promise int, what string, took []time.Durati
 	return nil
 }
 
+// Quantile is a percentile of sorted times.
 func Quantile(sorted []time.Duration, percent int) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -153,7 +153,7 @@ func (l Result) proven() error {
 	return errors.Join(errs...)
 }
 
-// logTo logs how often each kind came, and how often as far as its attack.
+// Log logs how often each kind came, and how often as far as its attack.
 func (l Result) Log(log func(format string, args ...any)) {
 	for i := range l.kinds {
 		t := &l.kinds[i]
@@ -184,7 +184,7 @@ func (l Result) String() string {
 		l.struck(), l.tried(), brokenClients, l.open, 100*l.others)
 }
 
-// overload has broken clients come again and again, each as one of the kinds, and then silent
+// Run has broken clients come again and again, each as one of the kinds, and then silent
 // connections.
 func Run(ctx context.Context, network, address string, kinds []Client, busy bool) (Result, error) {
 	before, err := ReadProcessorTime()

@@ -96,12 +96,12 @@ func Plants() []Plant {
 	}
 }
 
-// shown selects what the plant leads to.
+// Shown selects what the plant leads to.
 func (p Plant) Shown(found []checker.Violation) []checker.Violation {
 	return slices.DeleteFunc(checker.Of(found, p.Promise), func(v checker.Violation) bool { return !p.Shows.MatchString(v.What) })
 }
 
-// slug is the name as it stands in names of files and namespaces.
+// Slug is the name as it stands in names of files and namespaces.
 func (p Plant) Slug() string { return strings.ToLower(strings.ReplaceAll(p.Name, " ", "-")) }
 
 // apply renders the files of a plant, by path. A text that is not there exactly once is an

@@ -22,6 +22,7 @@ type Client struct {
 }
 
 const (
+	// AttemptTimeout bounds one attempt of Retry.
 	AttemptTimeout = 5 * time.Second
 	tryAgain       = 100 * time.Millisecond
 )
@@ -44,6 +45,7 @@ func Retry(ctx context.Context, what string, do func(context.Context) error) err
 	}
 }
 
+// CreateNamespace creates a namespace.
 func (c Client) CreateNamespace(ctx context.Context, name string) error {
 	return Retry(ctx, "create namespace "+name, func(ctx context.Context) error {
 		_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -51,7 +53,7 @@ func (c Client) CreateNamespace(ctx context.Context, name string) error {
 	})
 }
 
-// deleteNamespace does what a namespace controller would, for there is none.
+// DeleteNamespace does what a namespace controller would, for there is none.
 func (c Client) DeleteNamespace(ctx context.Context, name string) error {
 	all := metav1.ListOptions{}
 	core := c.CoreV1()
@@ -76,6 +78,7 @@ func (c Client) DeleteNamespace(ctx context.Context, name string) error {
 	})
 }
 
+// CreateAccount creates a ServiceAccount and sets the UID of account.
 func (c Client) CreateAccount(ctx context.Context, namespace, name string, account *Account) error {
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"user/note": account.Note}}}
 	for _, foreign := range account.Foreign {
@@ -96,6 +99,7 @@ func (c Client) CreateAccount(ctx context.Context, namespace, name string, accou
 	})
 }
 
+// AnnotateAccount sets the annotation of the user.
 func (c Client) AnnotateAccount(ctx context.Context, namespace, name string, uid types.UID, note string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{"user/note":%q}}}`, uid, note)
 	return Retry(ctx, "annotate serviceaccount "+name, func(ctx context.Context) error {
@@ -104,7 +108,7 @@ func (c Client) AnnotateAccount(ctx context.Context, namespace, name string, uid
 	})
 }
 
-// refer has the account list a Secret, beside what it lists, as kube-controller-manager did.
+// AddReference has the account list a Secret, beside what it lists, as kube-controller-manager did.
 func (c Client) AddReference(ctx context.Context, namespace, name, secret string) error {
 	patch := fmt.Appendf(nil, `{"secrets":[{"name":%q}]}`, secret)
 	return Retry(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
@@ -114,12 +118,14 @@ func (c Client) AddReference(ctx context.Context, namespace, name, secret string
 	})
 }
 
+// DeleteAccount deletes the ServiceAccount with that UID.
 func (c Client) DeleteAccount(ctx context.Context, namespace, name string, uid types.UID) error {
 	return Retry(ctx, "delete serviceaccount "+name, func(ctx context.Context) error {
 		return Ignore(c.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, only(uid)), isGone)
 	})
 }
 
+// CreateTokenSecret creates a token Secret without a token and sets the UID of secret.
 func (c Client) CreateTokenSecret(ctx context.Context, namespace, name string, secret *TokenSecret) error {
 	return c.createSecret(ctx, namespace, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: secret.Account}},
@@ -141,6 +147,7 @@ func (c Client) createSecret(ctx context.Context, namespace string, object *core
 	})
 }
 
+// DeleteSecret deletes the Secret with that UID, or any of the name if the UID is empty.
 func (c Client) DeleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
 	return Retry(ctx, "delete secret "+name, func(ctx context.Context) error {
 		return Ignore(c.CoreV1().Secrets(namespace).Delete(ctx, name, only(uid)), isGone)
@@ -197,6 +204,7 @@ func (c Client) spoilRootCA(ctx context.Context, namespace string) error {
 	})
 }
 
+// Ignore returns nil for an error that is harmless.
 func Ignore(err error, harmless func(error) bool) error {
 	if harmless(err) {
 		return nil
@@ -204,5 +212,5 @@ func Ignore(err error, harmless func(error) bool) error {
 	return err
 }
 
-// startAgain bounds how long a process or kube-apiserver may take to be back.
+// RestartTimeout bounds how long a process or kube-apiserver may take to be back.
 const RestartTimeout = 4 * time.Minute

@@ -21,7 +21,7 @@ func ModeOf(seed uint64) Mode {
 	return Auto
 }
 
-// own is how many auto-created Secrets each account has.
+// OwnSecrets is how many auto-created Secrets each account has.
 func (m Mode) OwnSecrets() int {
 	if m == Auto {
 		return 1

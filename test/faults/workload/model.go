@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"sa-controller-manager/test/await"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/await"
 )
 
 // Names that Kubernetes and the product give a meaning to.
@@ -45,7 +45,7 @@ type Namespace struct {
 	spoiled bool // its root CA was edited
 }
 
-// edited reports whether a user has edited what the account lists, or copied a Secret of it.
+// Edited reports whether a user has edited what the account lists, or copied a Secret of it.
 func (m Model) Edited(namespace, account string) bool {
 	n := m[namespace]
 	return n != nil && n.Accounts[account] != nil && n.Accounts[account].Edited
@@ -98,6 +98,7 @@ type Bystander struct {
 	Value  string
 }
 
+// NewNamespace returns a namespace with nothing in it.
 func NewNamespace(name string) *Namespace {
 	return &Namespace{
 		Name:     name,
@@ -105,7 +106,7 @@ func NewNamespace(name string) *Namespace {
 	}
 }
 
-// secure reports whether the Secret belongs to an account that has lived ever since.
+// SameOwner reports whether the Secret belongs to an account that has lived ever since.
 func (n *Namespace) SameOwner(secret *TokenSecret) bool {
 	account := n.Accounts[secret.Account]
 	return account != nil && account.UID == secret.Owner
@@ -166,11 +167,12 @@ func mounted(pod *corev1.Pod, volume string) bool {
 // ownName is how token controllers name the Secrets that they make.
 var ownName = regexp.MustCompile(`-token-[a-z0-9]{5}$`)
 
+// IsOwnName reports whether a token controller names a Secret of the account so.
 func IsOwnName(account, secret string) bool {
 	return len(secret) == len(account)+len("-token-")+5 && secret[:len(account)] == account && ownName.MatchString(secret)
 }
 
-// owner is the UID that a token Secret says it belongs to.
+// Owner is the UID that a token Secret says it belongs to.
 func Owner(secret *corev1.Secret) types.UID {
 	return types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])
 }

@@ -17,7 +17,7 @@ import (
 const (
 	// podPace is five Pods a second, whether or not those before have been answered.
 	podPace = 200 * time.Millisecond
-	// podTimeout is longer than kube-apiserver waits for a webhook.
+	// PodTimeout is longer than kube-apiserver waits for a webhook.
 	PodTimeout = 15 * time.Second
 	// freshEvery is how often a Pod comes at the same moment as its namespace, pullEvery how
 	// often one is of an account with a pull Secret, unwantedEvery how often one must be
@@ -122,7 +122,7 @@ func (u *podUser) call(ctx context.Context, one Call, pulls bool) {
 	}
 }
 
-// newPod names an account, or none.
+// NewPod names an account, or none.
 func NewPod(name, account string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

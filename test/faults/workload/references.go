@@ -115,7 +115,7 @@ func (c Client) useToken(ctx context.Context, token string) error {
 	return err
 }
 
-// copySecret is a user who applies the YAML of a token Secret under another name, without its data.
+// CopySecret is a user who applies the YAML of a token Secret under another name, without its data.
 func (c Client) CopySecret(ctx context.Context, n *Namespace, from, to, extra string) error {
 	var original *corev1.Secret
 	err := Retry(ctx, "get secret "+from, func(ctx context.Context) (err error) {

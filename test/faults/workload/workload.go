@@ -239,12 +239,12 @@ func (u *user) deleteOwn(ctx context.Context, n *Namespace, account string) erro
 
 // copyOwn copies the last auto-created Secret that the account lists, if there is one.
 func (u *user) copyOwn(ctx context.Context, n *Namespace, account string) (operation string, err error) {
-	copy, extra := u.name("copy"), u.name("extra")
+	name, extra := u.name("copy"), u.name("extra")
 	own, err := u.lastOwn(ctx, n.Name, account)
 	if err != nil || own == "" {
 		return "find no Secret to copy", err
 	}
-	return Copied, u.CopySecret(ctx, n, own, copy, extra)
+	return Copied, u.CopySecret(ctx, n, own, name, extra)
 }
 
 // replaceTokenSecret has another Secret of the same name come at once, for another account.

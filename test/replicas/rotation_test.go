@@ -138,6 +138,16 @@ func TestForceWithAForgottenNode(t *testing.T) {
 	}
 }
 
+// keyNodes are two, with what they have issued.
+type keyNodes struct {
+	first, second *keyNode
+
+	signer bool
+	binary devcluster.Binary
+	step   int
+	good   []issued
+}
+
 // exportSignerMetrics wants of each kube-apiserver the series by which the alert SACMSignerMissing
 // tells one with the external signer from one with key files.
 func (p *keyNodes) exportSignerMetrics(t *testing.T) {
@@ -153,16 +163,6 @@ func (p *keyNodes) exportSignerMetrics(t *testing.T) {
 			}
 		}
 	}
-}
-
-// keyNodes are two, with what they have issued.
-type keyNodes struct {
-	first, second *keyNode
-
-	signer bool
-	binary devcluster.Binary
-	step   int
-	good   []issued
 }
 
 // revoke takes a key away on the first node. The command waits for the other one, which gets its copy

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Objects of the root CA publisher.
 const (
 	RootCAName  = "kube-root-ca.crt"
 	RootCAState = "sa-controller-manager-root-ca"

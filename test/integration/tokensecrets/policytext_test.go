@@ -91,7 +91,7 @@ func quotingPolicy(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 	config := c.Config()
 	config.WarningHandler = quoted
 	testcluster.Poll(t, "await the policy", func() error {
-		err := patchAs(t, c, config, namespace)
+		err := patchAs(t, config, namespace)
 		if quoted.heard || err != nil && strings.Contains(err.Error(), "the token is") {
 			return nil
 		}
@@ -100,7 +100,7 @@ func quotingPolicy(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 }
 
 // patchAs writes a token into the trial's Secret, with dryRun.
-func patchAs(t *testing.T, c *testcluster.ControlPlane, config *rest.Config, namespace string) error {
+func patchAs(t *testing.T, config *rest.Config, namespace string) error {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -50,8 +50,8 @@ func bootsWell(t *testing.T) {
 		}
 	}
 	namespace := c.namespace(t, "first")
-	told := c.answers(t, namespace, c.asker(t))
-	c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+	answers := c.answers(t, namespace, c.asker(t))
+	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 	if missed := c.missed(t); len(missed) > 0 {
 		t.Errorf("Pods were admitted without us: %v", missed)
 	}

@@ -33,9 +33,9 @@ func (c *cluster) callTheAPI(t *testing.T, worker string) {
 		t.Run(name, func(t *testing.T) {
 			namespace := c.namespace(t, "calls-"+strings.ToLower(name))
 			// In the same instant as its namespace: nobody awaits the account.
-			told := c.answers(t, namespace, c.asker(t, tc.changes...))
+			answers := c.answers(t, namespace, c.asker(t, tc.changes...))
 			for _, container := range tc.asked {
-				c.isAccount(t, told[container].Username, told[container].Groups, namespace)
+				c.isAccount(t, answers[container].Username, answers[container].Groups, namespace)
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func (c *cluster) updateDefaultAccount(t *testing.T, namespace string, change fu
 // new Pod is as wanted.
 func (c *cluster) awaitPodAs(t *testing.T, namespace, what string, wanted func(*corev1.Pod) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && wanted(pod), err
 	})

@@ -23,17 +23,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// patience bounds every wait for something that a cluster does by itself.
-const patience = 3 * time.Minute
+// waitTimeout bounds every wait for the cluster.
+const waitTimeout = 3 * time.Minute
 
-// nodeBinaries is where a node finds what the host has built.
+// nodeBinaries is the directory of a node where the host's build is mounted.
 const nodeBinaries = "/opt/sa-controller-manager/bin"
 
 // product is the binary under test on the control-plane node. Our static pod runs it, and a test can
 // break or remove it, which it cannot do with the mounted one.
 const product = "/usr/local/bin/sa-controller-manager"
 
-// cluster is a kind cluster that ends with its test.
+// cluster is a kind cluster that is deleted at the end of its test.
 type cluster struct {
 	name       string
 	kubeconfig string
@@ -41,8 +41,7 @@ type cluster struct {
 	client     kubernetes.Interface
 }
 
-// create makes a cluster of the given kind configuration and waits until its control
-// plane is ready.
+// create creates a cluster from a kind configuration and waits until its control plane is ready.
 func create(t *testing.T, configuration string) *cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +69,7 @@ func (c *cluster) installProduct(t *testing.T) {
 	c.onNode(t, "sh", "-c", "install -m 755 "+nodeBinaries+"/sa-controller-manager "+product+".new && mv "+product+".new "+product)
 }
 
-// connect returns a client that is not limited in its rate.
+// connect returns a client without a rate limit.
 func connect(t *testing.T, name, kubeconfig string) *cluster {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -85,13 +84,13 @@ func connect(t *testing.T, name, kubeconfig string) *cluster {
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
 }
 
-// remove deletes the cluster. That of a failed test stays if KIND_KEEP is set.
+// remove deletes the cluster, unless the test has failed and KIND_KEEP is set.
 func remove(t *testing.T, name, kubeconfig string) {
 	if t.Failed() && os.Getenv("KIND_KEEP") != "" {
 		t.Logf("the cluster stays: kind delete cluster --name %s", name)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, kindCLI(), "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
 		t.Errorf("delete the cluster %s: %v\n%s", name, err, out)
@@ -100,7 +99,7 @@ func remove(t *testing.T, name, kubeconfig string) {
 
 func kindCLI() string { return cmp.Or(os.Getenv("KIND"), "kind") }
 
-// controlPlane is the name of the container that is the first node.
+// controlPlane returns the name of the control-plane node, which is a container.
 func (c *cluster) controlPlane() string { return c.name + "-control-plane" }
 
 // onNode runs a command on the control-plane node and returns what it prints on stdout.
@@ -121,7 +120,7 @@ func (c *cluster) product(t *testing.T, args ...string) string {
 	return c.onNode(t, append([]string{product}, args...)...)
 }
 
-// readManifest returns the manifest of a static pod as it is on the node now.
+// readManifest returns the current manifest of a static pod.
 func (c *cluster) readManifest(t *testing.T, name string) string {
 	t.Helper()
 	return c.onNode(t, "cat", "/etc/kubernetes/manifests/"+name+".yaml")
@@ -144,7 +143,7 @@ func runWith(t *testing.T, stdin, name string, args ...string) string {
 	return stdout
 }
 
-// attempt is run for a command that may fail. The error has what it printed.
+// attempt is like run for a command that may fail. The error contains its output.
 func attempt(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

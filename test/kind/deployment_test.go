@@ -38,8 +38,8 @@ func TestDeployment(t *testing.T) {
 	c.turnKubernetesOff(t)
 	namespace := c.namespace(t, "in-use")
 	c.awaitAdmission(t, namespace)
-	told := c.answers(t, namespace, c.asker(t, on(c.name+"-worker"), withInitContainer))
-	c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+	answers := c.answers(t, namespace, c.asker(t, on(c.name+"-worker"), withInitContainer))
+	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 
 	t.Run("RollingUpdate", func(t *testing.T) {
 		c.unharmed(t, "during-rolling-update", func() {
@@ -193,7 +193,7 @@ func (c *cluster) leader(t *testing.T) string {
 // awaitOtherLeader asks, because a Lease changes all the time.
 func (c *cluster) awaitOtherLeader(t *testing.T, than string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
 		lease, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "sa-controller-manager", metav1.GetOptions{})
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" &&
 			!strings.HasPrefix(*lease.Spec.HolderIdentity, than+"_"), nil
@@ -215,7 +215,7 @@ func (c *cluster) patchDeployment(t *testing.T, patch string) {
 func (c *cluster) awaitRollout(t *testing.T) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		var deployment *appsv1.Deployment
 		if deployment, last = c.client.AppsV1().Deployments(ownNamespace).Get(ctx, "sa-controller-manager", metav1.GetOptions{}); last != nil {
 			return false, nil

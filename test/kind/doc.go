@@ -1,16 +1,15 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kind tests sa-controller-manager end to end on real kind clusters: from the
-// first second, taking over a running cluster and handing it back, also when our process is
-// dead, across a restart of the node, rotating its keys, and as a Deployment.
+// Package kind tests sa-controller-manager end to end on real kind clusters: booting with it, taking
+// over a running cluster and handing it back, also with an external CA or a dead process, across a
+// restart of the node and kubeadm upgrade, rotating keys, and as a Deployment.
 //
 //	make e2e-kind
 //
-// It needs a Docker engine and the kind CLI ($KIND, else kind on the PATH), and takes the
-// node image of $KIND_NODE_IMAGE, else kind's own. It is compiled with the build tag kind
-// only, because a machine that can do neither can still run all other tests.
+// It needs a Docker engine and the kind CLI ($KIND, else kind on the PATH), and uses the node image of
+// $KIND_NODE_IMAGE, else kind's own. The build tag kind keeps it out of all other test runs.
 //
-// The binary under test and a small client reach the nodes by a mount, and Pods run them
-// in images that every node image has. So nothing is built, loaded or pulled.
+// The nodes mount the binary under test and a small client, and Pods run them in images that every node
+// image has. So no image is built, loaded or pulled.
 package kind

@@ -31,8 +31,8 @@ const (
 	awayCAKey   = "/root/ca.key"
 )
 
-// TestHandbackWithoutUs breaks our process in one way after the other. Each time the handback ends
-// with the manifests as they were before, and with Pods whose tokens are accepted.
+// TestHandbackWithoutUs breaks our process in several ways. Each time the handback restores the
+// manifests, and the API accepts the tokens of new Pods.
 func TestHandbackWithoutUs(t *testing.T) {
 	c := create(t, stock(t, 0))
 	c.withoutCertificateSigning(t)
@@ -41,12 +41,12 @@ func TestHandbackWithoutUs(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		breaks func(*testing.T)
-		// refused: no Pod is admitted then. Otherwise our process goes on to work.
+		// refused: no Pod is admitted. Otherwise our process still works.
 		refused bool
 	}{
 		{name: "manifest-removed", refused: true, breaks: func(t *testing.T) { c.onNode(t, "rm", ownManifest) }},
 		{name: "crash-looping", refused: true, breaks: func(t *testing.T) {
-			// It has no token, and so it ends at once.
+			// It ends at once, because it has no token.
 			c.onNode(t, "sh", "-c", fmt.Sprintf("cp %s/apicheck %[2]s.new && mv %[2]s.new %[2]s", nodeBinaries, product))
 			c.restartOurPod(t)
 		}},
@@ -71,12 +71,12 @@ func TestHandbackWithoutUs(t *testing.T) {
 			if tc.refused {
 				c.awaitRefusal(t)
 			}
-			// Ours may be broken or gone; the command comes from another copy of the binary.
+			// The installed binary may be broken or gone: run another copy.
 			t.Log(c.onNode(t, nodeBinaries+"/sa-controller-manager", "kubeadm", "handback"))
 			c.checkHandedBack(t, before, tc.name)
 		})
 		if !whole {
-			return // the next one would begin with what this one has left
+			return // the next case would start from a broken state
 		}
 	}
 }
@@ -108,8 +108,8 @@ func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namesp
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 }
 
-// withoutCertificateSigning makes of kube-controller-manager what it is where the CA's key is not on
-// the node: it does not start without the key otherwise.
+// withoutCertificateSigning configures kube-controller-manager as for an external CA: otherwise it does
+// not start without the CA's key.
 func (c *cluster) withoutCertificateSigning(t *testing.T) {
 	t.Helper()
 	const name = "kube-controller-manager"
@@ -129,8 +129,7 @@ func (c *cluster) withoutCertificateSigning(t *testing.T) {
 	})
 }
 
-// restartOurPod has the kubelet start our Pod again, with its init containers and the files as they
-// are now.
+// restartOurPod has the kubelet restart our Pod with its init containers and the current files.
 func (c *cluster) restartOurPod(t *testing.T) {
 	t.Helper()
 	const away = "/root/sa-controller-manager.yaml"
@@ -144,8 +143,8 @@ func (c *cluster) restartOurPod(t *testing.T) {
 	c.onNode(t, "mv", away, ownManifest)
 }
 
-// expire has our client certificate end an hour ago, and the CA's key be elsewhere, so that nobody
-// renews it.
+// expire replaces our client certificate by one that expired an hour ago, and moves the CA's key away so
+// that it is not renewed.
 func (c *cluster) expire(t *testing.T) {
 	t.Helper()
 	const pair = "/etc/kubernetes/sa-controller-manager/client.pem"
@@ -164,11 +163,11 @@ func (c *cluster) expire(t *testing.T) {
 	c.onNodeWith(t, content, "sh", "-c", fmt.Sprintf("umask 077 && cat >%[1]s.new && mv %[1]s.new %[1]s", pair))
 }
 
-// awaitRefusal returns once Pods are refused because nobody answers the webhook.
+// awaitRefusal waits until Pods are refused because the webhook does not answer.
 func (c *cluster) awaitRefusal(t *testing.T) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		_, last = c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return last != nil && strings.Contains(last.Error(), "failed calling webhook"), nil
 	})
@@ -177,15 +176,15 @@ func (c *cluster) awaitRefusal(t *testing.T) {
 	}
 }
 
-// rebootWithoutUs turns the node off and on. The control plane comes up without us.
+// rebootWithoutUs restarts the node and waits until the control plane is up without our process.
 func (c *cluster) rebootWithoutUs(t *testing.T) {
 	t.Helper()
 	stopped := time.Now()
 	run(t, "docker", "restart", c.controlPlane())
 	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-	// kube-apiserver is a Pod of that node: there is nothing to watch yet.
+	// kube-apiserver is a Pod of this node, so there is nothing to watch yet.
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		for _, name := range names {
 			var pod *corev1.Pod
 			if pod, last = c.client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.controlPlane(), metav1.GetOptions{}); last != nil {

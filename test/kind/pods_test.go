@@ -75,7 +75,7 @@ func on(node string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
 }
 
-// answers runs the Pod to its end and returns what each of its containers was told.
+// answers runs the Pod to its end and returns what each of its containers prints.
 func (c *cluster) answers(t *testing.T, namespace string, pod *corev1.Pod) map[string]authenticationv1.UserInfo {
 	t.Helper()
 	pod, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
@@ -91,7 +91,7 @@ func (c *cluster) answers(t *testing.T, namespace string, pod *corev1.Pod) map[s
 		}
 		var user authenticationv1.UserInfo
 		if err := json.Unmarshal(log, &user); err != nil {
-			t.Fatalf("container %s of %s was told nothing: %s", container.Name, pod.Name, log)
+			t.Fatalf("container %s of %s has no answer: %s", container.Name, pod.Name, log)
 		}
 		told[container.Name] = user
 	}
@@ -118,7 +118,7 @@ func (c *cluster) awaitPhase(t *testing.T, pod *corev1.Pod, phases ...corev1.Pod
 // awaitPods returns the Pods of a namespace, or of all, once they pass the check.
 func (c *cluster) awaitPods(t *testing.T, namespace string, check await.Check[*corev1.Pod]) []*corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	pods, err := await.Pods(ctx, c.client, namespace, check)
 	if err != nil {

@@ -22,7 +22,7 @@ func (c *cluster) restartNode(t *testing.T) {
 	run(t, "docker", "start", c.controlPlane())
 	begin := time.Now()
 	// kube-apiserver is a Pod of that node: there is nothing to watch yet.
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
 	})
 	if err != nil {
@@ -32,8 +32,8 @@ func (c *cluster) restartNode(t *testing.T) {
 	namespace := c.namespace(t, "after-restart")
 	c.awaitAdmission(t, namespace)
 	t.Logf("a Pod is admitted %v after the node was turned on", time.Since(begin).Round(100*time.Millisecond))
-	told := c.answers(t, namespace, c.asker(t, on(c.controlPlane())))
-	c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+	answers := c.answers(t, namespace, c.asker(t, on(c.controlPlane())))
+	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	t.Logf("all is ready %v after the node was turned on", time.Since(begin).Round(100*time.Millisecond))
 }
@@ -42,7 +42,7 @@ func (c *cluster) restartNode(t *testing.T) {
 func (c *cluster) awaitAdmission(t *testing.T, namespace string) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		var pod *corev1.Pod
 		if pod, last = c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); last == nil {
 			last = complete(pod)

@@ -115,7 +115,7 @@ func (c *cluster) apiServerStart(t *testing.T) string {
 // awaitSigner returns once a requested token bears the key.
 func (c *cluster) awaitSigner(t *testing.T, namespace, id string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		token, err := c.requestToken(ctx, namespace)
 		return err == nil && keyID(token) == id, err
 	})
@@ -166,7 +166,7 @@ func (c *cluster) newCaller(t *testing.T, namespace, node string) *caller {
 func (c *caller) awaitMore(t *testing.T, id string) {
 	t.Helper()
 	least := -1
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		told, err := c.told(ctx)
 		switch {
 		case err != nil:
@@ -280,7 +280,7 @@ func (c *cluster) tokenSecret(t *testing.T, namespace string) (token string) {
 	if _, err := c.client.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	_, err := await.Secrets(ctx, c.client, namespace, func(secrets []*corev1.Secret) error {
 		found, ok := await.Find(secrets, "held")

@@ -21,12 +21,12 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-// longerOutage is how much longer kube-apiserver may be away for a takeover than for
-// any other edit of its manifest.
+// longerOutage is how much longer kube-apiserver may be away during a takeover than during any other
+// edit of its manifest.
 const longerOutage = 1.2
 
-// TestTakeover takes over a cluster that runs and hands it back, while somebody creates
-// Pods. In between it is used as any cluster is.
+// TestTakeover takes over a running cluster and hands it back while Pods are created. In between it uses
+// the cluster.
 func TestTakeover(t *testing.T) {
 	c := create(t, stock(t, 1))
 	worker := c.name + "-worker"
@@ -66,8 +66,8 @@ func TestTakeover(t *testing.T) {
 			t.Errorf("the webhook's configuration: %v, want none", err)
 		}
 		namespace := c.namespace(t, "after-handback")
-		told := c.answers(t, namespace, c.asker(t, on(worker)))
-		c.isAccount(t, told["main"].Username, told["main"].Groups, namespace)
+		answers := c.answers(t, namespace, c.asker(t, on(worker)))
+		c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 	})
 }
 
@@ -79,8 +79,8 @@ func within(t *testing.T, what string, took, usual time.Duration) {
 	}
 }
 
-// underTraffic creates Pods while do runs and tells how long kube-apiserver was away. A
-// sample of the Pods gets a node, a container that is there, and runs.
+// underTraffic creates Pods while do runs and returns how long kube-apiserver was away. It runs a sample
+// of the Pods on a node.
 func (c *cluster) underTraffic(t *testing.T, name string, do func()) time.Duration {
 	t.Helper()
 	namespace := c.namespace(t, name)
@@ -94,8 +94,7 @@ func (c *cluster) underTraffic(t *testing.T, name string, do func()) time.Durati
 	return outage
 }
 
-// runSample runs Pods with the very accounts and volumes that some of the acknowledged
-// ones were given.
+// runSample runs Pods with the accounts and volumes of some admitted Pods.
 func (c *cluster) runSample(t *testing.T, traffic *traffic) {
 	t.Helper()
 	const size = 3
@@ -104,17 +103,17 @@ func (c *cluster) runSample(t *testing.T, traffic *traffic) {
 		if one.err != nil {
 			continue
 		}
-		told := c.answers(t, traffic.namespace, c.asker(t, func(pod *corev1.Pod) {
+		answers := c.answers(t, traffic.namespace, c.asker(t, func(pod *corev1.Pod) {
 			pod.Spec.ServiceAccountName = one.pod.Spec.ServiceAccountName
 			pod.Spec.Volumes = append(pod.Spec.Volumes, one.pod.Spec.Volumes...)
 			main := &pod.Spec.Containers[0]
 			main.VolumeMounts = append(main.VolumeMounts, one.pod.Spec.Containers[0].VolumeMounts...)
 		}))
-		c.isAccount(t, told["main"].Username, told["main"].Groups, traffic.namespace)
+		c.isAccount(t, answers["main"].Username, answers["main"].Groups, traffic.namespace)
 	}
 }
 
-// isAccount holds an answer to being that of the account default, in both groups.
+// isAccount checks that a Pod is authenticated as the account default, with both groups.
 func (c *cluster) isAccount(t *testing.T, name string, groups []string, namespace string) {
 	t.Helper()
 	if want := "system:serviceaccount:" + namespace + ":default"; name != want {
@@ -127,8 +126,7 @@ func (c *cluster) isAccount(t *testing.T, name string, groups []string, namespac
 	}
 }
 
-// outageOfAnEdit is how long kube-apiserver is away when its manifest is edited and
-// nothing is taken over.
+// outageOfAnEdit returns how long kube-apiserver is away after an edit of its manifest without a takeover.
 func (c *cluster) outageOfAnEdit(t *testing.T) time.Duration {
 	t.Helper()
 	return c.underTraffic(t, "during-an-edit", func() {
@@ -149,16 +147,14 @@ func (c *cluster) editManifest(t *testing.T, name, argument string) {
 	c.writeManifest(t, name, edited)
 }
 
-// writeManifest does it as a careful person does: the kubelet reads every file of that
-// directory that has no dot before its name.
+// writeManifest writes to a name with a dot first: the kubelet reads every other file of the directory.
 func (c *cluster) writeManifest(t *testing.T, name, content string) {
 	t.Helper()
 	const path = "/etc/kubernetes/manifests/"
 	c.onNodeWith(t, content, "sh", "-c", fmt.Sprintf("cat >%[1]s.%[2]s.new && mv %[1]s.%[2]s.new %[1]s%[2]s.yaml", path, name))
 }
 
-// awaitRestart returns once the mirror pod of a static pod has the argument and is
-// ready.
+// awaitRestart waits until the mirror pod of a static pod has the argument and is ready.
 func (c *cluster) awaitRestart(t *testing.T, name, argument string) {
 	t.Helper()
 	mirror := name + "-" + c.controlPlane()
@@ -171,7 +167,7 @@ func (c *cluster) awaitRestart(t *testing.T, name, argument string) {
 	})
 }
 
-// versions are the resourceVersions of all ServiceAccounts and Secrets.
+// versions returns the resourceVersions of all ServiceAccounts and Secrets.
 func (c *cluster) versions(t *testing.T) map[string]string {
 	t.Helper()
 	versions := map[string]string{}
@@ -192,7 +188,7 @@ func (c *cluster) versions(t *testing.T) map[string]string {
 	return versions
 }
 
-// namespace makes one.
+// namespace creates a namespace.
 func (c *cluster) namespace(t *testing.T, name string) string {
 	t.Helper()
 	made, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})

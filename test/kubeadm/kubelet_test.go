@@ -169,7 +169,7 @@ func (k *kubelet) syncFile(name string, data []byte) {
 	}()
 }
 
-// reboot ends everything and begins anew, with nothing left in /run.
+// reboot ends all processes and starts again with an empty /run.
 func (k *kubelet) reboot() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -265,8 +265,8 @@ func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.
 		}
 		return true
 	case <-ctx.Done():
-		// kube-controller-manager ends with 1 when it is told to, and kube-apiserver
-		// may take longer than the kubelet has patience.
+		// kube-controller-manager ends with 1 on SIGTERM, and kube-apiserver
+		// may take longer than the kubelet has waitTimeout.
 		exit, err := child.Stop(gracePeriod)
 		if err != nil || exit.Code != 0 && filepath.Base(container.Command[0]) == "sa-controller-manager" {
 			k.t.Errorf("container %s: exit code %d, %v:\n%s", container.Name, exit.Code, err, child.LogTail(400))

@@ -29,9 +29,9 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// patience bounds every wait. It is long because it is only ever used up by a test that
+// waitTimeout bounds every wait. It is long because it is only ever used up by a test that
 // fails.
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 // samples are kubeadm's manifests.
 const samples = "../../cmd/sa-controller-manager/commands/kubeadm/testdata/manifests/v1.36/"
@@ -255,7 +255,7 @@ func (n *node) kubeadm(t *testing.T, args ...string) (code int, stdout, stderr s
 		"--backup-dir=" + n.path("/etc/kubernetes/sa-controller-manager-backup"),
 		"--patches-dir=" + n.path("/etc/kubernetes/sa-controller-manager-patches"),
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, n.binary, append(common, args[1:]...)...)
 	var out, err bytes.Buffer
@@ -278,7 +278,7 @@ func (n *node) podFlags() []string {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := await.Poll(ctx, ok); err != nil {
 		t.Fatalf("%s: %v", what, err)

@@ -91,7 +91,7 @@ func TestRotationWithSigner(t *testing.T) {
 		t.Fatalf("only %d tokens of the leaked key, which proves little", len(former))
 	}
 	n.allRefused(t, former)
-	p.good["of the Secret, signed anew"] = n.awaitOtherToken(t, held)
+	p.good["of the Secret, signed again"] = n.awaitOtherToken(t, held)
 	p.calls(t, "ES256")
 	n.allAccepted(t, "after the leak", p.good)
 
@@ -129,7 +129,7 @@ func TestRotationWithoutSigner(t *testing.T) {
 	maps.DeleteFunc(p.good, func(whose, _ string) bool { return former[whose] != "" })
 	p.follow(t, afterLeak)
 	n.allRefused(t, former)
-	p.good["of the Secret, signed anew"] = n.awaitOtherToken(t, held)
+	p.good["of the Secret, signed again"] = n.awaitOtherToken(t, held)
 	if now := p.calls(t, "ES256"); now == ecdsa || now == rsa {
 		t.Errorf("key %s signs after the leak, want a new one", now)
 	}

@@ -175,7 +175,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	}
 	weRun(t, n)
 
-	// Somebody breaks kube-apiserver. The way back mends what it knows.
+	// Break kube-apiserver. The handback removes only its own lines.
 	path := n.path(manifestOf("kube-apiserver"))
 	broken := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,NoSuchPlugin", 1)
 	if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
@@ -191,11 +191,11 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "step 1, kube-apiserver: it did not come within 2s") {
 		t.Errorf("exit code %d:\n%s\n%s", code, stdout, stderr)
 	}
-	mended := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "    - --disable-admission-plugins=NoSuchPlugin\n", "", 1)
-	if diff := cmp.Diff(apiServer, mended); diff != "" {
+	repaired := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "    - --disable-admission-plugins=NoSuchPlugin\n", "", 1)
+	if diff := cmp.Diff(apiServer, repaired); diff != "" {
 		t.Errorf("more than our edit was taken out (-want +got):\n%s", diff)
 	}
-	if err := os.WriteFile(path, []byte(mended), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(repaired), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, stdout, stderr := n.kubeadm(t, "handback"); code != 0 {

@@ -49,7 +49,7 @@ func startTraffic(t *testing.T, client kubernetes.Interface) *traffic {
 }
 
 func (tr *traffic) call(ctx context.Context, client kubernetes.Interface) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	pod, err := client.CoreV1().Pods("default").Create(ctx, newPod(), metav1.CreateOptions{})
 	tr.mu.Lock()

@@ -105,7 +105,7 @@ func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	t.Cleanup(cancel)
 	bash := exec.CommandContext(ctx, "bash", "-euc", commands)
 	bash.Dir = "../.." // a checkout

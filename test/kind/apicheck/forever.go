@@ -41,7 +41,7 @@ func askForEver() error {
 	}
 	var told report
 	for range time.Tick(pace) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		_, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		cancel()
 		if told.Calls++; err != nil {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is for a node whose kube-proxy has just started.
-const patience = time.Minute
+// waitTimeout is for a node whose kube-proxy has just started.
+const waitTimeout = time.Minute
 
 func main() {
 	if slices.Contains(os.Args[1:], "-for-ever") {
@@ -50,7 +50,7 @@ func whoAmI() (authenticationv1.UserInfo, error) {
 	}
 	var review *authenticationv1.SelfSubjectReview
 	var last error
-	err = wait.PollUntilContextTimeout(context.Background(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(context.Background(), time.Second, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		review, last = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		return last == nil, nil
 	})

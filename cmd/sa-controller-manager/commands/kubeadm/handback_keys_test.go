@@ -75,7 +75,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		want   string // PKI is the directory; "" if it is done
 	}{
 		"Stale": {
-			reason: "nobody has brought the two files up to date",
+			reason: "the two files have missed the rotation",
 			change: func(*testing.T, *rotated) {},
 			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
 				"first: (echo; sa-controller-manager keys list -o pem --service-account-key-ring=PKI/sa-keys/ring.json) >>PKI/sa.pub",
@@ -106,7 +106,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			want:   "kube-apiserver gets PKI/sa.key back to sign with, and signs nothing without it: open PKI/sa.key: no such file or directory",
 		},
 		"NoKeysAndOurManifestIsGone": {
-			reason: "what kube-apiserver gets back must be there, whoever has signed",
+			reason: "what kube-apiserver gets back must be there, whichever key signs",
 			change: func(t *testing.T, p *rotated) {
 				t.Helper()
 				must(t, os.Remove(p.config.manifest(manager)))
@@ -139,7 +139,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			want: "compare the keys in use with those of the files that kube-apiserver gets back: our --service-account-key-ring: PKI/sa-keys/ring.json: ",
 		},
 		"NotCompared": {
-			reason: "somebody knows better",
+			reason: "the operator insists",
 			change: func(_ *testing.T, p *rotated) { p.config.SkipKeyCheck = true },
 		},
 		"OurManifestIsGone": {
@@ -238,9 +238,9 @@ func TestMendOfStaleKeysLosesNone(t *testing.T) {
 			if err == nil {
 				t.Fatal("the active key is nowhere, and yet it is not refused")
 			}
-			_, mend, _ := strings.Cut(err.Error(), "; first: ")
-			if out, err := exec.CommandContext(t.Context(), "sh", "-c", mend).CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v: %s", mend, err, out)
+			_, fix, _ := strings.Cut(err.Error(), "; first: ")
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", fix).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", fix, err, out)
 			}
 			must(t, Handback(t.Context(), p.config))
 			keys, err := readPublicKeys(p.pki + "/sa.pub")
@@ -251,7 +251,7 @@ func TestMendOfStaleKeysLosesNone(t *testing.T) {
 			}
 			want := []string{keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P384()), keyID(t, testkeys.P256())}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("sa.pub after %s (-want +got):\n%s", mend, diff)
+				t.Errorf("sa.pub after %s (-want +got):\n%s", fix, diff)
 			}
 		})
 	}

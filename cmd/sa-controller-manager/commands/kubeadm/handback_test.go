@@ -151,6 +151,13 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 				return strings.Replace(m, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: ", 1)
 			}},
 		},
+		"OperatorAddsTheSameLine": {
+			reason: "of several equal lines the last one is ours", version: oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) {
+				p.write(t, apiServerFile, []byte(ownPluginOff(string(read(t, p.config.manifest(apiServer))))))
+			},
+			want: map[string]func(string) string{apiServer: ownPluginOff},
+		},
 		"AllThatWeKeptIsGone": {
 			reason: "our lines are known by their names", version: oldVersion,
 			operator: map[string]func(string) string{controllerManager: ownOptOut},
@@ -216,9 +223,9 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 	}
 }
 
-// TestHandbackWhileNobodyAnswers is the whole way back of a node whose process is dead, and whose
+// TestHandbackOfADeadProcess is the whole way back of a node whose process is dead, and whose
 // kube-apiserver is away for a while: nothing is awaited that the process would have to do.
-func TestHandbackWhileNobodyAnswers(t *testing.T) {
+func TestHandbackOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *controlPlane){
 		"CrashLooping": func(*testing.T, *controlPlane) {}, // its manifest is there
@@ -267,7 +274,7 @@ func TestHandbackWhileNobodyAnswers(t *testing.T) {
 }
 
 // kubelet answers for the Pods of kube-system: it shows what the manifests say, but no mirror pod
-// that has changed before the webhook leaves it out. Every third look nobody answers.
+// that has changed before the webhook leaves it out. Every third request fails.
 func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	looks := 0

@@ -18,7 +18,7 @@ func TestBinaryStays(t *testing.T) {
 		file, link string
 		mode       fs.FileMode // of the file
 		directory  fs.FileMode // of its directory
-		owner      int         // 0 is whoever runs this
+		owner      int         // 0 is the user of the test
 		want       string
 	}{
 		"UsrLocalBin":    {file: "/usr/local/bin/b"},

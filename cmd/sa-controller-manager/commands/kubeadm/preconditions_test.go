@@ -112,24 +112,24 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 	)
 	after := []string{file, noFile, ring} // what docs/rotation.md leads to
 	cases := map[string]struct {
-		reason    string
-		now, anew []string // arguments
-		leave     bool     // without --rewrite and what implies it
-		steps     []string
-		refused   bool
+		reason       string
+		now, rewrite []string // arguments
+		leave        bool     // without --rewrite and what implies it
+		steps        []string
+		refused      bool
 	}{
-		"Dropped":        {now: after, anew: []string{file, "--bind-address=0.0.0.0"}, refused: true},
-		"ManagerAlone":   {now: after, anew: []string{file}, steps: []string{StepManager}, refused: true},
-		"KeyFile":        {reason: "a command from before the rotation may name one", now: after, anew: []string{file, "--service-account-private-key-file=/etc/kubernetes/pki/ours.key"}, refused: true},
-		"NoKey":          {reason: "half of what was to be given", now: after, anew: []string{file, noFile}, refused: true},
-		"Kept":           {now: after, anew: after},
-		"Moved":          {reason: "somebody says where to", now: after, anew: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"}},
-		"GivenUp":        {reason: "somebody says so", now: after, anew: []string{file, noRing}},
-		"GivenUpEarlier": {now: []string{file, ring, noRing}, anew: []string{file}},
-		"NeverThere":     {now: []string{file}, anew: []string{file}},
-		"NoManifest":     {anew: []string{file}},
-		"LeftAsItIs":     {now: after, anew: []string{file}, leave: true},
-		"OtherSteps":     {reason: "our manifest is not written", now: after, anew: []string{file}, steps: []string{StepControllerManager}},
+		"Dropped":        {now: after, rewrite: []string{file, "--bind-address=0.0.0.0"}, refused: true},
+		"ManagerAlone":   {now: after, rewrite: []string{file}, steps: []string{StepManager}, refused: true},
+		"KeyFile":        {reason: "a command from before the rotation may name one", now: after, rewrite: []string{file, "--service-account-private-key-file=/etc/kubernetes/pki/ours.key"}, refused: true},
+		"NoKey":          {reason: "one of two flags that keep it", now: after, rewrite: []string{file, noFile}, refused: true},
+		"Kept":           {now: after, rewrite: after},
+		"Moved":          {reason: "the flags name another one", now: after, rewrite: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"}},
+		"GivenUp":        {reason: "the empty flag says so", now: after, rewrite: []string{file, noRing}},
+		"GivenUpEarlier": {now: []string{file, ring, noRing}, rewrite: []string{file}},
+		"NeverThere":     {now: []string{file}, rewrite: []string{file}},
+		"NoManifest":     {rewrite: []string{file}},
+		"LeftAsItIs":     {now: after, rewrite: []string{file}, leave: true},
+		"OtherSteps":     {reason: "our manifest is not written", now: after, rewrite: []string{file}, steps: []string{StepControllerManager}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 			if tc.now != nil {
 				p.write(t, "manifests/sa-controller-manager.yaml", ownWith(tc.now))
 			}
-			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return ownWith(tc.anew), nil }
+			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return ownWith(tc.rewrite), nil }
 			p.config.Rewrite, p.config.Steps = !tc.leave, tc.steps
 			err := Takeover(t.Context(), p.config) // a dry run
 			if !tc.refused {

@@ -133,6 +133,7 @@ func decodedPatch(t *testing.T, patch []byte) jsonpatch.Patch {
 	return decoded
 }
 
+// patchedPod applies a patch as kubeadm does (cmd/kubeadm/app/util/patches).
 func patchedPod(t *testing.T, data, patch []byte) corev1.PodSpec {
 	t.Helper()
 	result, err := decodedPatch(t, patch).Apply(asJSON(t, data))
@@ -253,7 +254,7 @@ func TestSignerRefuses(t *testing.T) {
 		want     string
 	}{
 		"AnotherSigner": {
-			"somebody has decided", "    - --allow-privileged=true", "    - --allow-privileged=true\n    - --service-account-signing-endpoint=/run/kms.sock",
+			"the operator uses another one", "    - --allow-privileged=true", "    - --allow-privileged=true\n    - --service-account-signing-endpoint=/run/kms.sock",
 			"in use already by another signer",
 		},
 		"KeyElsewhere": {
@@ -274,7 +275,7 @@ func TestSignerRefuses(t *testing.T) {
 			"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor",
 		},
 		"OurNameIsTaken": {
-			"somebody else's volume", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount",
+			"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount",
 		},
 	}
 	for name, tc := range cases {

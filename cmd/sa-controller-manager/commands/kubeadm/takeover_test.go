@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// deadKubeconfig leads to an address where nobody listens.
+// deadKubeconfig leads to an address without a listener.
 const deadKubeconfig = `apiVersion: v1
 kind: Config
 clusters:
@@ -126,7 +126,7 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 			args: []string{"--extra-arg=--cert-dir=/var/lib/certs"},
 			want: "Error: --extra-arg \"--cert-dir=/var/lib/certs\" must not be given: our Pod has no directory that it may write to",
 		},
-		"Ends": {reason: "it would be started over and over", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version makes it print something and end\n"},
+		"Ends": {reason: "the kubelet would restart it repeatedly", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version makes it print something and end\n"},
 		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help makes it print something and end\n"},
 	}
 	for name, tc := range cases {

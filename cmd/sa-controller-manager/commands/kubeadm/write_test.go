@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestWriteLosesNothing covers what somebody else does to a file between the time when
+// TestWriteLosesNothing covers changes to a file between the time when
 // it was read and that when its step comes.
 func TestWriteLosesNothing(t *testing.T) {
 	t.Parallel()

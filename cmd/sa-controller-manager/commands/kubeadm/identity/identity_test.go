@@ -257,7 +257,7 @@ func TestEnsureAgain(t *testing.T) {
 			why:    "it did not name client.pem", pair: true,
 		},
 		"EmbeddedMoves": {
-			reason: "the certificate is not lost, although nobody could make another one",
+			reason: "the certificate is not lost, although it could not be renewed",
 			change: func(t *testing.T, n *node) {
 				n.embed(t)
 				n.from(t, "https://other:6443")

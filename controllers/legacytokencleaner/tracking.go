@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrackingConfigMap, in kube-system, has the day since which kube-apiserver writes the last-used
+// TrackingConfigMap is the one in kube-system that has the day since which kube-apiserver writes the last-used
 // labels (pkg/controlplane/controller/legacytokentracking).
 const TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
 

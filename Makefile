@@ -235,7 +235,7 @@ conformance: control-plane build ## Run upstream's own specs for ServiceAccounts
 
 ##@ Verify
 
-checks := format vet lint imports licence modules flags links scripts manifests allocations
+checks := format vet lint imports licence words modules flags links scripts manifests allocations
 
 .PHONY: verify
 verify: ## Run every verify-* target and print which failed.

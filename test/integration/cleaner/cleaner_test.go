@@ -119,7 +119,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 	}
 	c.AwaitEvent(t, testcluster.AboutSecret(gone, "LegacyTokenDeleted"), "has been invalid since "+testcluster.LongAgo)
 	c.AwaitEvent(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "unused"), "LegacyTokenMarkedInvalid"), `of ServiceAccount "app"`)
-	c.AwaitWarning(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "marked-and-tried"), "InvalidLegacyTokenTried"), "was refused with it on "+now)
+	c.AwaitWarning(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "marked-and-tried"), "InvalidLegacyTokenTried"), "was refused on "+now)
 	// The token controller removes the references.
 	c.AwaitAccount(t, namespace, "app", func(now *corev1.ServiceAccount) error {
 		if left, want := len(now.Secrets), len(account.Secrets)-2; left != want {

@@ -208,8 +208,8 @@ func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 		"serviceaccounts":      {1, []string{"list ServiceAccounts of namespace " + namespace, "forbidden"}, nil},
 		"subjectaccessreviews": {1, []string{"--reach=false leaves it out", "forbidden"}, nil},
 		"without reach":        {0, []string{"robot-token"}, []string{"--reach=false"}},
-		"/openid/v1/jwks":      {0, []string{"untold", "The keys of tokens are not judged"}, nil},
-		"configmaps":           {0, []string{"robot-token", "may not be read"}, nil},
+		"/openid/v1/jwks":      {0, []string{"unchecked", "Keys of tokens are not checked"}, nil},
+		"configmaps":           {0, []string{"robot-token", "Reading the start of token tracking is forbidden"}, nil},
 	}
 	for without, tc := range cases {
 		name := "lacks-" + testcluster.RandomName()

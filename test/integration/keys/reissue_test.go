@@ -247,7 +247,7 @@ func TestReissue(t *testing.T) {
 	}
 	r.ExpectAccepted(t, overwritten, users)
 	r.AwaitRefused(t, filled["in-place"].Data["token"])
-	r.AwaitEvent(t, testcluster.AboutSecret(overwritten, "TokenOverwritten"), "refuses the former token")
+	r.AwaitEvent(t, testcluster.AboutSecret(overwritten, "TokenOverwritten"), "refuses the previous token")
 
 	r.AwaitWarning(t, testcluster.AboutSecret(odd, "UnknownReissueMode"), `must be "side-by-side", "in-place" or "never"`)
 	r.AwaitEvent(t, testcluster.AboutSecret(own, "TokenSecretReplaced"), "this token stays valid")

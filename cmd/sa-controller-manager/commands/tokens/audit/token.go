@@ -17,8 +17,8 @@ import (
 
 // The states of a token beyond those of the key that signed it.
 const (
-	// StateUntold: no keys are known at all.
-	StateUntold jwks.State = "untold"
+	// StateUnchecked: no keys are known at all.
+	StateUnchecked jwks.State = "unchecked"
 	// StateMalformed: it is no token.
 	StateMalformed jwks.State = "malformed"
 	// StateEmpty: nobody has filled the Secret.
@@ -28,7 +28,7 @@ const (
 // States are all of them.
 func States() []string {
 	var names []string
-	for _, state := range append(jwks.States(), StateUntold, StateMalformed, StateEmpty) {
+	for _, state := range append(jwks.States(), StateUnchecked, StateMalformed, StateEmpty) {
 		names = append(names, string(state))
 	}
 	return names
@@ -73,7 +73,7 @@ func (k Keys) observe(secret *corev1.Secret) token {
 // has not.
 func (k Keys) judge(data, keyID string) (state jwks.State, forged bool) {
 	if k == nil {
-		return StateUntold, false
+		return StateUnchecked, false
 	}
 	key, err := jwks.SignedWith(data, k)
 	switch {

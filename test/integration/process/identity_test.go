@@ -125,7 +125,7 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *after.Spec.HolderIdentity != *before.Spec.HolderIdentity || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions ||
-		strings.Count(m.Logs(), "Controllers have stopped") > 0 {
+		strings.Count(m.Logs(), "Stopped controllers") > 0 {
 		t.Errorf("the Lease was lost: %v, then %v", before.Spec, after.Spec)
 	}
 	// The secure port asks who may read metrics with the same certificate.

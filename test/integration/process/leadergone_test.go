@@ -129,7 +129,7 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	if err := first.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	first.ExpectLog(t, "Controllers have stopped, waiting to lead again")
+	first.ExpectLog(t, "Stopped controllers, waiting to become the leader again")
 	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-299"), account)
 	for _, late := range proxy.Requests(changesObjects)[len(before):] {
 		t.Errorf("after the renew deadline: %v", late)

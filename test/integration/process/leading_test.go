@@ -85,7 +85,7 @@ func TestLeaseIsLost(t *testing.T) {
 	)
 	account := c.CreateAccount(t, namespace, "someone")
 	second.ExpectLog(t, testcluster.LeadsMessage)
-	testcluster.ExpectContains(t, first.Logs(), "Controllers have stopped, waiting to lead again")
+	testcluster.ExpectContains(t, first.Logs(), "Stopped controllers, waiting to become the leader again")
 	awaitOneOf(t, c, namespace, "someone")
 	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), account)
 

@@ -130,7 +130,7 @@ func (c *cluster) awaitScanEvents(t *testing.T, namespace string, want map[strin
 		told := map[string]string{}
 		for _, event := range events.Items {
 			_, lacks, _ := strings.Cut(event.Message, "lacks: ")
-			lacks, _, _ = strings.Cut(lacks, ";")
+			lacks, _, _ = strings.Cut(lacks, ". Only a new Pod")
 			told[event.InvolvedObject.Name] = strings.ReplaceAll(lacks, ",", "")
 		}
 		if diff := cmp.Diff(want, told); diff != "" {

@@ -31,7 +31,7 @@ func TestPluginNamesAtStart(t *testing.T) {
 	}{
 		"Unknown":         {[]string{"--enable-admission-plugins=ServiceAcount"}, `--enable-admission-plugins: admission plugin "ServiceAcount" is not one of ` + allPlugins},
 		"UnknownDisabled": {[]string{"--disable-admission-plugins=Nothing"}, `--disable-admission-plugins: admission plugin "Nothing" is not one of ` + allPlugins},
-		"ElsewhereStrict": {[]string{"--enable-admission-plugins=LimitRanger", "--strict-flags"}, `the admission plugins LimitRanger stay in kube-apiserver, and --strict-flags refuses their names`},
+		"ElsewhereStrict": {[]string{"--enable-admission-plugins=LimitRanger", "--strict-flags"}, `the admission plugins LimitRanger run in kube-apiserver, and --strict-flags refuses their names`},
 		"GoneList":        {[]string{"--admission-control=ServiceAccount,InitialResources"}, `--admission-control: admission plugin "InitialResources" is not one of ` + allPlugins + `; every other plugin of kube-apiserver stays in kube-apiserver`},
 		"BothLists": {
 			[]string{"--admission-control=ServiceAccount", "--enable-admission-plugins=AlwaysAdmit"},

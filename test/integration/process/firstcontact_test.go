@@ -80,7 +80,7 @@ func TestFirstContact(t *testing.T) {
 		"OtherKey":         {"private key does not match", []string{kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey}},
 		"CertWithoutHost":  {"--webhook-tls-cert-file: use", []string{kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile, "--webhook-tls-private-key-file=" + keyFile}},
 		"UnknownPlugin":    {"is not one of", []string{kubeconfig, "--enable-admission-plugins=Nope"}},
-		"PluginElsewhere":  {"stay in kube-apiserver", []string{kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity"}},
+		"PluginElsewhere":  {"run in kube-apiserver", []string{kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity"}},
 		"ConfigField":      {"read admission configuration", []string{kubeconfig, admission("plugin: []\n")}},
 		"PluginField":      {"configured in", []string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")}},
 		"TwoLines":         {"several lines", []string{"--kubeconfig=a\nb"}},

@@ -191,5 +191,5 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 		t.Errorf("the socket was given up on the way: %v", err)
 	}
 	c.AwaitAutoSecret(t, c.Namespace(t), "default")
-	m.ExpectLog(t, "nothing but the external signer works")
+	m.ExpectLog(t, "serving only the external signer")
 }

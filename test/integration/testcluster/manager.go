@@ -23,8 +23,9 @@ func ShortLease(name string) []string {
 	}
 }
 
-// LeadsMessage is logged when the controllers of a manager start.
-const LeadsMessage = "Starting controller"
+// LeadsMessage is logged when the controllers of a manager start. Upstream's dynamic certificate
+// controllers log "Starting controller" too, but with a name.
+const LeadsMessage = `"Starting controller" controller=`
 
 // drainLimit bounds the time from SIGTERM to the exit of the manager.
 const drainLimit = 10 * time.Second

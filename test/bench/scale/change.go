@@ -70,7 +70,31 @@ func (s *scene) keys(ctx context.Context) error {
 	return nil
 }
 
-// rootCA adds a CA to the file, and waits until every namespace and every Secret has it.
+// otherClient reads one Secret fifty times a second until ctx ends, and returns how long
+// kube-apiserver took, in milliseconds.
+func (s *scene) otherClient(ctx context.Context) (took []float64, err error) {
+	namespace, name := s.place(0)
+	next := time.NewTicker(20 * time.Millisecond)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return took, nil
+		case <-next.C:
+		}
+		begun := time.Now()
+		if _, err := s.w.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+			if ctx.Err() != nil {
+				return took, nil
+			}
+			return nil, err
+		}
+		took = append(took, float64(time.Since(begun))/float64(time.Millisecond))
+	}
+}
+
+// rootCA adds a CA to the file, and waits until every namespace and every Secret has it. Meanwhile
+// it measures what another client notices of that.
 func (s *scene) rootCA(ctx context.Context) error {
 	old, err := os.ReadFile(s.rootCAFile())
 	if err != nil {
@@ -95,14 +119,33 @@ func (s *scene) rootCA(ctx context.Context) error {
 			inner(event, object)
 		}
 	}
+	quiet, stop := context.WithTimeout(ctx, 10*time.Second)
+	before, err := s.otherClient(quiet)
+	stop()
+	if err != nil {
+		return err
+	}
+	rollout, stop := context.WithCancel(ctx)
+	defer stop()
+	var during []float64
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		during, err = s.otherClient(rollout)
+		read <- err
+	}()
 	took, cpu, err := s.timed(ctx, "root CA", goal, seen, []string{"configmaps", "secrets"}, func(context.Context) error {
 		return replace(s.rootCAFile(), old, more)
 	})
-	if err != nil {
+	stop()
+	if err := errors.Join(err, <-read); err != nil {
 		return err
 	}
 	s.add(caChange, "s", took)
 	s.add(caChange+", CPU", "s", cpu)
+	s.add("a GET of another client, p99, before that", "ms", result.Quantile(before, 0.99))
+	s.add("a GET of another client, p99, meanwhile", "ms", result.Quantile(during, 0.99))
+	s.add(slowdown, "x", result.Quantile(during, 0.99)/result.Quantile(before, 0.99))
 	return s.verify(ctx)
 }
 

@@ -22,6 +22,7 @@ const (
 	complete = "time to complete all namespaces"
 	fill     = "time to fill all token Secrets"
 	caChange = "time to bring another root CA everywhere"
+	slowdown = "a GET of another client, p99, meanwhile to before"
 )
 
 // scene is one size: its control plane and the program in it.

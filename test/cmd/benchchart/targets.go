@@ -43,6 +43,7 @@ func targets() []target {
 		{"f", "b, per filled Secret", "all", world.Manual, 1, false},
 		{"g", "one client", "added p50", "ours", 1.15, true},
 		{"scale", "", "live heap for each token Secret", "", 1.5, false},
+		{"scale", "", "a GET of another client, p99, meanwhile to before", "", 2, false},
 		{"scale-slope", "", "time to fill all token Secrets", "", 1.15, false},
 	}
 }

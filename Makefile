@@ -68,6 +68,10 @@ release: ## Write the release into bin/release/: binaries, images, manifests, SP
 		--owner=0 --group=0 --numeric-owner --mode=u=rw,go=r | gzip -n >bin/release/manifests.tar.gz
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
+.PHONY: build-kms-signer
+build-kms-signer: deps ## Build bin/sa-kms-signer, which signs with keys of an HSM or a key management service; needs a C compiler.
+	CGO_ENABLED=1 go -C cmd/sa-kms-signer build -buildvcs=false -o ../../bin/sa-kms-signer .
+
 .PHONY: build-race
 build-race: deps ## Build the binary with the race detector into bin/race/, for the faults and the long tests.
 	@echo "building bin/race/$(product) $(version)"
@@ -166,6 +170,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (5s) each; those whose line "package
 .PHONY: vuln
 vuln: ## Search for known vulnerabilities with govulncheck; not in continuous integration.
 	@test/vuln.sh
+
+# Their modules bring SoftHSM's C interface and half of Vault, which nothing else needs.
+.PHONY: test-backends
+test-backends: ## Test sa-kms-signer with keys in SoftHSM and in the real transit engine; not in continuous integration.
+	@test/deps.sh backends
+	go -C test/backends test -count=1 -timeout=15m .
 
 .PHONY: test-upgrade
 test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.

@@ -4,7 +4,8 @@
 
 # Installs what a bare Debian lacks: a C compiler and headers for the race detector,
 # git, and openssl and curl, which the documents use. It installs only what is
-# missing; where nothing is, it takes no time and needs no rights.
+# missing; where nothing is, it takes no time and needs no rights. With the argument
+# "backends" it installs what the tests of sa-kms-signer use, too.
 set -euo pipefail
 
 missing=()
@@ -14,6 +15,10 @@ command -v curl >/dev/null || missing+=(curl ca-certificates)
 command -v gcc >/dev/null || missing+=(gcc)
 # The headers come in a package of their own, which gcc only recommends.
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || missing+=(libc6-dev)
+if [ "${1:-}" = backends ]; then
+	command -v softhsm2-util >/dev/null || missing+=(softhsm2)
+	command -v p11-kit >/dev/null || missing+=(p11-kit p11-kit-modules)
+fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || {

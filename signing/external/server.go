@@ -4,6 +4,7 @@
 package external
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ const (
 	watchPeriod = 5 * time.Second
 )
 
-// Config says what a Server needs. Every field but the last two is required; the flags are checked
+// Config says what a Server needs. Every field but the last four is required; the flags are checked
 // where they are read (package options).
 type Config struct {
 	// Path is the socket, absolute, of MaxPathLength at most, in a directory that is there.
@@ -85,6 +86,10 @@ type Config struct {
 	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole
 	// seconds.
 	RefreshHint time.Duration
+	// Mode is that of the socket; 0 means 0660, with which the owner and the group may connect.
+	Mode fs.FileMode
+	// Parallel is how many signatures are made at a time; 0 means as many as there are processors.
+	Parallel int
 	// QPS is how many signatures are made a second, more than 0; those of one second may come at
 	// once.
 	QPS float32
@@ -108,7 +113,7 @@ func Listen(config Config) (*Server, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	taken, listener, err := openSocket(config.Path)
+	taken, listener, err := openSocket(config.Path, cmp.Or(config.Mode, socketMode))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +190,7 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 		check:              s.config.Check,
 		keys:               keyCache{source: s.config.Keys, clock: s.config.Clock, refreshHint: s.config.RefreshHint},
 		rate:               rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
-		turns:              make(chan struct{}, runtime.GOMAXPROCS(0)),
+		turns:              make(chan struct{}, cmp.Or(s.config.Parallel, runtime.GOMAXPROCS(0))),
 		maxTokenExpiration: s.config.MaxTokenExpiration,
 	})
 	return server

@@ -36,18 +36,19 @@ const (
 // socket is a unix socket that this process alone serves on.
 type socket struct {
 	path string
+	mode fs.FileMode
 	lock *os.File
 	file fs.FileInfo // what bind has made
 }
 
 // openSocket takes path and begins to listen. A file that a dead process has left is replaced; a
 // living one, and a file that is no socket, is an error.
-func openSocket(path string) (*socket, net.Listener, error) {
+func openSocket(path string, mode fs.FileMode) (*socket, net.Listener, error) {
 	lock, err := takeLock(path + lockSuffix)
 	if err != nil {
 		return nil, nil, fmt.Errorf("external signer socket %s: %w", path, err)
 	}
-	s := &socket{path: path, lock: lock}
+	s := &socket{path: path, mode: mode, lock: lock}
 	listener, err := s.bind()
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("external signer socket %s: %w", path, err), lock.Close())
@@ -96,7 +97,7 @@ func (s *socket) bind() (net.Listener, error) {
 }
 
 func (s *socket) publish() error {
-	if err := os.Chmod(s.path+newSuffix, socketMode); err != nil {
+	if err := os.Chmod(s.path+newSuffix, s.mode); err != nil {
 		return fmt.Errorf("set its mode: %w", err)
 	}
 	info, err := os.Lstat(s.path + newSuffix)

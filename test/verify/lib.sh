@@ -10,10 +10,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # Without git there is no list of files, and a check of no files finds nothing.
 git rev-parse --git-dir >/dev/null
 
-# go_modules are the directories with a go.mod. tools and peers hold no code. test/alerts is
-# left out: to know whether it is tidy takes all of Prometheus. So are test/peers/v*: it takes
+# go_modules are the directories with a go.mod. tools and peers hold no code. test/alerts and
+# test/backends are left out: to know whether they are tidy takes all of Prometheus and of Vault. So are test/peers/v*: it takes
 # two more Kubernetes.
-go_modules=(. test test/differential test/conformance test/tools test/peers)
+go_modules=(. cmd/sa-kms-signer test test/differential test/conformance test/tools test/peers)
 
 # sources prints the files that match the patterns and are, or could be,
 # committed.

@@ -1,0 +1,118 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sa-kms-signer signs with keys that stay in an HSM or a key management service. It serves
+// each key on a unix socket of its own as an ExternalJWTSigner (KEP-740), where
+// sa-controller-manager uses it as one more key of its ring.
+//
+// The path of a signature:
+//
+//  1. serve.go keeps one server for each file in --keys-dir and follows the directory.
+//  2. signer.go checks the payload, writes the header, and asks the backend for a signature.
+//  3. pkcs11.go and transit.go are the backends. They find one key by a URI, create one, and sign.
+//
+// The command is a module of its own: PKCS#11 needs cgo and a dynamically linked binary, and the
+// product stays static. Without cgo the pkcs11 backend is left out and says so.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns the exit code: 0, or 1 after one line on stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:   "sa-kms-signer",
+		Short: "Sign service account tokens with keys of an HSM or a key management service",
+		Long: `Sign service account tokens with keys that stay in an HSM or a key management
+service. Each key has a file NAME.yaml in --keys-dir:
+
+  uri: pkcs11:token=sa;object=sa-2026?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sa-kms-signer/pin
+  algorithm: ES256
+
+or, with OpenBao or Vault:
+
+  uri: openbao:mount=transit;key=sa-2026;version=1?address=https://bao.example:8200&token-source=/etc/sa-kms-signer/token&ca-source=/etc/sa-kms-signer/ca.crt
+  algorithm: RS256
+
+A process that can connect to the socket of a key can have any token signed: the
+socket has mode 0600, and only processes of the same user are answered.`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(serveCommand(), createCommand())
+	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	root.PersistentFlags().AddGoFlag(logging.Lookup("v"))
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func serveCommand() *cobra.Command {
+	var dirs directories
+	cmd := &cobra.Command{
+		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
+		Short: "Serve each key of a directory on a socket of its own",
+		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. A file that is
+added, changed or removed takes effect without a restart. At start every key must be found in its
+backend; later, a file with an error keeps the key that it replaces.`,
+		Example: "  sa-kms-signer serve --keys-dir=/etc/sa-kms-signer/keys --socket-dir=/run/sa-kms-signer",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), dirs) },
+	}
+	cmd.Flags().StringVar(&dirs.keys, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
+	cmd.Flags().StringVar(&dirs.sockets, "socket-dir", "", "Directory for the sockets NAME.sock.")
+	_ = cmd.MarkFlagRequired("keys-dir")
+	_ = cmd.MarkFlagRequired("socket-dir")
+	return cmd
+}
+
+func createCommand() *cobra.Command {
+	var dir string
+	var spec keySpec
+	cmd := &cobra.Command{
+		Use:   "create NAME --keys-dir=DIR --uri=URI --algorithm=ALGORITHM",
+		Short: "Create a key that cannot leave its backend, and its file",
+		Long: `Create a key that cannot leave its backend, and the file NAME.yaml that names it.
+Neither a key nor a file that exists is replaced.`,
+		Example: `  sa-kms-signer create sa-2026 --keys-dir=/etc/sa-kms-signer/keys --algorithm=ES256 \
+    --uri='pkcs11:token=sa;object=sa-2026;id=%01?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sa-kms-signer/pin'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			public, err := create(cmd.Context(), dir, args[0], spec)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Created %s key %s, named by %s\n", public.Algorithm, public.ID, keyFile(dir, args[0]))
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
+	cmd.Flags().StringVar(&spec.URI, "uri", "", "Where the key is to be: pkcs11:..., openbao:... or vault:...")
+	cmd.Flags().StringVar(&spec.Algorithm, "algorithm", "", "ES256, ES384, ES512, RS256 (RSA of 2048 bits), RS256-3072 or RS256-4096.")
+	for _, name := range []string{"keys-dir", "uri", "algorithm"} {
+		_ = cmd.MarkFlagRequired(name)
+	}
+	return cmd
+}

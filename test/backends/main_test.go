@@ -1,0 +1,143 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backends runs sa-kms-signer with keys of a real PKCS#11 module (SoftHSM) and of the real
+// transit engine of Vault. It is a module of its own, because that engine brings half of Vault
+// along, and because the tests need Debian's softhsm2.
+package backends
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sa-controller-manager/signing/signertest"
+)
+
+// binary is sa-kms-signer, built with the race detector.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "backends")
+		if err != nil {
+			panic(err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		binary = filepath.Join(dir, "sa-kms-signer")
+		build := exec.Command("go", "build", "-race", "-o", binary, ".")
+		build.Dir = "../../cmd/sa-kms-signer"
+		build.Env = append(os.Environ(), "CGO_ENABLED=1")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build sa-kms-signer: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// command is sa-kms-signer with the arguments, and SoftHSM's configuration in its environment.
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig(), "P11_KIT_SERVER_ADDRESS=unix:path="+remoteSocket())
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd
+}
+
+// run runs a command to its end and returns what it printed.
+func run(t *testing.T, args ...string) (output string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := command(ctx, args...).CombinedOutput()
+	return string(out), err
+}
+
+// A signer is a running sa-kms-signer.
+type signer struct {
+	keys, sockets string
+	log           lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// serve starts sa-kms-signer for a directory of keys and ends it with the test. The test fails if
+// it does not end with success, or if its log holds a secret.
+func serve(t *testing.T, keys string, secrets ...string) *signer {
+	t.Helper()
+	s := &signer{keys: keys, sockets: t.TempDir()}
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := command(ctx, "serve", "--keys-dir="+keys, "--socket-dir="+s.sockets, "-v=4")
+	cmd.Stdout, cmd.Stderr = &s.log, &s.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := cmd.Wait(); err != nil && ctx.Err() == nil || cmd.ProcessState.ExitCode() != 0 {
+			t.Errorf("sa-kms-signer ended with %v:\n%s", cmd.ProcessState, s.log.String())
+		}
+		for _, secret := range secrets {
+			if strings.Contains(s.log.String(), secret) {
+				t.Error("the log holds a secret")
+			}
+		}
+	})
+	return s
+}
+
+// connect returns a client of a key's socket, which need not be there yet.
+func (s *signer) connect(t *testing.T, name string) *signertest.Remote {
+	t.Helper()
+	remote, err := signertest.Connect(filepath.Join(s.sockets, name+".sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = remote.Close() })
+	return remote
+}
+
+// eventually calls check until it returns nil.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("await %s: %v", what, last)
+	}
+}
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

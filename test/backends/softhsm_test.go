@@ -1,0 +1,87 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backends
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+const (
+	module = "/usr/lib/softhsm/libsofthsm2.so"
+	// client is a PKCS#11 module that talks to a server, which has SoftHSM.
+	client = "/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so"
+	pin    = "pin-of-the-token-8461"
+)
+
+// softHSMDir holds the tokens of all tests: SoftHSM reads its configuration from the environment
+// of a process.
+var softHSMDir = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "softhsm")
+	if err != nil {
+		panic(err)
+	}
+	config := fmt.Sprintf("directories.tokendir = %s\nobjectstore.backend = file\nlog.level = ERROR\n", dir)
+	if err := os.WriteFile(filepath.Join(dir, "softhsm2.conf"), []byte(config), 0o600); err != nil {
+		panic(err)
+	}
+	return dir
+})
+
+func softHSMConfig() string { return filepath.Join(softHSMDir(), "softhsm2.conf") }
+
+var tokens atomic.Int32
+
+// A token is a SoftHSM token of a test's own.
+type token struct{ label, pinFile string }
+
+func newToken(t *testing.T) token {
+	t.Helper()
+	if _, err := os.Stat(module); err != nil {
+		t.Fatalf("%v: install Debian's softhsm2", err)
+	}
+	tok := token{label: fmt.Sprintf("token-%d", tokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
+	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin, "--so-pin", "87654321")
+	util.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig())
+	if out, err := util.CombinedOutput(); err != nil {
+		t.Fatalf("make a token: %v\n%s", err, out)
+	}
+	return tok
+}
+
+// uri names a key of the token.
+func (k token) uri(name string) string {
+	return fmt.Sprintf("pkcs11:token=%s;object=%s;id=%s?module-path=%s&pin-source=%s", k.label, name, name, module, k.pinFile)
+}
+
+// remoteSocket is where client finds its server.
+func remoteSocket() string { return filepath.Join(softHSMDir(), "server.sock") }
+
+// startRemote starts the server of client and returns what kills it: then the token is gone, as
+// one is that is pulled out or a network HSM that restarts.
+func startRemote(t *testing.T) (kill func() error) {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "p11-kit", "server", "--foreground", "--name", remoteSocket(), "--provider", module, "pkcs11:")
+	server.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig())
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has a child for each client
+	if err := server.Start(); err != nil {
+		t.Fatalf("%v: install Debian's p11-kit", err)
+	}
+	eventually(t, "the socket of p11-kit", func() error {
+		_, err := os.Lstat(remoteSocket())
+		return err
+	})
+	return func() error {
+		err := syscall.Kill(-server.Process.Pid, syscall.SIGKILL)
+		_ = server.Wait()
+		return errors.Join(err, os.Remove(remoteSocket()))
+	}
+}

@@ -173,19 +173,28 @@ func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[
 	return errors.Join(errs...)
 }
 
-// reviewAgain is for how long a wrong answer is asked for again: kube-apiserver looks accounts and
-// Secrets up in caches of its own, which may be late.
-const reviewAgain = 2 * time.Second
+// For so long a wrong answer is asked for again. kube-apiserver looks accounts and Secrets up in
+// caches of its own, which may be late, and goes on to accept for 10 s a token that it has just
+// accepted (its cache of authenticated tokens): a user's client may have used it right before its
+// account was deleted.
+const (
+	reviewAgain     = 2 * time.Second
+	reviewDeadAgain = 12 * time.Second
+)
 
 // askAbout returns what is wrong with a token, once it stays so.
 func (w *World) askAbout(ctx context.Context, q question) ([]checker.Violation, error) {
+	limit := reviewAgain
+	if q.want == "" {
+		limit = reviewDeadAgain
+	}
 	for begun := time.Now(); ; {
 		status, err := w.review(ctx, q.token)
 		if err != nil {
 			return nil, err
 		}
 		found := q.judge(status)
-		if found == nil || time.Since(begun) > reviewAgain || !await.Sleep(ctx, 200*time.Millisecond) {
+		if found == nil || time.Since(begun) > limit || !await.Sleep(ctx, 200*time.Millisecond) {
 			return found, nil
 		}
 	}

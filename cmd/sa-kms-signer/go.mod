@@ -11,6 +11,7 @@ require (
 	github.com/openbao/openbao/api/v2 v2.7.1
 	github.com/spf13/cobra v1.10.2
 	go.step.sm/crypto v0.91.1
+	k8s.io/apimachinery v0.36.6
 	k8s.io/klog/v2 v2.140.0
 	sa-controller-manager v0.0.0
 	sigs.k8s.io/yaml v1.6.0
@@ -53,7 +54,6 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
 	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-	k8s.io/apimachinery v0.36.6 // indirect
 	k8s.io/component-base v0.36.6 // indirect
 	k8s.io/externaljwt v0.36.6 // indirect
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect

@@ -192,7 +192,7 @@ func (h *hsm) create(context.Context) error {
 		return err
 	}
 	// By default of the library the private half is sensitive and cannot be extracted.
-	switch bits := bitsOf(h.algorithm); {
+	switch bits := bitsOf[h.algorithm]; {
 	case isEC(h.algorithm):
 		_, err = opened.GenerateECDSAKeyPairWithAttributes(public, public.Copy(), map[int]elliptic.Curve{
 			256: elliptic.P256(), 384: elliptic.P384(), 521: elliptic.P521(),

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sa-controller-manager/signing/external"
 )
@@ -46,7 +47,7 @@ type servers struct {
 	dirs    directories
 	running map[string]*running
 	ended   chan error
-	failed  map[string]string // by name: the error that was logged last
+	logged  sets.Set[string] // the errors of the last sync
 }
 
 // running is one key that is served.
@@ -64,7 +65,7 @@ func serve(ctx context.Context, dirs directories) error {
 			return fmt.Errorf("%s=%s: want the absolute path of a directory that exists", flag, dir)
 		}
 	}
-	s := &servers{dirs: dirs, running: map[string]*running{}, ended: make(chan error), failed: map[string]string{}}
+	s := &servers{dirs: dirs, running: map[string]*running{}, ended: make(chan error)}
 	defer s.stopAll()
 	changes, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -191,13 +192,12 @@ func (s *servers) stopAll() {
 
 // logNew logs each error once for as long as it stays the same.
 func (s *servers) logNew(ctx context.Context, errs []error) {
-	now := map[string]string{}
+	now := sets.New[string]()
 	for _, err := range errs {
-		text := err.Error()
-		now[text] = text
-		if s.failed[text] == "" {
+		now.Insert(err.Error())
+		if !s.logged.Has(err.Error()) {
 			klog.FromContext(ctx).Error(err, "Failed to serve a key, the previous one stays")
 		}
 	}
-	s.failed = now
+	s.logged = now
 }

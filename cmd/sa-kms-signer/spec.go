@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,8 +30,9 @@ type keySpec struct {
 	Algorithm string `json:"algorithm"`
 }
 
-// algorithms are the accepted values of keySpec.Algorithm.
-var algorithms = []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072", "RS256-4096"}
+// bitsOf has the accepted values of keySpec.Algorithm, and how long a key to create is: the curve of
+// EC, the modulus of RSA.
+var bitsOf = map[string]int{"ES256": 256, "ES384": 384, "ES512": 521, "RS256": 2048, "RS256-3072": 3072, "RS256-4096": 4096}
 
 // nameForm keeps NAME usable as a file name and as the NAME of kep740:NAME.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
@@ -73,8 +75,8 @@ func readSpec(path string) (keySpec, error) {
 
 // backend reads the spec. Errors name the URI without its query, where sources of secrets stand.
 func (s keySpec) backend() (backend, error) {
-	if !slices.Contains(algorithms, s.Algorithm) {
-		return nil, fmt.Errorf("algorithm %q: want one of %s", s.Algorithm, strings.Join(algorithms, ", "))
+	if bitsOf[s.Algorithm] == 0 {
+		return nil, fmt.Errorf("algorithm %q: want one of %s", s.Algorithm, strings.Join(slices.Sorted(maps.Keys(bitsOf)), ", "))
 	}
 	u, err := uri.Parse(s.URI)
 	if err != nil {
@@ -121,11 +123,6 @@ func fits(key crypto.PublicKey, algorithm string) error {
 		return fmt.Errorf("the key is for %s, and the file says %s", found, algorithm)
 	}
 	return nil
-}
-
-// bitsOf is the length of a key to create: the modulus of RSA, the curve of EC.
-func bitsOf(algorithm string) int {
-	return map[string]int{"ES256": 256, "ES384": 384, "ES512": 521, "RS256": 2048, "RS256-3072": 3072, "RS256-4096": 4096}[algorithm]
 }
 
 // isEC reports whether an algorithm is for EC keys.

@@ -148,7 +148,7 @@ func (t *transit) create(ctx context.Context) error {
 		kind = "ecdsa-p"
 	}
 	_, err = t.call(ctx, "keys/"+t.key, map[string]any{
-		"type": kind + strconv.Itoa(bitsOf(t.algorithm)), "exportable": false, "allow_plaintext_backup": false,
+		"type": kind + strconv.Itoa(bitsOf[t.algorithm]), "exportable": false, "allow_plaintext_backup": false,
 	})
 	return err
 }

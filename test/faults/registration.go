@@ -45,6 +45,34 @@ func (w *World) registration(ctx context.Context) (registered, error) {
 	return registered{mutating.Webhooks, validating.Webhooks}, nil
 }
 
+// awaitRegistered returns both configurations once each has its one webhook. While kube-apiserver is
+// asked to prove that it reaches the webhook, the mutating one has a second, and the webhook of each
+// leaves out the probe.
+func (w *World) awaitRegistered(ctx context.Context) (state registered, err error) {
+	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
+	defer cancel()
+	err = await.Poll(ctx, func(ctx context.Context) error {
+		state, err = w.registration(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(state.Mutating) != 1 || len(state.Validating) != 1:
+			return fmt.Errorf("the configurations have %d and %d webhooks, want one each", len(state.Mutating), len(state.Validating))
+		case slices.ContainsFunc(state.Validating[0].MatchConditions, leavesOutProbe):
+			return errors.New("the validating webhook leaves out the probe")
+		}
+		return nil
+	})
+	if err != nil {
+		return state, fmt.Errorf("await the registration: %w", err)
+	}
+	return state, nil
+}
+
+func leavesOutProbe(c admissionregistrationv1.MatchCondition) bool {
+	return c.Name == "except-the-probe"
+}
+
 // differs names what is not as in other: every field of every webhook, but for caBundles.
 // A CA that was deleted has a successor, so those only have to be good.
 func (r registered) differs(other registered) []string {

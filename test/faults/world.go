@@ -10,12 +10,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -318,34 +316,6 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 		return nil, fmt.Errorf("await a leader: %w", err)
 	}
 	return leader, nil
-}
-
-// awaitRegistered returns both configurations once each has its one webhook. While kube-apiserver is
-// asked to prove that it reaches the webhook, the mutating one has a second, and the webhook of each
-// leaves out the probe.
-func (w *World) awaitRegistered(ctx context.Context) (state registered, err error) {
-	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
-	defer cancel()
-	err = await.Poll(ctx, func(ctx context.Context) error {
-		state, err = w.registration(ctx)
-		switch {
-		case err != nil:
-			return err
-		case len(state.Mutating) != 1 || len(state.Validating) != 1:
-			return fmt.Errorf("the configurations have %d and %d webhooks, want one each", len(state.Mutating), len(state.Validating))
-		case slices.ContainsFunc(state.Validating[0].MatchConditions, leavesOutProbe):
-			return errors.New("the validating webhook leaves out the probe")
-		}
-		return nil
-	})
-	if err != nil {
-		return state, fmt.Errorf("await the registration: %w", err)
-	}
-	return state, nil
-}
-
-func leavesOutProbe(c admissionregistrationv1.MatchCondition) bool {
-	return c.Name == "except-the-probe"
 }
 
 func (r *Replica) path(name string) string { return filepath.Join(r.dir, name) }

@@ -4,12 +4,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/signing"
 )
 
@@ -84,3 +89,82 @@ func newRingGeneration(ring *signing.Ring) *metrics.Gauge {
 	legacyregistry.MustRegister(generation)
 	return generation
 }
+
+func (m *manager) buildKeyProbe(r *runnable) error {
+	o := m.options
+	if m.ring == nil {
+		return nil
+	}
+	m.activator = keyprobe.New(keyprobe.Config{
+		Client:    m.clients.main,
+		Informers: m.informers,
+		Ring:      m.ring,
+		Issuer:    o.Keys.Issuer(),
+		Immediate: o.Keys.Activation == options.KeyActivationImmediate,
+		Kept:      m.keptForSigner(),
+		Proven: func() {
+			if m.reissuer != nil {
+				m.reissuer.RingChanged()
+			}
+		},
+		Recorder: m.recorder,
+		Process:  m.process,
+		Metrics:  keyprobe.NewMetrics(legacyregistry.MustRegister),
+		Loops:    m.loops,
+	})
+	m.onRing = append(m.onRing, m.activator.RingChanged)
+	r.run = m.activator.Run
+	r.check = func() (string, error) { return m.activator.Status(), nil }
+	return nil
+}
+
+// rotates reports whether keys of the token controller can be retired.
+func (m *manager) rotates() bool {
+	return m.signsLegacyTokens() && m.files.keys.Rotates
+}
+
+// signsLegacyTokens reports whether the token controller runs.
+func (m *manager) signsLegacyTokens() bool {
+	return m.enabled.Enabled(options.ServiceAccountTokenController) && m.files.store != nil
+}
+
+func (m *manager) buildRingConsistency(r *runnable) error {
+	if m.ring == nil {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this host: %w", err)
+	}
+	m.reissueMetrics = tokenreissue.NewMetrics(legacyregistry.MustRegister)
+	m.consistency = tokenreissue.NewRingConsistency(tokenreissue.RingConsistencyConfig{
+		Client:    m.clients.main,
+		Informers: m.informers,
+		Ring:      m.ring,
+		Host:      host,
+		Signer:    m.options.ExternalSigner.Socket != "",
+		Recorder:  m.recorder,
+		Process:   m.process,
+		Metrics:   m.reissueMetrics,
+		Loops:     m.loops,
+	})
+	m.onRing = append(m.onRing, func(context.Context) { m.consistency.RingChanged() })
+	r.run = m.consistency.Run
+	r.check = func() (string, error) { return m.consistency.Status(), nil }
+	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name: "sacm_signing_key_blocked",
+		Help: "1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, else 0.",
+	}, func() float64 {
+		if m.mayFill() != nil {
+			return 1
+		}
+		return 0
+	}))
+	return nil
+}
+
+// maySign returns why the active key must not sign, or nil. mayFill is the stricter rule for the
+// tokens of Secrets, which do not expire.
+func (m *manager) maySign() error { return cmp.Or(m.activator.MaySign(), m.consistency.MaySign()) }
+
+func (m *manager) mayFill() error { return cmp.Or(m.activator.MaySign(), m.consistency.MayFill()) }

@@ -115,8 +115,12 @@ func (b *Bundle) same(other *Bundle) bool {
 }
 
 // rolloutRate is how many objects a second, ConfigMaps and Secrets together, get a changed bundle.
-// 10,000 namespaces and 100,000 Secrets take less than 20 minutes.
-const rolloutRate = 100
+// 10,000 namespaces and 100,000 Secrets take less than 20 minutes. The burst is small, for other
+// clients of kube-apiserver wait behind it.
+const (
+	rolloutRate  = 100
+	rolloutBurst = 10
+)
 
 // Source holds the current bundle and the functions to call when it changes.
 type Source struct {
@@ -137,7 +141,7 @@ func NewSource(bundle *Bundle) *Source {
 }
 
 func (s *Source) beginRollout() {
-	s.rollout, s.turns = rate.NewLimiter(rolloutRate, rolloutRate), map[string]time.Time{}
+	s.rollout, s.turns = rate.NewLimiter(rolloutRate, rolloutBurst), map[string]time.Time{}
 }
 
 // Turn returns how long to wait before the current bundle may replace another one in an object; 0

@@ -30,14 +30,14 @@ func TestAChangeIsRolledOutAtALimit(t *testing.T) {
 
 		changed := w.bundle(t, "BA")
 		w.Source.Set(changed)
-		check(t, "requests at once", rolloutRate, len(w.requests()))
-		check(t, "objects that are still old", many-rolloutRate, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
+		check(t, "requests at once", rolloutBurst, len(w.requests()))
+		check(t, "objects that are still old", many-rolloutBurst, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
 		w.add(active("late"))
 		check(t, "requests for a new namespace", []string{"create late"}, w.requests())
 		time.Sleep(time.Second)
 		check(t, "requests in the next second", rolloutRate, len(w.requests()))
-		time.Sleep(3 * time.Second)
-		check(t, "requests until all have it", many-2*rolloutRate, len(w.requests()))
+		time.Sleep(4 * time.Second)
+		check(t, "requests until all have it", many-rolloutBurst-rolloutRate, len(w.requests()))
 		check(t, "objects that are still old in the end", 0, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
 	})
 }

@@ -27,19 +27,24 @@ import (
 // conditions are an entry's match conditions, evaluated by kube-apiserver's own code.
 type conditions struct{ matchconditions.Matcher }
 
-func validatingConditions(t testing.TB) conditions {
+func compile(t testing.TB, one entry) conditions {
 	t.Helper()
-	_, validating := urlSpec().entries(nil)
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var expressions []cel.ExpressionAccessor
-	for _, one := range validating[0].MatchConditions {
-		expressions = append(expressions, (*matchconditions.MatchCondition)(&one))
+	for _, condition := range one.MatchConditions {
+		expressions = append(expressions, (*matchconditions.MatchCondition)(&condition))
 	}
 	evaluator := compiler.CompileCondition(expressions, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
-	return conditions{matchconditions.NewMatcher(evaluator, validating[0].FailurePolicy, "webhook", "validating", validating[0].Name)}
+	return conditions{matchconditions.NewMatcher(evaluator, one.FailurePolicy, "webhook", "validating", one.Name)}
+}
+
+func validatingConditions(t testing.TB) conditions {
+	t.Helper()
+	_, validating := urlSpec().entries(nil)
+	return compile(t, validating[0])
 }
 
 // podRequest is what kube-apiserver asks for.

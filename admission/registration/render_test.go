@@ -10,7 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"sa-controller-manager/admission"
 )
@@ -92,45 +98,48 @@ func TestEntriesOfAService(t *testing.T) {
 	}
 }
 
-// The spec's objects are excluded where rules reach them, and only there.
+// TestOwnObjectsAreExcluded: kube-apiserver calls the webhook for none of the process's own
+// objects, and the conditions can be evaluated for every other request that the rules match.
 func TestOwnObjectsAreExcluded(t *testing.T) {
 	t.Parallel()
-	const (
-		lease     = `"leases"`
-		secret    = `"secrets"`
-		namespace = `"namespaces"`
-	)
+	const lease, caSecret = "sa-controller-manager", "sa-controller-manager-webhook-ca"
+	leases, secrets, namespaces := coordinationv1.SchemeGroupVersion.WithResource("leases"), corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("namespaces")
+	all := []admission.Operation{admission.Any}
+	everything := admission.Rule{Group: "*", Resource: "*", SubResource: "*", Operations: all}
 	for name, tc := range map[string]struct {
-		rule admission.Rule
-		want []string
+		rule            admission.Rule
+		resource        schema.GroupVersionResource
+		namespace, name string
+		deletion        bool // there is no object, as in deletecollection
+		excluded        bool
 	}{
-		"pods":            {podCreation(), nil},
-		"everything":      {admission.Rule{Group: "*", Resource: "*", SubResource: "*", Operations: []admission.Operation{"*"}}, []string{lease, secret, namespace}},
-		"core group":      {admission.Rule{Resource: "*", Operations: []admission.Operation{"*"}}, []string{secret, namespace}},
-		"namespaces":      {admission.Rule{Resource: "namespaces", Operations: []admission.Operation{admission.Delete}}, []string{namespace}},
-		"leases anywhere": {admission.Rule{Group: "*", Resource: "leases", Operations: []admission.Operation{"*"}}, []string{lease}},
-		"another group's": {admission.Rule{Group: "example.org", Resource: "namespaces", Operations: []admission.Operation{"*"}}, nil},
+		"own Lease":                      {rule: everything, resource: leases, namespace: "kube-system", name: lease, excluded: true},
+		"own Secret":                     {rule: everything, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true},
+		"own Namespace":                  {rule: everything, resource: namespaces, namespace: "kube-system", name: "kube-system", excluded: true},
+		"own Secret, core group":         {rule: admission.Rule{Resource: "*", Operations: all}, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true},
+		"own Lease, any group":           {rule: admission.Rule{Group: "*", Resource: "leases", Operations: all}, resource: leases, namespace: "kube-system", name: lease, excluded: true},
+		"rules for Pods":                 {rule: podCreation(), resource: secrets, namespace: "kube-system", name: caSecret},
+		"rules of another group":         {rule: admission.Rule{Group: "example.org", Resource: "namespaces", Operations: all}, resource: namespaces, name: "kube-system"},
+		"another Lease":                  {rule: everything, resource: leases, namespace: "kube-system", name: "other"},
+		"same name, another namespace":   {rule: everything, resource: leases, namespace: "default", name: lease},
+		"same name, another resource":    {rule: everything, resource: leases, namespace: "kube-system", name: caSecret},
+		"generated name":                 {rule: everything, resource: secrets, namespace: "kube-system"},
+		"all of a namespace are deleted": {rule: everything, resource: secrets, namespace: "kube-system", deletion: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := urlSpec()
 			spec.ValidatingRules = []admission.Rule{tc.rule}
 			_, validating := spec.entries(nil)
-			conditions := validating[0].MatchConditions[1:] // the first one is about mirror pods
-			if len(tc.want) == 0 {
-				if len(conditions) != 0 {
-					t.Errorf("conditions %v, want none", conditions)
-				}
-				return
+			var object runtime.Object
+			operation := apiadmission.Create
+			if object = (&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}); tc.deletion {
+				object, operation = nil, apiadmission.Delete
 			}
-			if len(conditions) != 1 {
-				t.Fatalf("%d conditions, want one", len(conditions))
-			}
-			for _, resource := range []string{lease, secret, namespace} {
-				wanted := strings.Contains(strings.Join(tc.want, " "), resource)
-				if got := strings.Contains(conditions[0].Expression, resource); got != wanted {
-					t.Errorf("%s excluded: %t, want %t, in %s", resource, got, wanted, conditions[0].Expression)
-				}
+			attributes := apiadmission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, tc.namespace, tc.name, tc.resource, "", operation, nil, false, &user.DefaultInfo{Name: "jane"})
+			result := compile(t, validating[0]).Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedObject: object}, nil, nil)
+			if result.Error != nil || result.Matches == tc.excluded {
+				t.Errorf("kube-apiserver calls the webhook: %t (error %v), want %t", result.Matches, result.Error, !tc.excluded)
 			}
 		})
 	}

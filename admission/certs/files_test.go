@@ -36,6 +36,25 @@ func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pa
 	return pair{cert: certPEM(leaf.Leaf), key: key}
 }
 
+// selfSigned is a pair whose certificate has signed itself, and is no CA.
+func selfSigned(t *testing.T) pair {
+	t.Helper()
+	made, err := newAuthority(start, 30*day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := made.cert
+	template.DNSNames, template.IsCA, template.MaxPathLenZero, template.PublicKey = []string{"localhost"}, false, false, nil
+	if made, err = issue(nil, template); err != nil {
+		t.Fatal(err)
+	}
+	key, err := made.keyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{cert: certPEM(made.cert), key: key}
+}
+
 func (p pair) with(ca *authority) pair {
 	return pair{cert: append(bytes.Clone(p.cert), certPEM(ca.cert)...), key: p.key}
 }
@@ -66,7 +85,7 @@ func TestNewFiles(t *testing.T) {
 	t.Parallel()
 	c := newCast(t, map[string]int{"a": 0})
 	now := start.Add(day)
-	good := newPair(t, c["a"], now, "127.0.0.1", "localhost")
+	good, own := newPair(t, c["a"], now, "127.0.0.1", "localhost"), selfSigned(t)
 	caKey, err := c["a"].keyPEM()
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +107,10 @@ func TestNewFiles(t *testing.T) {
 		"no CA": {
 			reason: "who registers it by hand knows the CA",
 			pair:   good,
+		},
+		"signed by itself": {
+			reason: "it is its own CA",
+			pair:   own, needsCA: true, bundle: own.cert,
 		},
 		"no CA to register": {
 			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's certificate`,
@@ -155,10 +178,9 @@ func TestFilesReload(t *testing.T) {
 		return err == nil && bytes.HasPrefix(want.cert, certPEM(got.Leaf))
 	}
 	for name, bad := range map[string]pair{
-		"expired":    newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]),
-		"nobody":     newPair(t, c["a"], now).with(c["a"]),
-		"other":      newPair(t, c["a"], now, "example.org").with(c["a"]),
-		"without CA": newPair(t, c["a"], now, "127.0.0.1"),
+		"expired":      newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]),
+		"another name": newPair(t, c["a"], now, "example.org").with(c["a"]),
+		"without CA":   newPair(t, c["a"], now, "127.0.0.1"),
 	} {
 		// What the library accepts and callers would not: load is what it calls.
 		writeFile(t, dir, "tls.crt", bad.cert)
@@ -186,32 +208,6 @@ func TestFilesReload(t *testing.T) {
 	}
 }
 
-func TestFilesOfOwnSigning(t *testing.T) {
-	t.Parallel()
-	self, err := newAuthority(start, 30*day)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self.cert.DNSNames, self.cert.IsCA, self.cert.MaxPathLenZero, self.cert.MaxPathLen = []string{"localhost"}, false, false, 0
-	self.cert.PublicKey = nil // it gets another one
-	self, err = issue(nil, self.cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := self.keyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	f, err := NewFiles(FilesConfig{CertFile: writeFile(t, dir, "c", certPEM(self.cert)), KeyFile: writeFile(t, dir, "k", key), Clock: clocktesting.NewFakeClock(start)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(f.CABundle(), certPEM(self.cert)) {
-		t.Error("what has signed itself is not its own CA")
-	}
-}
-
 // The client CA of a running server is exchanged between two handshakes.
 func TestClientCA(t *testing.T) {
 	t.Parallel()
@@ -224,6 +220,9 @@ func TestClientCA(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
+	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
+		t.Error("a client CA is read from a file that does not exist")
+	}
 	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
 	c, err := NewClientCA(file)
 	if err != nil {

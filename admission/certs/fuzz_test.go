@@ -30,6 +30,11 @@ func FuzzPlan(f *testing.F) {
 	seed(one, other[keyActiveCert], other[keyActiveKey], nil, nil, nil)
 	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
 	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)
+	// A key in the place of something else, whole, cut and without its marks.
+	for _, misplaced := range [][]byte{whole[keyActiveKey], whole[keyActiveKey][:len(whole[keyActiveKey])/2], bytes.Split(whole[keyActiveKey], []byte("\n"))[1]} {
+		seed(one, misplaced, misplaced, misplaced, misplaced, misplaced)
+		seed(one, whole[keyActiveCert], whole[keyActiveKey], misplaced, misplaced, misplaced)
+	}
 	seed([]byte("x"), whole[keyActiveCert][:99], whole[keyActiveKey][:99], nil, []byte("-----"), []byte{0})
 	lines := map[string]bool{}
 	for _, key := range [][]byte{whole[keyActiveKey], whole[keyNextKey]} {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -213,28 +212,23 @@ func TestManagedColdStartOfThree(t *testing.T) {
 }
 
 func TestManagedRepairs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		harm func(*testing.T, *fake.Clientset)
-	}{
-		"deleted": {func(t *testing.T, client *fake.Clientset) {
-			if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
+	remove := func(t *testing.T, client *fake.Clientset) {
+		if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
+		return func(t *testing.T, client *fake.Clientset) {
+			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-		}},
-		"emptied": {func(t *testing.T, client *fake.Clientset) {
-			secret := secretOf(t, client)
-			secret.Data = nil
-			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		"version damaged": {func(t *testing.T, client *fake.Clientset) {
-			secret := with(secretOf(t, client), stateobject.VersionKey, "nonsense")
-			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		"damaged and immutable, then deleted": {func(t *testing.T, client *fake.Clientset) {
+		}
+	}
+	for name, harm := range map[string]func(*testing.T, *fake.Clientset){
+		"deleted":         remove,
+		"version damaged": overwrite(stateobject.VersionKey, "nonsense"),
+		"key damaged":     overwrite(keyActiveKey, "rubbish"),
+		"damaged and immutable, then deleted": func(t *testing.T, client *fake.Clientset) {
 			client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), DefaultSecretName, nil)
 			})
@@ -244,16 +238,8 @@ func TestManagedRepairs(t *testing.T) {
 				t.Fatal(err)
 			}
 			pause(time.Minute)
-			if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		"key damaged": {func(t *testing.T, client *fake.Clientset) {
-			secret := with(secretOf(t, client), keyActiveKey, "rubbish")
-			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}},
+			remove(t, client)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -264,7 +250,7 @@ func TestManagedRepairs(t *testing.T) {
 				previous := string(secretOf(t, client).Data[keyActiveKey])
 				var empty bool
 				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
-				tc.harm(t, client)
+				harm(t, client)
 				pause(time.Second)
 				if got := string(secretOf(t, client).Data[keyActiveKey]); got != previous {
 					t.Error("the Secret has not got its key back")
@@ -342,26 +328,6 @@ func putOther(t *testing.T, client *fake.Clientset) *authority {
 	return other
 }
 
-func TestManagedReplacedByHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		m := run(t, ManagedConfig{Client: client})
-		previous := m.CABundle()
-		other := putOther(t, client)
-		pause(time.Minute)
-		if err := accepts(m, previous, "127.0.0.1"); err != nil {
-			t.Errorf("callers that have the previous CA are refused at once: %v", err)
-		}
-		if !bytes.Contains(m.CABundle(), previous) || !bytes.Contains(m.CABundle(), certPEM(other.cert)) {
-			t.Error("the caBundle does not have both CAs")
-		}
-		pause(hold)
-		if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {
-			t.Errorf("the new CA is not used: %v", err)
-		}
-	})
-}
-
 func TestManagedExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired, err := newAuthority(time.Now().Add(-2*day), day)
@@ -376,21 +342,6 @@ func TestManagedExpired(t *testing.T) {
 		pause(2 * time.Second)
 		if err := accepts(m, m.CABundle(), "127.0.0.1"); err != nil {
 			t.Errorf("after a start with an expired CA: %v", err)
-		}
-	})
-}
-
-func TestManagedRenewsItsLeaf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := run(t, ManagedConfig{Client: fake.NewClientset(), LeafLifetime: 3 * time.Hour})
-		first := m.current.Load().serving
-		pause(90 * time.Minute)
-		if m.current.Load().serving != first {
-			t.Error("the leaf was renewed in the first half of its life")
-		}
-		pause(time.Hour)
-		if m.current.Load().serving == first {
-			t.Error("the leaf was not renewed at two thirds of its life")
 		}
 	})
 }
@@ -466,18 +417,4 @@ func TestManagedDoesNotFight(t *testing.T) {
 			t.Errorf("not ready: %v", err)
 		}
 	})
-}
-
-func TestSourceKeepsServing(t *testing.T) {
-	t.Parallel()
-	m := NewManaged(ManagedConfig{Client: fake.NewClientset()})
-	a := newCast(t, map[string]int{"a": 0})["a"]
-	m.held = &state{active: a}
-	if err := m.serve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	m.fail(errors.New("boom"))
-	if _, err := m.GetCertificate(nil); err != nil {
-		t.Errorf("trouble took the certificate away: %v", err)
-	}
 }

@@ -93,43 +93,16 @@ func with(secret *corev1.Secret, key, value string) *corev1.Secret {
 	return secret
 }
 
-// What is no version that a program of ours could have written is damage.
-func TestReadVersion(t *testing.T) {
-	t.Parallel()
-	whole := newCast(t, map[string]int{"a": 0}).secret(t, names{Active: "a"})
-	for version, want := range map[string]struct{ damaged, foreign bool }{
-		"1":     {},
-		"2":     {foreign: true},
-		"10":    {foreign: true},
-		"":      {damaged: true},
-		"0":     {damaged: true},
-		"-2":    {damaged: true},
-		"+2":    {damaged: true},
-		"02":    {damaged: true},
-		" ":     {damaged: true},
-		"2 ":    {damaged: true},
-		"1\n":   {damaged: true},
-		"2.0":   {damaged: true},
-		"0x2":   {damaged: true},
-		"zwei":  {damaged: true},
-		"\xff2": {damaged: true},
-	} {
-		found := read(with(whole, stateobject.VersionKey, version))
-		if got := found.damage != ""; got != want.damaged || (found.foreign != "") != want.foreign {
-			t.Errorf("version %q: damage %q, foreign %q; want damaged %t, foreign %t", version, found.damage, found.foreign, want.damaged, want.foreign)
-		}
-		if !want.foreign && found.active == nil {
-			t.Errorf("version %q: the CA beside it was not read", version)
-		}
-	}
-}
-
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	// "old" is a year older than "a" and "b", "late" is made when those near their end.
 	c := newCast(t, map[string]int{"a": 0, "b": 0, "old": -364, "older": -400, "late": 360, "fresh": 0})
 	a := c.secret(t, names{Active: "a"})
 	held := func(n names) *state { return c.state(n) }
+	leaf, err := c["a"].leaf(start, day, []string{"localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	type outcome struct {
 		Action action
 		Wanted names
@@ -193,6 +166,11 @@ func TestPlan(t *testing.T) {
 			reason: "a pair that does not match is damage",
 			secret: with(a, keyActiveKey, string(c.secret(t, names{Active: "b"}).Data[keyActiveKey])),
 			held:   held(names{Active: "a"}),
+			want:   outcome{update, names{Active: "a"}},
+		},
+		"leaf in the place of the previous CA": {
+			reason: "callers must not trust what is no CA",
+			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, string(certPEM(leaf.Leaf))),
 			want:   outcome{update, names{Active: "a"}},
 		},
 		"key lost during a rollover": {
@@ -332,71 +310,11 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What is planned, once written, leads to no further plan.
-func TestPlanSettles(t *testing.T) {
-	t.Parallel()
-	c := newCast(t, map[string]int{"a": 0, "b": 0, "fresh": 0})
-	never := func(*x509.Certificate) bool { return false }
-	fresh := func() (*authority, error) { return c["fresh"], nil }
-	for name, first := range map[string]observation{
-		"none":     {},
-		"deleted":  {held: c.state(names{Active: "a"})},
-		"emptied":  {secret: emptySecret("", ""), held: c.state(names{Active: "a", Next: "b"})},
-		"replaced": {secret: c.secret(t, names{Active: "b"}), inUse: c.cert("a")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first.now, first.known, first.fresh = start.Add(time.Hour), never, fresh
-			decided, err := plan(first)
-			if err != nil || decided.action == keep {
-				t.Fatalf("plan = %+v, %v; want something to do", decided.action, err)
-			}
-			second := first
-			if second.secret, err = decided.wanted.writeInto(emptySecret("", "")); err != nil {
-				t.Fatal(err)
-			}
-			if again, err := plan(second); err != nil || again.action != keep {
-				t.Errorf("the second plan = %v because %s, %v; want nothing to do", again.action, again.reason, err)
-			}
-		})
-	}
-}
-
 func TestPlanNeedsKeys(t *testing.T) {
 	t.Parallel()
 	errBoom := errors.New("boom")
 	_, err := plan(observation{now: start, fresh: func() (*authority, error) { return nil, errBoom }})
 	if !errors.Is(err, errBoom) {
 		t.Errorf("plan = %v, want %v", err, errBoom)
-	}
-}
-
-// Reasons go to logs and Events.
-func TestPlanQuotesNoKey(t *testing.T) {
-	t.Parallel()
-	c := newCast(t, map[string]int{"a": 0, "fresh": 0})
-	key := string(c.secret(t, names{Active: "a"}).Data[keyActiveKey])
-	body := strings.Split(key, "\n")[1]
-	for name, content := range map[string]string{
-		"half a key":       key[:len(key)/2],
-		"key as cert":      key,
-		"key without mark": body,
-	} {
-		for _, place := range []string{keyActiveCert, keyActiveKey, keyNextCert, keyNextKey, keyPreviousCert} {
-			if place == keyActiveKey && content == key {
-				continue // where it belongs
-			}
-			secret := with(c.secret(t, names{Active: "a"}), place, content)
-			decided, err := plan(observation{
-				secret: secret, now: start, known: func(*x509.Certificate) bool { return false },
-				fresh: func() (*authority, error) { return c["fresh"], nil },
-			})
-			if err != nil || decided.reason == "" {
-				t.Fatalf("%s in %s: plan = %q, %v; want a reason", name, place, decided.reason, err)
-			}
-			if strings.Contains(decided.reason, body[:16]) {
-				t.Errorf("%s in %s: the reason quotes it: %s", name, place, decided.reason)
-			}
-		}
 	}
 }

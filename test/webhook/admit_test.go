@@ -67,133 +67,61 @@ func tokenVolume() corev1.VolumeSource {
 	}}
 }
 
-// TestPods is what becomes of Pods, each right after its namespace was created.
+// TestPods creates Pods, each right after its namespace was created. What becomes of all others is
+// compared with the in-tree plugin in test/differential.
 func TestPods(t *testing.T) {
 	c := controlPlane(t)
 	c.manage(t)
-	type world struct {
-		*testing.T
-		*cluster
-
-		namespace string
-	}
-	const limits = "kubernetes.io/enforce-mountable-secrets"
 	limited := func(account *corev1.ServiceAccount) {
-		account.Annotations = map[string]string{limits: "true"}
+		account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": "true"}
 		account.Secrets = []corev1.ObjectReference{{Name: "listed"}}
 	}
-	cases := map[string]struct {
-		reason string
-		run    func(world)
-	}{
-		"Minimal": {
-			reason: "no account is waited for: the webhook creates it",
-			run:    func(w world) { complete(w.T, w.create(w.T, w.namespace, newPod(withInitContainer)), "default") },
+	for name, run := range map[string]func(t *testing.T, namespace string){
+		// No account is waited for: the webhook creates it.
+		"Minimal": func(t *testing.T, namespace string) {
+			complete(t, c.create(t, namespace, newPod(withInitContainer)), "default")
 		},
-		"Named": {
-			reason: "an account in the same breath",
-			run: func(w world) {
-				w.createAccount(w.T, w.namespace, "builder")
-				complete(w.T, w.create(w.T, w.namespace, newPod(of("builder"))), "builder")
-			},
+		"UnknownAccount": func(t *testing.T, namespace string) {
+			named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "other", "" }
+			c.refuse(t, namespace, newPod(of("nobody"), named),
+				`pods "other" is forbidden: error looking up service account `+namespace+`/nobody: serviceaccount "nobody" not found`)
 		},
-		"OwnName": {
-			run: func(w world) {
-				w.create(w.T, w.namespace, newPod(func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "mine", "" }))
-				w.refuse(w.T, w.namespace, newPod(of("nobody"), func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "other", "" }),
-					`pods "other" is forbidden: error looking up service account `+w.namespace+`/nobody: serviceaccount "nobody" not found`)
-			},
+		// Never changed, and it can use nothing without an account.
+		"MirrorPod": func(t *testing.T, namespace string) {
+			bare(t, c.create(t, namespace, newPod(mirror)))
+			c.refuse(t, namespace, newPod(mirror, of("default")), "a mirror pod may not reference service accounts")
+			c.refuse(t, namespace, newPod(mirror, func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{secretVolume("any")}
+			}), "a mirror pod may not reference secrets")
+			// kube-apiserver's own validation comes before validating webhooks here. The
+			// in-tree plugin comes before that, with words of its own.
+			c.reject(t, namespace, newPod(mirror, func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: tokenVolume()}}
+			}), "serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set")
 		},
-		"UnknownAccount": {
-			run: func(w world) {
-				w.refuse(w.T, w.namespace, newPod(of("nobody")),
-					`error looking up service account `+w.namespace+`/nobody: serviceaccount "nobody" not found`)
-			},
-		},
-		"PodWithoutToken": {
-			run: func(w world) {
-				pod := w.create(w.T, w.namespace, newPod(func(pod *corev1.Pod) { pod.Spec.AutomountServiceAccountToken = new(false) }))
-				bare(w.T, pod)
-			},
-		},
-		"AccountWithoutToken": {
-			run: func(w world) {
-				w.createAccount(w.T, w.namespace, "quiet", func(a *corev1.ServiceAccount) { a.AutomountServiceAccountToken = new(false) })
-				bare(w.T, w.create(w.T, w.namespace, newPod(of("quiet"))))
-				insists := func(pod *corev1.Pod) { pod.Spec.AutomountServiceAccountToken = new(true) }
-				complete(w.T, w.create(w.T, w.namespace, newPod(of("quiet"), insists)), "quiet")
-			},
-		},
-		"PullSecrets": {
-			run: func(w world) {
-				registry := []corev1.LocalObjectReference{{Name: "registry"}}
-				w.createAccount(w.T, w.namespace, "puller", func(a *corev1.ServiceAccount) { a.ImagePullSecrets = registry })
-				own := []corev1.LocalObjectReference{{Name: "own"}}
-				kept := w.create(w.T, w.namespace, newPod(of("puller"), func(pod *corev1.Pod) { pod.Spec.ImagePullSecrets = own }))
-				copied := w.create(w.T, w.namespace, newPod(of("puller")))
-				got := [][]corev1.LocalObjectReference{copied.Spec.ImagePullSecrets, kept.Spec.ImagePullSecrets}
-				if diff := cmp.Diff([][]corev1.LocalObjectReference{registry, own}, got); diff != "" {
-					w.Errorf("pull secrets, copied and kept (-want +got):\n%s", diff)
+		// CVE-2024-3177: envFrom counts too.
+		"MountableSecrets": func(t *testing.T, namespace string) {
+			c.createAccount(t, namespace, "limited", limited)
+			c.refuse(t, namespace, newPod(of("limited"), func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}}},
 				}
-			},
+			}), `container main with envFrom referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
 		},
-		"MirrorPod": {
-			reason: "never changed, and nothing that it could use without an account",
-			run: func(w world) {
-				bare(w.T, w.create(w.T, w.namespace, newPod(mirror)))
-				w.refuse(w.T, w.namespace, newPod(mirror, of("default")), "a mirror pod may not reference service accounts")
-				w.refuse(w.T, w.namespace, newPod(mirror, func(pod *corev1.Pod) {
-					pod.Spec.Volumes = []corev1.Volume{secretVolume("any")}
-				}), "a mirror pod may not reference secrets")
-				// kube-apiserver's own validation comes before validating webhooks here. The
-				// in-tree plugin comes before that, with words of its own.
-				w.reject(w.T, w.namespace, newPod(mirror, func(pod *corev1.Pod) {
-					pod.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: tokenVolume()}}
-				}), "serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set")
-			},
+		// CVE-2023-2728: what is added later is held to the same.
+		"EphemeralContainers": func(t *testing.T, namespace string) {
+			c.createAccount(t, namespace, "limited", limited)
+			pod := c.create(t, namespace, newPod(of("limited")))
+			refused(t, c.debug(t, pod, environment("other")),
+				`ephemeral container debug with envVar KEY referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
+			if err := c.debug(t, pod, environment("listed")); err != nil {
+				t.Errorf("an ephemeral container with a Secret of the account is refused: %v", err)
+			}
 		},
-		"MountableSecrets": {
-			reason: "CVE-2024-3177: envFrom counts too, in both kinds of containers",
-			run: func(w world) {
-				w.createAccount(w.T, w.namespace, "limited", limited)
-				env := func(secret string) func(*corev1.Pod) {
-					return func(pod *corev1.Pod) {
-						pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{environmentFrom(secret)}
-					}
-				}
-				initEnv := func(pod *corev1.Pod) {
-					pod.Spec.InitContainers[0].EnvFrom = []corev1.EnvFromSource{environmentFrom("other")}
-				}
-				w.create(w.T, w.namespace, newPod(of("limited"), env("listed")))
-				w.refuse(w.T, w.namespace, newPod(of("limited"), env("other")),
-					`container main with envFrom referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
-				w.refuse(w.T, w.namespace, newPod(of("limited"), withInitContainer, initEnv),
-					`init container init with envFrom referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
-				w.refuse(w.T, w.namespace, newPod(of("limited"), func(pod *corev1.Pod) {
-					pod.Spec.Volumes = []corev1.Volume{secretVolume("other")}
-				}), `volume with secret.secretName="other" is not allowed because service account limited does not reference that secret`)
-			},
-		},
-		"EphemeralContainers": {
-			reason: "CVE-2023-2728: what is added later is held to the same",
-			run: func(w world) {
-				w.createAccount(w.T, w.namespace, "limited", limited)
-				pod := w.create(w.T, w.namespace, newPod(of("limited")))
-				refused(w.T, w.debug(w.T, pod, environment("other")),
-					`ephemeral container debug with envVar KEY referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
-				if err := w.debug(w.T, pod, environment("listed")); err != nil {
-					w.Errorf("an ephemeral container with a Secret of the account is refused: %v", err)
-				}
-			},
-		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.run(world{t, c, c.namespace(t)})
-			if t.Failed() && tc.reason != "" {
-				t.Log(tc.reason)
-			}
+			run(t, c.namespace(t))
 		})
 	}
 }
@@ -218,4 +146,16 @@ func bare(t *testing.T, pod *corev1.Pod) {
 			t.Errorf("container %q has mounts: %v", container.Name, container.VolumeMounts)
 		}
 	}
+}
+
+// debug adds an ephemeral container to the Pod, as kubectl debug does.
+func (c *cluster) debug(t *testing.T, pod *corev1.Pod, env ...corev1.EnvVar) error {
+	t.Helper()
+	changed := pod.DeepCopy()
+	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "image", Env: env,
+		ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}}}
+	_, err := c.client.CoreV1().Pods(pod.Namespace).UpdateEphemeralContainers(t.Context(), pod.Name, changed, metav1.UpdateOptions{})
+	return err
 }

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"bytes"
 	"fmt"
 	"os/exec"
 	"testing"
@@ -35,36 +36,11 @@ func TestBreakGlassByHand(t *testing.T) {
 	m.awaitRegistration(t, "registered")
 }
 
-// TestBreakGlassByDeletion deletes both configurations after one was annotated. The next
-// leader has never seen either, and keeps off all the same.
-func TestBreakGlassByDeletion(t *testing.T) {
-	c := controlPlane(t)
-	m := c.manage(t)
-	c.patchMutating(t, `[{"op":"add","path":"/metadata/annotations","value":{"sa-controller-manager/registration":"off"}}]`)
-	m.awaitRegistration(t, "off")
-	if err := c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.validating().Delete(t.Context(), configurationName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitUnbound(t)
-	c.staysOut(t, m)
-	c.awaitMutating(t, func(got *mutatingConfiguration) error {
-		if got.Annotations["sa-controller-manager/registration"] != "off" || len(got.Webhooks) > 0 {
-			return fmt.Errorf("want an empty one that says off, got: %v", got)
-		}
-		return nil
-	})
-	m.stop(t)
-	c.staysOut(t, c.start(t, "--webhook-registration=url"))
-}
-
 // TestBreakGlassByCommand takes the webhook out, and in again, with the binary.
 func TestBreakGlassByCommand(t *testing.T) {
 	c := controlPlane(t)
 	m := c.manage(t)
-	c.command(t, "unregister")
+	c.command(t, 0, "unregister")
 	c.awaitUnbound(t)
 	c.staysOut(t, m)
 	mutating := c.awaitMutating(t, func(*mutatingConfiguration) error { return nil })
@@ -74,22 +50,25 @@ func TestBreakGlassByCommand(t *testing.T) {
 			t.Errorf("the annotation of %T is %q, want \"off\"", object, got)
 		}
 	}
-	c.command(t, "register")
+	c.command(t, 0, "register")
 	c.awaitBound(t)
 	m.awaitRegistration(t, "registered")
 }
 
-// command runs a subcommand of webhook.
-func (c *cluster) command(t *testing.T, name string) {
+// command runs a subcommand of webhook, which has to end with that code, and returns its output.
+func (c *cluster) command(t *testing.T, code int, args ...string) []byte {
 	t.Helper()
 	binary, err := shared.binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	output, err := exec.CommandContext(t.Context(), binary.Path, "webhook", name, "--kubeconfig="+c.Kubeconfig()).CombinedOutput()
-	if err != nil {
-		t.Fatalf("webhook %s: %v:\n%s", name, err, output)
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook", "--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); command.ProcessState.ExitCode() != code {
+		t.Fatalf("webhook %v: %v, want exit code %d:\n%s%s", args, err, code, &stdout, &stderr)
 	}
+	return stdout.Bytes()
 }
 
 // staysOut shows that a manager which sees that it is switched off lets it be, while

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +60,7 @@ func (m *manager) call(ctx context.Context, client *http.Client, path string, bo
 }
 
 // review is the question about the creation of a Pod, as kube-apiserver asks it.
-func review(t *testing.T, namespace string, pod *corev1.Pod) []byte {
+func review(t *testing.T, namespace string, pod *corev1.Pod, dryRun bool) []byte {
 	t.Helper()
 	raw, err := json.Marshal(pod)
 	if err != nil {
@@ -74,8 +73,7 @@ func review(t *testing.T, namespace string, pod *corev1.Pod) []byte {
 			Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
 			Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
 			Namespace: namespace, Operation: admissionv1.Create,
-			UserInfo: authenticationv1.UserInfo{Username: "somebody"},
-			Object:   runtime.RawExtension{Raw: raw},
+			Object: runtime.RawExtension{Raw: raw}, DryRun: &dryRun,
 		},
 	})
 	if err != nil {

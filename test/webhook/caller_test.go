@@ -17,8 +17,8 @@ import (
 // caller is who kube-apiserver is to webhooks that ask for a client certificate. To
 // those that do not ask it makes no difference.
 type caller struct {
-	dir         string
-	certificate tls.Certificate
+	dir     string
+	kubelet tls.Certificate // of the same CA, with another name
 }
 
 // newCaller writes the files of it.
@@ -36,7 +36,11 @@ func newCaller() (*caller, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.certificate, err = tls.X509KeyPair(certificate, key); err != nil {
+	kubelet, kubeletKey, err := ca.client("system:node:node")
+	if err != nil {
+		return c, err
+	}
+	if c.kubelet, err = tls.X509KeyPair(kubelet, kubeletKey); err != nil {
 		return c, err
 	}
 	if err := os.WriteFile(c.caFile(), certPEM(ca.cert.Raw), 0o600); err != nil {

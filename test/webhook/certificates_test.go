@@ -12,14 +12,12 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/test/await"
 )
@@ -32,8 +30,8 @@ func TestLostServingCA(t *testing.T) {
 	m := c.manage(t)
 	before := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
 	leaf := m.leaf(t)
-	traffic := c.traffic(t, c.namespace(t))
-	traffic.lasts(t, time.Second)
+	load := c.traffic(t, c.namespace(t))
+	load.Lasts(t, time.Second)
 	c.deleteCASecret(t, before.UID)
 	c.awaitCASecret(t, func(got *corev1.Secret) error {
 		if got.UID == before.UID {
@@ -41,76 +39,43 @@ func TestLostServingCA(t *testing.T) {
 		}
 		return nil
 	})
-	traffic.lasts(t, 4*time.Second)
+	load.Lasts(t, 4*time.Second)
 	if !testing.Short() {
 		m.awaitOtherLeaf(t, leaf)
-		traffic.lasts(t, time.Second)
+		load.Lasts(t, time.Second)
 	}
-	traffic.unharmed(t)
+	load.Unharmed(t)
 }
 
-// TestDamagedServingCA has a person write nonsense over the Secret.
+// TestDamagedServingCA writes nonsense over the Secret, and then once more together with
+// immutable: nobody can write it any more, and it is what it was once it has been deleted.
 func TestDamagedServingCA(t *testing.T) {
 	c := controlPlane(t)
-	c.manage(t)
+	c.manage(t).faulty = true // writes that fail are logged
 	before := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
-	traffic := c.traffic(t, c.namespace(t))
-	damage := []byte(`{"data":{`)
-	for key := range before.Data {
-		damage = fmt.Appendf(damage, "%q:%q,", key, "bm9uc2Vuc2U=")
-	}
-	damage = append(bytes.TrimSuffix(damage, []byte(",")), "}}"...)
-	if _, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(t.Context(), caSecretName, types.MergePatchType, damage, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitCASecret(t, func(got *corev1.Secret) error {
-		for key, value := range got.Data {
-			if string(value) == "nonsense" {
-				return fmt.Errorf("%s is still nonsense", key)
-			}
+	load := c.traffic(t, c.namespace(t))
+	repaired := func(got *corev1.Secret) error {
+		if got.Immutable != nil || !bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) || !bytes.Equal(got.Data["ca.crt"], before.Data["ca.crt"]) {
+			return errors.New("it is not repaired")
 		}
 		return nil
-	})
-	traffic.lasts(t, time.Second)
-	traffic.unharmed(t)
-}
-
-// TestReplicasShareOneCA starts three replicas at the same time in a cluster without a
-// serving CA. One of them makes it, and no caller ever meets a leaf of another one.
-func TestReplicasShareOneCA(t *testing.T) {
-	c := controlPlane(t)
-	flags := []string{"--webhook-registration=url", "--leader-elect=true", "--leader-elect-resource-name=webhook-cold-start"}
-	replicas := []*manager{c.start(t, flags...), c.start(t, flags...), c.start(t, flags...)}
-	for _, m := range replicas {
-		m.awaitReady(t)
 	}
-	c.awaitBound(t)
-	configuration := c.awaitMutating(t, func(*mutatingConfiguration) error { return nil })
-	authorities, err := cert.ParseCertsPEM(configuration.Webhooks[0].ClientConfig.CABundle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(authorities) != 1 {
-		t.Errorf("the caBundle holds %d certificates, want one", len(authorities))
-	}
-	roots := x509.NewCertPool()
-	for _, authority := range authorities {
-		roots.AddCert(authority)
-	}
-	made := 0
-	for _, m := range replicas {
-		verifying := m.client(t, func(config *tls.Config) { config.InsecureSkipVerify, config.RootCAs = false, roots })
-		if _, err := m.call(t.Context(), verifying, "/readyz", nil); err != nil {
-			t.Errorf("kube-apiserver would not accept a replica: %v", err)
+	secrets := c.client.CoreV1().Secrets(metav1.NamespaceSystem)
+	for _, immutable := range []string{"null", "true"} {
+		damage := `{"immutable":` + immutable + `,"data":{"schema-version":"bm9uc2Vuc2U=","ca.crt":"bm9uc2Vuc2U=","ca.key":"bm9uc2Vuc2U="}}`
+		if _, err := secrets.Patch(t.Context(), caSecretName, types.MergePatchType, []byte(damage), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		if got := m.handshakeErrors(t, "certificate_refused"); got != 0 {
-			t.Errorf("%v callers have not accepted a replica", got)
+		if immutable == "true" {
+			load.Lasts(t, time.Second)
+			if err := secrets.Delete(t.Context(), caSecretName, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		made += strings.Count(m.Logs(), "Wrote the serving CA")
+		c.awaitCASecret(t, repaired)
+		load.Lasts(t, time.Second)
 	}
-	if made != 1 {
-		t.Errorf("the serving CA was written %d times, want once", made)
-	}
+	load.Unharmed(t)
 }
 
 // leaf is the certificate that the webhook serves with now.

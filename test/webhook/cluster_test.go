@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/traffic"
 )
 
 // timeout limits every wait. It is long because only a failing test reaches it.
@@ -122,4 +123,12 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 	if err := await.Poll(limited(t), ok); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
+}
+
+// traffic creates Pods in the namespace until the test ends, or before with Finish.
+func (c *cluster) traffic(t *testing.T, namespace string) *traffic.Traffic {
+	t.Helper()
+	return traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+		return c.client.CoreV1().Pods(namespace).Create(ctx, newPod(), metav1.CreateOptions{})
+	})
 }

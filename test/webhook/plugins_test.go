@@ -4,11 +4,9 @@
 package webhook
 
 import (
-	"errors"
 	"os/exec"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,56 +18,6 @@ import (
 
 // allPlugins are those that the binary has.
 const allPlugins = "AlwaysAdmit, AlwaysDeny, DenyEscalatingExec, NamespaceLifecycle, SecurityContextDeny, ServiceAccount"
-
-// TestPluginNamesAtStart has the binary refuse to start. Each refusal tells what one
-// could have meant.
-func TestPluginNamesAtStart(t *testing.T) {
-	c := controlPlane(t)
-	cases := map[string]struct {
-		flags []string
-		want  string
-	}{
-		"Unknown":         {[]string{"--enable-admission-plugins=ServiceAcount"}, `--enable-admission-plugins: admission plugin "ServiceAcount" is not one of ` + allPlugins},
-		"UnknownDisabled": {[]string{"--disable-admission-plugins=Nothing"}, `--disable-admission-plugins: admission plugin "Nothing" is not one of ` + allPlugins},
-		"ElsewhereStrict": {[]string{"--enable-admission-plugins=LimitRanger", "--strict-flags"}, `the admission plugins LimitRanger run in kube-apiserver, and --strict-flags refuses their names`},
-		"GoneList":        {[]string{"--admission-control=ServiceAccount,InitialResources"}, `--admission-control: admission plugin "InitialResources" is not one of ` + allPlugins + `; every other plugin of kube-apiserver stays in kube-apiserver`},
-		"BothLists": {
-			[]string{"--admission-control=ServiceAccount", "--enable-admission-plugins=AlwaysAdmit"},
-			"--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			binary, err := shared.binary()
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := append([]string{"--kubeconfig=" + c.Kubeconfig(), "--webhook-port=" + strconv.Itoa(freePort(t))}, tc.flags...)
-			output, err := exec.CommandContext(limited(t), binary.Path, args...).CombinedOutput()
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("it ended with %v, want exit status 1", err)
-			}
-			// The log quotes the error.
-			if !strings.Contains(strings.ReplaceAll(string(output), `\"`, `"`), tc.want) {
-				t.Errorf("no %q in:\n%s", tc.want, output)
-			}
-		})
-	}
-}
-
-// TestPluginsOfKubeAPIServer copies its lists of plugins: what stays there is named once in the
-// log, what is here runs.
-func TestPluginsOfKubeAPIServer(t *testing.T) {
-	c := controlPlane(t)
-	m := c.manage(t, "--admission-control=NamespaceExists,LimitRanger,ServiceAccount,ResourceQuota")
-	complete(t, c.create(t, c.namespace(t), newPod()), "default")
-	const line = `"Some admission plugins named by flags stay in kube-apiserver" plugins=["LimitRanger","NamespaceExists","ResourceQuota"]`
-	if got := strings.Count(m.Logs(), line); got != 1 {
-		t.Errorf("the log names them %d times, want once:\n%s", got, m.LogTail(20))
-	}
-}
 
 // TestKnowsEveryPlugin asks the real kube-apiserver which plugins it has.
 func TestKnowsEveryPlugin(t *testing.T) {

@@ -51,10 +51,6 @@ func environment(secret string) corev1.EnvVar {
 	}}}
 }
 
-func environmentFrom(secret string) corev1.EnvFromSource {
-	return corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}
-}
-
 func secretVolume(secret string) corev1.Volume {
 	return corev1.Volume{Name: "volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}
 }
@@ -137,26 +133,5 @@ func (c *cluster) awaitUnbound(t *testing.T) {
 			err = errors.New("it still calls one")
 		}
 		return err
-	})
-}
-
-// awaitRefusal creates the Pod until it is refused, because kube-apiserver may not know
-// of the webhook yet, and holds the refusal to that text and to asking for a retry. The
-// client itself must not do as it is asked.
-func (c *cluster) awaitRefusal(t *testing.T, namespace string, pod *corev1.Pod, text string) {
-	t.Helper()
-	poll(t, "await a refusal", func(ctx context.Context) error {
-		err := c.client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").
-			Param("dryRun", metav1.DryRunAll).Body(pod).MaxRetries(0).Do(ctx).Error()
-		seconds, again := apierrors.SuggestsClientDelay(err)
-		switch {
-		case err == nil:
-			return errors.New("the Pod is admitted")
-		case !strings.Contains(err.Error(), text):
-			return fmt.Errorf("want %q in: %w", text, err)
-		case !again || seconds == 0:
-			return fmt.Errorf("want that it asks for a retry: %#v", err)
-		}
-		return nil
 	})
 }

@@ -5,6 +5,8 @@ package webhook
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -54,7 +56,7 @@ func TestNothingBindsUnproved(t *testing.T) {
 	}
 }
 
-// TestNothingIsWritten is registration "none". There is a serving CA all the same: who
+// TestNothingIsWritten is registration "none". There is a serving CA all the same: a user who
 // registers the webhook by hand and gives no files finds its caBundle there.
 func TestNothingIsWritten(t *testing.T) {
 	c := controlPlane(t)
@@ -70,8 +72,13 @@ func TestNothingIsWritten(t *testing.T) {
 		t.Errorf("get the ValidatingWebhookConfiguration: got %v, want that there is none", err)
 	}
 	ca := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
-	c.registerByHand(t, m, ca.Data["ca.crt"])
-	complete(t, c.create(t, namespace, newPod()), "default")
+	verifying := m.client(t, func(config *tls.Config) {
+		config.InsecureSkipVerify, config.RootCAs = false, x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(ca.Data["ca.crt"])
+	})
+	if _, err := m.call(t.Context(), verifying, "/readyz", nil); err != nil {
+		t.Errorf("kube-apiserver would not accept the serving certificate: %v", err)
+	}
 }
 
 // saysOnce checks that the report of a manager that is not ready names an error once.

@@ -41,16 +41,15 @@ func TestWhatIsWatched(t *testing.T) {
 	})
 	t.Run("OnlyTheWebhook", func(t *testing.T) {
 		c := controlPlane(t)
-		c.ensureDefault(t)
 		proxy := c.proxy(t)
-		files := newCertificateFiles(t)
-		m := c.start(t, append(proxy.Flags(t), files.flags("--controllers=-*", "--pod-token=projected")...)...)
+		m := c.start(t, append(proxy.Flags(t), "--controllers=-*", "--webhook-registration=none", "--pod-token=projected")...)
 		m.awaitReady(t)
-		c.registerByHand(t, m, files.pem)
 		namespace := c.namespace(t)
 		c.createAccount(t, namespace, "builder")
-		complete(t, c.create(t, namespace, newPod(of("builder"))), "builder")
-		c.watched(t, proxy, watches{"serviceaccounts": {""}})
+		if got := m.answer(t, "/mutate", review(t, namespace, newPod(of("builder")), false)); !got.Allowed || len(got.Patch) == 0 {
+			t.Errorf("got %+v, want that the Pod is admitted and patched", got)
+		}
+		c.watched(t, proxy, watches{"serviceaccounts": {""}, "secrets": {onlyCA}})
 	})
 }
 

@@ -1,0 +1,112 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package traffic creates Pods at a steady rate while a test does harm, and keeps what became of
+// each of them.
+package traffic
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// interval is twenty Pods a second.
+const interval = 50 * time.Millisecond
+
+// Traffic creates one Pod each interval, whether or not the previous ones have been answered.
+type Traffic struct {
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	calls []Call
+}
+
+// Call is the creation of one Pod and its outcome.
+type Call struct {
+	Pod *corev1.Pod
+	Err error
+}
+
+// Start begins at once and ends with Finish, or with the test.
+func Start(t testing.TB, create func(context.Context) (*corev1.Pod, error)) *Traffic {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	tr := &Traffic{stop: cancel}
+	tr.running.Go(func() {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				tr.running.Go(func() {
+					pod, err := create(context.WithoutCancel(ctx))
+					tr.mu.Lock()
+					defer tr.mu.Unlock()
+					tr.calls = append(tr.calls, Call{pod, err})
+				})
+			}
+		}
+	})
+	t.Cleanup(func() { tr.Finish() })
+	return tr
+}
+
+// Finish returns all calls once each has been answered.
+func (tr *Traffic) Finish() []Call {
+	tr.stop()
+	tr.running.Wait()
+	return tr.calls
+}
+
+// Lasts lets the traffic go on for a time. There is no event to await: that time passes is what
+// is meant.
+func (*Traffic) Lasts(t testing.TB, more time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(more):
+	case <-t.Context().Done():
+	}
+}
+
+// Unharmed ends the traffic. Each Pod must have been admitted and be complete.
+func (tr *Traffic) Unharmed(t testing.TB) {
+	t.Helper()
+	calls := tr.Finish()
+	if len(calls) == 0 {
+		t.Error("no Pod was created, so the test has shown nothing")
+	}
+	for _, one := range calls {
+		if one.Err != nil {
+			t.Errorf("a Pod was refused: %v", one.Err)
+			continue
+		}
+		if err := Complete(one.Pod); err != nil {
+			t.Errorf("Pod %s: %v", one.Pod.Name, err)
+		}
+	}
+	t.Logf("%d Pods", len(calls))
+}
+
+// Complete reports what a Pod of one container lacks of all that its ServiceAccount gives it.
+func Complete(pod *corev1.Pod) error {
+	if pod.Spec.ServiceAccountName != "default" {
+		return errors.New("it has no account")
+	}
+	if len(pod.Spec.Volumes) != 1 || !strings.HasPrefix(pod.Spec.Volumes[0].Name, "kube-api-access-") {
+		return errors.New("it does not have exactly one token volume")
+	}
+	mounts := pod.Spec.Containers[0].VolumeMounts
+	if len(mounts) != 1 || mounts[0].MountPath != "/var/run/secrets/kubernetes.io/serviceaccount" {
+		return errors.New("its container does not mount exactly one token")
+	}
+	return nil
+}

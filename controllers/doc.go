@@ -18,7 +18,7 @@
 //     annotation kubernetes.io/description of ConfigMap kube-root-ca.crt in every namespace.
 //   - tokenreissue owns the Secrets that it makes to replace others until they are
 //     referenced, the first entry of a ServiceAccount's secrets list, data.token of token
-//     Secrets that ask for re-issue in place, and ConfigMap
+//     Secrets that ask for re-issue in place, and Secret
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
 //     decides when the key of a private key file begins to sign. It writes no object.

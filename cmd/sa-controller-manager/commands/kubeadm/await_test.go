@@ -56,12 +56,6 @@ func TestMayRegister(t *testing.T) {
 	none := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-registration=none]\n")
 	anyway := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-await-hosts=false]\n")
 	here := mirror(apiServer, "n", true)
-	lease := func(host string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kube-system", Name: "apiserver-" + host,
-			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
-		}}
-	}
 	for name, tc := range map[string]struct {
 		manifest []byte
 		pods     []runtime.Object
@@ -93,12 +87,6 @@ func TestPluginsOn(t *testing.T) {
 	here, there := mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, apiServer, "--disable-admission-plugins=PodSecurity")
 	bound := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate"}},
-	}
-	lease := func(host string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kube-system", Name: "apiserver-" + host,
-			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
-		}}
 	}
 	for name, tc := range map[string]struct {
 		pods []runtime.Object
@@ -146,14 +134,7 @@ func TestManagerWorks(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				http.Error(w, "[+]ping ok\n[-]caches failed\n", tc.status)
-			}))
-			t.Cleanup(server.Close)
-			if tc.status == 0 {
-				server.Close()
-			}
-			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=%s]\n", server.Listener.Addr().(*net.TCPAddr).Port, tc.register)
+			manifest := listening(t, tc.register, tc.status, "[+]ping ok\n[-]caches failed\n")
 			for _, object := range tc.objects {
 				if pod, ok := object.(*corev1.Pod); ok && !tc.previous {
 					runsFrom(t, pod, manifest)
@@ -176,12 +157,6 @@ func TestManagerAwaitsOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity := func(host string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "kube-system", Name: "apiserver-" + host,
-			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
-		}}
-	}
 	const url = "https://127.0.0.1:10262/mutate"
 	probe := admissionregistrationv1.MutatingWebhook{
 		Name: "probe.sa-controller-manager.webhook", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(url)},
@@ -200,13 +175,11 @@ func TestManagerAwaitsOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if tc.body != "" {
-					w.WriteHeader(http.StatusInternalServerError)
-				}
-				fmt.Fprintln(w, tc.body)
-			}))
-			t.Cleanup(server.Close)
+			status := http.StatusOK
+			if tc.body != "" {
+				status = http.StatusInternalServerError
+			}
+			manifest := listening(t, "url", status, tc.body)
 			heartbeats := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: registration.HostsNamespace, Name: registration.HostsName},
 				Data:       map[string]string{"schema-version": "1"},
@@ -215,10 +188,9 @@ func TestManagerAwaitsOthers(t *testing.T) {
 				heartbeats.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
 			}
 			var out bytes.Buffer
-			manifest := fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=url]\n", server.Listener.Addr().(*net.TCPAddr).Port)
 			own := mirror(manager, "n", true)
 			runsFrom(t, own, manifest)
-			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, identity(host), identity("cp-2"),
+			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, lease(host), lease("cp-2"),
 				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
 			wantError(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
 			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
@@ -226,6 +198,26 @@ func TestManagerAwaitsOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lease is that of a kube-apiserver.
+func lease(host string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "kube-system", Name: "apiserver-" + host,
+		Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+	}}
+}
+
+// listening is the manifest of a process of ours that answers so; with status 0 nothing listens.
+func listening(t *testing.T, register string, status int, body string) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }))
+	t.Cleanup(server.Close)
+	if status == 0 {
+		server.Close()
+	}
+	return fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=%s]\n",
+		server.Listener.Addr().(*net.TCPAddr).Port, register)
 }
 
 // Without kube-apiserver nothing can be said about the webhook, and so nothing be done.

@@ -5,7 +5,6 @@ package kubeadm
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -58,142 +57,75 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	return p
 }
 
-// toFiles does what docs/rotation.md says.
-func (p *rotated) toFiles(t *testing.T) {
-	t.Helper()
-	p.write(t, "pki/sa.key", testkeys.P256())
-	p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
-}
-
-// TestHandbackOfStaleKeys: whatever is not as it must be is refused before anything is changed.
+// TestHandbackOfStaleKeys: a handback that would break tokens is refused before anything is changed.
 func TestHandbackOfStaleKeys(t *testing.T) {
 	t.Parallel()
+	const own, copied = "manifests/sa-controller-manager.yaml", "backup/sa-controller-manager.yaml"
 	rsa, ecdsa := keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P256())
+	type changes map[string][]byte // by file; nil removes it
+	missing := "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; "
 	cases := map[string]struct {
 		reason string
-		change func(*testing.T, *rotated)
-		want   string // PKI is the directory; "" if it is done
+		stale  bool // the two files have missed the rotation
+		files  changes
+		own    string // arguments of our manifest in place of that of the ring
+		copied bool   // a copy of our manifest is in the backup
+		steps  []string
+		skip   bool
+		want   string   // PKI is the directory; "" if it is done
+		prints []string // if it is done
 	}{
-		"Stale": {
-			reason: "the two files have missed the rotation",
-			change: func(*testing.T, *rotated) {},
-			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
-				"first: (echo; sa-controller-manager keys list -o pem --service-account-key-ring=PKI/sa-keys/ring.json) >>PKI/sa.pub",
-		},
-		"UpToDate": {change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t) }},
-		"RetiredKeyMissing": {
-			reason: "its tokens live",
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.toFiles(t)
-				p.write(t, "pki/sa.pub", public(t, testkeys.P256()))
-			},
-			want: "PKI/sa.pub does not hold key " + rsa + " (RS256)",
-		},
+		"Stale":             {stale: true, want: missing + "first: (echo; sa-controller-manager keys list -o pem --service-account-key-ring=PKI/sa-keys/ring.json) >>PKI/sa.pub"},
+		"UpToDate":          {},
+		"RetiredKeyMissing": {reason: "its tokens live", files: changes{"pki/sa.pub": public(t, testkeys.P256())}, want: "PKI/sa.pub does not hold key " + rsa + " (RS256)"},
 		"FormerPrivateKey": {
-			reason: "it would sign again",
-			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", testkeys.RSA2048()) },
-			want:   "would sign with it after the handback; key " + ecdsa + " (ES256) signs now; first: cp -a PKI/sa.key PKI/sa.key.$(date +%s) && ",
+			reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()},
+			want: "would sign with it after the handback; key " + ecdsa + " (ES256) signs now; first: cp -a PKI/sa.key PKI/sa.key.$(date +%s) && ",
+		},
+		"ControllerManagerAlone": {
+			reason: "it says what that would do", stale: true, steps: []string{StepControllerManager},
+			want: "sa.key holds key " + rsa + " (RS256), and kube-controller-manager would sign with it after the handback; key " + ecdsa + " (ES256) signs now; " +
+				"first: cp -a PKI/sa.key PKI/sa.key.$(date +%s) && sa-controller-manager keys export --private --replace --file=PKI/sa.key --service-account-key-ring=PKI/sa-keys/ring.json",
 		},
 		"ForeignPrivateKey": {
-			reason: "there may be no other copy of it, so nothing is to be put in its place",
-			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", testkeys.P384()) },
+			reason: "there may be no other copy of it, so nothing is to be put in its place", files: changes{"pki/sa.key": testkeys.P384()},
 			want: "it is not among our keys, so leave the file as it is: either let kube-apiserver sign with it again (--skip-key-check), or write the key to another file " +
 				"(sa-controller-manager keys export --private --replace --file=PKI/sa.key.handback --service-account-key-ring=PKI/sa-keys/ring.json)",
 		},
-		"NoPrivateKey": {
-			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); must(t, os.Remove(p.pki+"/sa.key")) },
-			want:   "kube-apiserver gets PKI/sa.key back to sign with, and signs nothing without it: open PKI/sa.key: no such file or directory",
-		},
+		"NoPrivateKey":  {files: changes{"pki/sa.key": nil}, want: "kube-apiserver gets PKI/sa.key back to sign with, and signs nothing without it: open PKI/sa.key: no such file or directory"},
+		"NoPublicKey":   {files: changes{"pki/sa.pub": nil}, want: "open PKI/sa.pub: no such file or directory"},
+		"NotAKey":       {files: changes{"pki/sa.key": []byte("x")}, want: "PKI/sa.key: found "},
+		"RingIsDamaged": {files: changes{"pki/sa-keys/ring.json": []byte("{")}, want: "compare the keys in use with those of the files that kube-apiserver gets back: our --service-account-key-ring: PKI/sa-keys/ring.json: "},
 		"NoKeysAndOurManifestIsGone": {
-			reason: "what kube-apiserver gets back must be there, whichever key signs",
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				must(t, os.Remove(p.config.manifest(manager)))
-				must(t, os.Remove(p.pki+"/sa.pub"))
-			},
+			reason: "what kube-apiserver gets back must be there, whichever key signs", stale: true, files: changes{own: nil, "pki/sa.pub": nil},
 			want: "kube-apiserver gets --service-account-key-file=PKI/sa.pub back, and does not start without it; tokens whose key is only in this file are refused: open PKI/sa.pub: ",
 		},
-		"OurManifestIsGoneButItsCopy": {
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.write(t, "backup/sa-controller-manager.yaml", read(t, p.config.manifest(manager)))
-				must(t, os.Remove(p.config.manifest(manager)))
-			},
-			want: "PKI/sa.pub does not hold key " + ecdsa,
-		},
-		"NoPublicKey": {
-			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); must(t, os.Remove(p.pki+"/sa.pub")) },
-			want:   "open PKI/sa.pub: no such file or directory",
-		},
-		"NotAKey": {
-			change: func(t *testing.T, p *rotated) { t.Helper(); p.toFiles(t); p.write(t, "pki/sa.key", []byte("x")) },
-			want:   "PKI/sa.key: found ",
-		},
-		"RingIsDamaged": {
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.toFiles(t)
-				p.write(t, "pki/sa-keys/ring.json", []byte("{"))
-			},
-			want: "compare the keys in use with those of the files that kube-apiserver gets back: our --service-account-key-ring: PKI/sa-keys/ring.json: ",
-		},
-		"NotCompared": {
-			reason: "the operator insists",
-			change: func(_ *testing.T, p *rotated) { p.config.SkipKeyCheck = true },
-		},
-		"OurManifestIsGone": {
-			reason: "the rest of a handback",
-			change: func(t *testing.T, p *rotated) { t.Helper(); must(t, os.Remove(p.config.manifest(manager))) },
-		},
-		"OtherSteps": {
-			reason: "it gives no key back",
-			change: func(_ *testing.T, p *rotated) { p.config.Steps = []string{StepWebhook} },
-		},
+		"OurManifestIsGoneButItsCopy": {stale: true, files: changes{own: nil}, copied: true, want: "PKI/sa.pub does not hold key " + ecdsa},
 		"OneKeyFile": {
-			reason: "a rotation without a key ring",
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyFlag, p.pki+"/ours.key"))
-				p.write(t, "pki/ours.key", testkeys.P256())
-			},
-			want: "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback; " +
-				"first: (echo; openssl pkey -pubout -in PKI/ours.key) >>PKI/sa.pub",
+			reason: "a rotation without a key ring", stale: true, own: assign(keyFlag, "PKI/ours.key"), files: changes{"pki/ours.key": testkeys.P256()},
+			want: missing + "first: (echo; openssl pkey -pubout -in PKI/ours.key) >>PKI/sa.pub",
 		},
 		"VerifiedByUsAlone": {
-			reason: "our process takes tokens of it, so there may be some",
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.toFiles(t)
-				p.write(t, "pki/old.pub", public(t, testkeys.P384()))
-				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyRingFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.pub"))
-			},
+			reason: "our process takes tokens of it, so there may be some", own: assign(keyRingFlag, "RING") + "\n    - " + assign(verifyKeyFlag, "PKI/old.pub"),
+			files: changes{"pki/old.pub": public(t, testkeys.P384())},
 			want: "PKI/sa.pub does not hold key " + keyID(t, testkeys.P384()) + " (ES384), and kube-apiserver would refuse all its tokens after the handback; " +
 				"first: (echo; cat PKI/old.pub) >>PKI/sa.pub",
 		},
 		"VerifiedByPrivateKey": {
-			reason: "the private half must not come to be among the public keys",
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.toFiles(t)
-				p.write(t, "pki/old.key", testkeys.P384())
-				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyRingFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/old.key"))
-			},
-			want: "first: (echo; openssl pkey -pubout -in PKI/old.key) >>PKI/sa.pub",
+			reason: "the private half must not come to be among the public keys", own: assign(keyRingFlag, "RING") + "\n    - " + assign(verifyKeyFlag, "PKI/old.key"),
+			files: changes{"pki/old.key": testkeys.P384()}, want: "first: (echo; openssl pkey -pubout -in PKI/old.key) >>PKI/sa.pub",
 		},
 		"NoVerifyKey": {
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.toFiles(t)
-				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), assign(keyRingFlag, p.ring.Path())+"\n    - "+assign(verifyKeyFlag, p.pki+"/none.pub"))
-			},
+			own:  assign(keyRingFlag, "RING") + "\n    - " + assign(verifyKeyFlag, "PKI/none.pub"),
 			want: "our --service-account-key-file: open PKI/none.pub: no such file or directory",
 		},
-		"NoKey": {
-			change: func(t *testing.T, p *rotated) {
-				t.Helper()
-				p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), "--v=1")
-			},
+		"NoKey":            {stale: true, own: "--v=1"},
+		"OtherSteps":       {reason: "it gives no key back", stale: true, steps: []string{StepWebhook}},
+		"OurManifestsGone": {reason: "the rest of a handback", files: changes{own: nil}, prints: []string{"the keys in use are unknown and are not compared"}},
+		"OnlyItsCopy":      {files: changes{own: nil}, copied: true, prints: []string{"The keys in use are taken from "}},
+		"Skipped": {
+			reason: "the operator insists, and reads which tokens die", stale: true, files: changes{"pki/sa.key": nil}, skip: true,
+			prints: []string{"\nSkipped: " + missing, "\nSkipped: kube-controller-manager gets PKI/sa.key back to sign with, and signs nothing without it: "},
 		},
 	}
 	for name, tc := range cases {
@@ -201,27 +133,46 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			t.Run(name+mode, func(t *testing.T) {
 				t.Parallel()
 				p := newRotated(t, signer)
-				tc.change(t, p)
+				located := func(text string) string {
+					return strings.NewReplacer("PKI", p.pki, "RING", p.ring.Path()).Replace(text)
+				}
+				if !tc.stale { // what docs/rotation.md says
+					p.write(t, "pki/sa.key", testkeys.P256())
+					p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+				}
+				if tc.own != "" {
+					p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), located(tc.own))
+				}
+				if tc.copied {
+					p.write(t, copied, read(t, p.config.manifest(manager)))
+				}
+				for file, data := range tc.files {
+					if data == nil {
+						p.remove(t, file)
+					} else {
+						p.write(t, file, data)
+					}
+				}
+				p.config.Steps, p.config.SkipKeyCheck = tc.steps, tc.skip
 				before := p.all(t)
 				err := Handback(t.Context(), p.config) // a dry run
-				if tc.want == "" {
-					must(t, err)
-					return
-				}
-				if want := strings.ReplaceAll(tc.want, "PKI", p.pki); err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("%s: got %v, want %s", tc.reason, err, want)
-				}
-				if diff := cmp.Diff(before, p.all(t)); diff != "" || p.out.Len() > 0 {
+				wantError(t, tc.reason, err, located(tc.want))
+				if diff := cmp.Diff(before, p.all(t)); diff != "" || err != nil && p.out.Len() > 0 {
 					t.Errorf("files have changed (-before +after):\n%s\nprinted: %s", diff, &p.out)
+				}
+				for _, want := range tc.prints {
+					if !strings.Contains(p.out.String(), located(want)) {
+						t.Errorf("it does not print %q:\n%s", located(want), &p.out)
+					}
 				}
 			})
 		}
 	}
 }
 
-// TestMendOfStaleKeysLosesNone does what the refusal says: the handback goes on, and the keys that
+// TestFixOfStaleKeysLosesNone does what the refusal says: the handback goes on, and the keys that
 // sa.pub alone held are there still, although its last line has no end.
-func TestMendOfStaleKeysLosesNone(t *testing.T) {
+func TestFixOfStaleKeysLosesNone(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("the command needs openssl")
@@ -252,61 +203,6 @@ func TestMendOfStaleKeysLosesNone(t *testing.T) {
 			want := []string{keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P384()), keyID(t, testkeys.P256())}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("sa.pub after %s (-want +got):\n%s", fix, diff)
-			}
-		})
-	}
-}
-
-// TestHandbackOfStaleKeysToOne is about kube-controller-manager alone, and says what it would do.
-func TestHandbackOfStaleKeysToOne(t *testing.T) {
-	t.Parallel()
-	p := newRotated(t, true)
-	p.config.Steps = []string{StepControllerManager}
-	want := "sa.key holds key " + keyID(t, testkeys.RSA2048()) + " (RS256), and kube-controller-manager would sign with it after the handback; key " +
-		keyID(t, testkeys.P256()) + " (ES256) signs now; first: cp -a " + p.pki + "/sa.key " + p.pki + "/sa.key.$(date +%s) && sa-controller-manager keys export --private --replace --file=" + p.pki + "/sa.key --service-account-key-ring=" + p.ring.Path()
-	if err := Handback(t.Context(), p.config); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
-// TestSkippedKeyCheck goes on, and says which tokens die.
-func TestSkippedKeyCheck(t *testing.T) {
-	t.Parallel()
-	p := newRotated(t, false)
-	p.config.SkipKeyCheck = true
-	must(t, os.Remove(p.pki+"/sa.key"))
-	must(t, Handback(t.Context(), p.config)) // a dry run
-	for _, want := range []string{
-		"\nSkipped: " + p.pki + "/sa.pub does not hold key " + keyID(t, testkeys.P256()) + " (ES256), and kube-apiserver would refuse all its tokens after the handback; ",
-		"\nSkipped: kube-controller-manager gets " + p.pki + "/sa.key back to sign with, and signs nothing without it: ",
-	} {
-		if !strings.Contains(p.out.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, &p.out)
-		}
-	}
-}
-
-// TestKeysInUseAreUnknown says so, and does not say that all is well.
-func TestKeysInUseAreUnknown(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		copied bool
-		want   string
-	}{
-		"NoCopy": {false, "the keys in use are unknown and are not compared"},
-		"Copy":   {true, "The keys in use are taken from "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newRotated(t, false)
-			p.toFiles(t)
-			if tc.copied {
-				p.write(t, "backup/sa-controller-manager.yaml", read(t, p.config.manifest(manager)))
-			}
-			p.remove(t, "manifests/sa-controller-manager.yaml")
-			must(t, Handback(t.Context(), p.config)) // a dry run
-			if !strings.Contains(p.out.String(), tc.want) {
-				t.Errorf("it does not print %q:\n%s", tc.want, &p.out)
 			}
 		})
 	}

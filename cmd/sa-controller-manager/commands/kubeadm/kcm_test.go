@@ -193,24 +193,6 @@ func TestEveryFlagIsDecided(t *testing.T) {
 	})
 }
 
-// TestStockManifests: what kubeadm writes needs nothing of its own.
-func TestStockManifests(t *testing.T) {
-	t.Parallel()
-	for _, path := range corpus(t, controllerManagerComponent()) {
-		k := readKCM(parse(t, controllerManagerComponent(), read(t, path)), nil, nil)
-		if err := k.refusal(); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-		want := []string{theKey, theCA}
-		if strings.Contains(path, "by-hand") {
-			want[1] = "--root-ca-file="
-		}
-		if diff := cmp.Diff(want, k.args); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
-	}
-}
-
 // TestDryRunTable is about what an operator reads, also where he is refused.
 func TestDryRunTable(t *testing.T) {
 	t.Parallel()

@@ -230,45 +230,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What a backup restores that a reverse edit could not.
-func TestHandbackRestoresTheBackup(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "by-hand")
-	// One of the three controllers was off before, in the operator's own line.
-	kcm := bytes.Replace(read(t, p.config.manifest(controllerManager)), []byte("'--controllers=*'"), []byte("'--controllers=*,-serviceaccount'"), 1)
-	p.write(t, "manifests/kube-controller-manager.yaml", kcm)
-	before := p.all(t)
-	p.writeSteps(t, takeover, 3)
-	p.writeSteps(t, handback, 4)
-	after := p.all(t)
-	for name, data := range before {
-		if diff := cmp.Diff(data, after[name]); diff != "" {
-			t.Errorf("%s (-before +after):\n%s", name, diff)
-		}
-	}
-	for name := range after {
-		if _, was := before[name]; !was && !strings.HasPrefix(name, "backup/") {
-			t.Errorf("%s is left", name)
-		}
-	}
-}
-
-// Somebody has edited the manifest since: only our edits go.
-func TestHandbackAfterAnotherEdit(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.36")
-	before := read(t, p.config.manifest(apiServer))
-	p.writeSteps(t, takeover, 3)
-	edit := func(data []byte) []byte {
-		return bytes.Replace(data, []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4 # mine\n"), 1)
-	}
-	p.write(t, apiServerFile, edit(read(t, p.config.manifest(apiServer))))
-	p.writeSteps(t, handback, 4)
-	if diff := cmp.Diff(string(edit(before)), string(read(t, p.config.manifest(apiServer)))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // A rewrite whose Pod does not become ready must not stay: the webhook is bound, and no Pod would be
 // admitted.
 func TestRewriteThatDoesNotCome(t *testing.T) {
@@ -349,26 +310,5 @@ func TestDryRun(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, p.all(t)); diff != "" {
 		t.Errorf("files have changed (-before +after):\n%s", diff)
-	}
-}
-
-// kubeadm upgrade renders a new manifest and applies the patch to it as JSON. The
-// kubelet must then run what it runs after a takeover.
-func TestPatchDoesWhatTheTakeoverDoes(t *testing.T) {
-	t.Parallel()
-	for _, one := range components() {
-		for _, path := range corpus(t, one) {
-			if strings.Contains(path, "by-hand") {
-				continue // kubeadm has not written it
-			}
-			t.Run(path, func(t *testing.T) {
-				t.Parallel()
-				before := read(t, path)
-				want := apply(t, parse(t, one, before), one.out).Command()
-				if diff := cmp.Diff(want, patchedPod(t, before, kubeadmPatch(one.lines)).Containers[0].Command); diff != "" {
-					t.Errorf("(-takeover +patch):\n%s", diff)
-				}
-			})
-		}
 	}
 }

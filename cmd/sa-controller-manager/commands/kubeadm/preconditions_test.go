@@ -5,11 +5,6 @@ package kubeadm
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/pem"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -163,25 +158,15 @@ func ownWith(args []string) []byte {
 // TestTakeoverWithAnExternalCA: what the operator has to do is said before anything is changed.
 func TestTakeoverWithAnExternalCA(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	p := newControlPlane(t, "v1.36")
+	root := p.dir
+	ca, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "kubernetes"}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{
-		"pki/ca.crt": pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: ca.Raw}),
-		"controller-manager.conf": []byte("{clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], " +
-			"contexts: [{name: b, context: {cluster: a}}], current-context: b}"),
-	} {
-		path := filepath.Join(root, "etc", "kubernetes", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	_, ca, _ = bytes.Cut(ca, []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
+	p.write(t, "etc/kubernetes/pki/ca.crt", ca)
+	p.write(t, "etc/kubernetes/controller-manager.conf", []byte(deadKubeconfig))
 	c := &Config{ManifestsDir: root + "/etc/kubernetes/manifests", Out: io.Discard}
 	err = c.ensureIdentity(&observed{})(t.Context())
 	request := filepath.Join(root, "etc", "kubernetes", "sa-controller-manager", "client.csr")

@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
 
@@ -60,58 +60,6 @@ func TestSignerTakeover(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, string(read(t, p.config.manifest(apiServer)))); diff != "" {
 		t.Errorf("kube-apiserver's manifest (-want +got):\n%s", diff)
-	}
-	own := read(t, p.config.manifest(manager))
-	for flag, value := range map[string]string{
-		"external-signer-socket": "/run/sa-controller-manager/signer.sock", "service-account-key-file": "/etc/kubernetes/pki/sa.pub",
-		"service-account-issuer": "https://kubernetes.default.svc.cluster.local",
-	} {
-		if diff := cmp.Diff([]string{value}, ownFlags(own, flag)); diff != "" {
-			t.Errorf("our --%s (-want +got):\n%s", flag, diff)
-		}
-	}
-}
-
-// TestSignerThereAndBack goes both ways with every manifest that kubeadm has written.
-func TestSignerThereAndBack(t *testing.T) {
-	t.Parallel()
-	c := signingAPIServerComponent(signingKeys{private: "/etc/kubernetes/pki/sa.key", verify: []string{"/etc/kubernetes/pki/sa.pub"}})
-	for _, path := range corpus(t, c) {
-		before := parse(t, c, read(t, path))
-		if strings.Contains(path, "by-hand") || knowsSigner(before.Image()) != nil {
-			continue
-		}
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			out := apply(t, before, c.out)
-			if again := apply(t, out, c.out); !bytes.Equal(out.Bytes(), again.Bytes()) {
-				t.Errorf("a second time changes something (-once +twice):\n%s", cmp.Diff(string(out.Bytes()), string(again.Bytes())))
-			}
-			for _, flag := range out.Command() {
-				if strings.HasPrefix(flag, "--service-account-key-file") || strings.HasPrefix(flag, "--service-account-signing-key-file") {
-					t.Errorf("%s is still there", flag)
-				}
-			}
-			// There is no backup of what kubeadm upgrade writes. The next patch names the flags by
-			// their places in it.
-			back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, nil, "") })
-			if diff := cmp.Diff(string(before.Bytes()), string(back.Bytes())); diff != "" {
-				t.Errorf("(-before +after):\n%s", diff)
-			}
-
-			patch, err := (&observed{}).patch(c, before, before)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(podOf(t, out.Bytes()), patchedPod(t, before.Bytes(), patch)); diff != "" {
-				t.Errorf("(-takeover +patch):\n%s", diff)
-			}
-			// A kubeadm that has one more flag in front of them.
-			moved := bytes.Replace(before.Bytes(), []byte("    - --allow-privileged"), []byte("    - --a-new-flag=1\n    - --allow-privileged"), 1)
-			if _, err := decodedPatch(t, patch).Apply(asJSON(t, moved)); err == nil {
-				t.Error("the patch takes out what it does not know")
-			}
-		})
 	}
 }
 
@@ -159,55 +107,39 @@ func podOf(t *testing.T, data []byte) corev1.PodSpec {
 // TestSignerHandbackRestores wants the manifests as they were, whichever way led there.
 func TestSignerHandbackRestores(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		in     func(t *testing.T, p *controlPlane)
-	}{
-		"AtOnce": {
-			in: func(t *testing.T, p *controlPlane) {
-				p.config.ExternalSigner = true
-				p.writeSteps(t, takeover, 3)
-			},
+	for name, in := range map[string]func(t *testing.T, p *controlPlane){
+		"AtOnce": func(t *testing.T, p *controlPlane) {
+			p.config.ExternalSigner = true
+			p.writeSteps(t, takeover, 3)
 		},
-		"Later": {
-			reason: "the backup of the first takeover is what was before both",
-			in: func(t *testing.T, p *controlPlane) {
-				p.writeSteps(t, takeover, 3)
-				p.config.ExternalSigner, p.config.Rewrite = true, true
-				p.writeSteps(t, takeover, 3)
-			},
+		"Later": func(t *testing.T, p *controlPlane) { // the backup of the first takeover is what was before both
+			p.writeSteps(t, takeover, 3)
+			p.config.ExternalSigner, p.config.Rewrite = true, true
+			p.writeSteps(t, takeover, 3)
 		},
-		"TwiceAndOnceWithoutTheFlag": {
-			reason: "what signs goes on to",
-			in: func(t *testing.T, p *controlPlane) {
-				p.config.ExternalSigner, p.config.Rewrite = true, true
-				p.writeSteps(t, takeover, 3)
-				p.writeSteps(t, takeover, 3)
-				p.config.ExternalSigner = false
-				before := p.all(t)
-				p.writeSteps(t, takeover, 3)
-				if diff := cmp.Diff(before, p.all(t)); diff != "" {
-					t.Errorf("files have changed (-before +after):\n%s", diff)
-				}
-			},
+		"TwiceAndOnceWithoutTheFlag": func(t *testing.T, p *controlPlane) {
+			p.config.ExternalSigner, p.config.Rewrite = true, true
+			p.writeSteps(t, takeover, 3)
+			p.writeSteps(t, takeover, 3)
+			p.config.ExternalSigner = false
+			before := p.all(t)
+			p.writeSteps(t, takeover, 3)
+			if diff := cmp.Diff(before, p.all(t)); diff != "" {
+				t.Errorf("files have changed (-before +after):\n%s", diff)
+			}
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newSigningControlPlane(t)
 			before := p.all(t)
-			tc.in(t, p)
+			in(t, p)
 			p.config.ExternalSigner = false
 			p.writeSteps(t, handback, 4)
 			after := p.all(t)
-			for file := range after {
-				if strings.HasPrefix(file, "backup/") {
-					delete(after, file)
-				}
-			}
+			maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
 			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("%s (-before +after):\n%s", tc.reason, diff)
+				t.Errorf("(-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -253,30 +185,13 @@ func TestSignerRefuses(t *testing.T) {
 		old, new string
 		want     string
 	}{
-		"AnotherSigner": {
-			"the operator uses another one", "    - --allow-privileged=true", "    - --allow-privileged=true\n    - --service-account-signing-endpoint=/run/kms.sock",
-			"in use already by another signer",
-		},
-		"KeyElsewhere": {
-			"our Pod does not see it", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/keys/sa.pub",
-			"/etc/keys/sa.pub is in none of its volumeMounts",
-		},
-		"KeyElsewhereInDisguise": {
-			"likewise", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-key-file=/etc/kubernetes/pki/../sa.pub",
-			"/etc/kubernetes/sa.pub is in none of its volumeMounts",
-		},
-		"NoIssuer": {
-			"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens",
-		},
-		"OldImage": {
-			"the gate is off", "kube-apiserver:v1.36", "kube-apiserver:v1.33", "v1.34 is the oldest",
-		},
-		"NoVolumes": {
-			"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor",
-		},
-		"OurNameIsTaken": {
-			"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount",
-		},
+		"AnotherSigner": {"the operator uses another one", "    - --allow-privileged=true", "    - --service-account-signing-endpoint=/run/kms.sock", "in use already by another signer"},
+		"KeyElsewhere":  {"our Pod does not see it", "=/etc/kubernetes/pki/sa.pub", "=/etc/keys/sa.pub", "/etc/keys/sa.pub is in none of its volumeMounts"},
+		"KeyAbove":      {"likewise", "=/etc/kubernetes/pki/sa.pub", "=/etc/kubernetes/pki/../sa.pub", "/etc/kubernetes/sa.pub is in none of its volumeMounts"},
+		"NoIssuer":      {"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens"},
+		"OldImage":      {"the gate is off", "kube-apiserver:v1.36", "kube-apiserver:v1.33", "v1.34 is the oldest"},
+		"NoVolumes":     {"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor"},
+		"OurNameIsUsed": {"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/manifests"
 )
 
 // deadKubeconfig leads to an address without a listener.
@@ -130,21 +129,19 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help makes it print something and end\n"},
 	}
 	for name, tc := range cases {
-		for mode, flag := range map[string]string{"": "--dry-run=false", "DryRun": "--dry-run"} {
-			t.Run(name+mode, func(t *testing.T) {
-				t.Parallel()
-				n := newTakeoverNode(t)
-				before := n.files(t)
-				got := n.takeover(t, append(tc.args, flag)...)
-				if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) ||
-					!strings.HasSuffix(got.Stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
-					t.Errorf("%s: %+v, want code 1 and %q at first", tc.reason, got, tc.want)
-				}
-				if diff := cmp.Diff(before, n.files(t)); diff != "" {
-					t.Errorf("files (-before +after):\n%s", diff)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newTakeoverNode(t)
+			before := n.files(t)
+			got := n.takeover(t, tc.args...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) ||
+				!strings.HasSuffix(got.Stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
+				t.Errorf("%s: %+v, want code 1 and %q at first", tc.reason, got, tc.want)
+			}
+			if diff := cmp.Diff(before, n.files(t)); diff != "" {
+				t.Errorf("files (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -234,34 +231,5 @@ func TestAcceptFlag(t *testing.T) {
 				t.Errorf("without --dry-run there is no %q:\n%s", note, got.Stdout)
 			}
 		})
-	}
-}
-
-// What the refusal names as ways on are ways on.
-func TestTakeoverKeepsTheKeyRing(t *testing.T) {
-	t.Parallel()
-	n := newTakeoverNode(t)
-	keep := []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"}
-	const giveUp = "--extra-arg=--service-account-key-ring="
-	p := newPodFlags()
-	for _, arg := range keep {
-		p.extraArgs = append(p.extraArgs, strings.TrimPrefix(arg, "--extra-arg="))
-	}
-	own, err := p.render(manifests.StaticPodOptions{Image: "registry.k8s.io/kube-controller-manager:v1.36.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(n.dir, "sa-controller-manager.yaml"), own, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const open = "--extra-arg=--bind-address=0.0.0.0"
-	got := n.takeover(t, "--dry-run", open)
-	if got.Code != 1 || got.Stdout != "" || !strings.Contains(got.Stderr, strings.Join(keep, " ")+";") || !strings.HasSuffix(got.Stderr, " "+giveUp+"\n") {
-		t.Errorf("%+v, want code 1 with %q and %s", got, keep, giveUp)
-	}
-	for way, more := range map[string][]string{"kept": keep, "given up": {giveUp}} {
-		if got := n.takeover(t, append([]string{"--dry-run", open}, more...)...); got.Code != 0 || !strings.Contains(got.Stdout, "\n+    - --bind-address=0.0.0.0\n") {
-			t.Errorf("%s: %+v, want the plan", way, got)
-		}
 	}
 }

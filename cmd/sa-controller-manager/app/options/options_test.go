@@ -23,18 +23,6 @@ func parse(t *testing.T, args ...string) *Options {
 	return o
 }
 
-// checkProblems wants Validate to find these problems.
-func checkProblems(t *testing.T, reason string, want []string, o *Options) {
-	t.Helper()
-	var got []string
-	for _, problem := range o.Validate() {
-		got = append(got, problem.Error())
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s\nproblems (-want +got):\n%s", reason, diff)
-	}
-}
-
 // allFlags are those of the root command.
 func allFlags() cliflag.NamedFlagSets {
 	sets := New().Flags()
@@ -123,6 +111,9 @@ func TestRepeatableFlags(t *testing.T) {
 	}
 	if got, want := o.Keys.Issuer(), "https://new"; got != want {
 		t.Errorf("the issuer is %q, want the first one, %q, as in kube-apiserver", got, want)
+	}
+	if got := parse(t).Keys.Issuer(); got != "" {
+		t.Errorf("without a flag the issuer is %q, want that kube-apiserver is asked", got)
 	}
 	if want := []string{"default", "builder", "deployer"}; !slices.Equal(o.Tokens.ServiceAccounts, want) {
 		t.Errorf("service accounts are %q, want %q", o.Tokens.ServiceAccounts, want)

@@ -4,288 +4,194 @@
 package options
 
 import (
-	"math"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const badSubdomain = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', " +
 	"and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is " +
 	"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 
+// TestValidate has the problems that each command line gets; none if it is accepted.
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		change func(*Options)
-		want   []string
-	}{
-		"NotANumber": {
-			reason: "pflag takes nan and inf for a float",
-			change: func(o *Options) { o.Connection.QPS = float32(math.NaN()) },
-			want:   []string{"--kube-api-qps NaN must be a finite number; -1 means no limit"},
+	const signer = "--external-signer-socket=/x --service-account-private-key-file=k --service-account-issuer=a "
+	long := "/" + strings.Repeat("x", 103)
+	cases := map[string][]string{
+		// The connection.
+		"--kube-api-qps=nan": {"--kube-api-qps NaN must be a finite number; -1 means no limit"}, // pflag takes nan and inf for a float
+		"--kube-api-qps=inf": {"--kube-api-qps +Inf must be a finite number; -1 means no limit"},
+		"--kube-api-qps=0 --kube-api-burst=0 --kube-api-content-type=": {}, // client-go's defaults, as in KCM
+		"--kube-api-burst=-1":               {"--kube-api-burst -1 must not be negative"},
+		"--kube-api-content-type=text/html": {`--kube-api-content-type "text/html" must be one of "application/vnd.kubernetes.protobuf", "application/json"`},
+
+		// Controllers.
+		"--min-resync-period=-1s":                                     {"--min-resync-period -1s must not be negative"},
+		"--min-resync-period=0":                                       {},
+		"--concurrent-serviceaccount-token-syncs=0":                   {"--concurrent-serviceaccount-token-syncs 0 must be greater than 0"},
+		"--token-secrets=Auto":                                        {`--token-secrets "Auto" must be one of "auto", "manual"`},
+		"--token-secrets-excluded-namespaces=kube-system,kube.public": {`--token-secrets-excluded-namespaces "kube.public" must be the name of a namespace: must not contain dots`},
+		"--legacy-token-claims=":                                      {`--legacy-token-claims "" must be one of "compat", "unique"`},
+		"--orphan-token-grace=-1ns":                                   {"--orphan-token-grace -1ns must not be negative; 0 means no wait"},
+		"--orphan-token-grace=0":                                      {},
+		"--service-accounts=":                                         {`--service-accounts "" must name at least one ServiceAccount; to create none use --controllers=*,-serviceaccount-controller`},
+		"--service-accounts=default,with.dot,Upper,default": {
+			`--service-accounts "Upper" must be the name of a ServiceAccount: ` + badSubdomain,
+			`--service-accounts "default" must not be given twice`,
 		},
-		"InfiniteQPS": {
-			change: func(o *Options) { o.Connection.QPS = float32(math.Inf(1)) },
-			want:   []string{"--kube-api-qps +Inf must be a finite number; -1 means no limit"},
+		"--legacy-service-account-token-clean-up-period=0":   {"--legacy-service-account-token-clean-up-period 0s must be greater than 0"},
+		"--legacy-service-account-token-clean-up-period=-1h": {"--legacy-service-account-token-clean-up-period -1h0m0s must be greater than 0"},
+		"--reissue-token-secrets=in-place":                   {`--reissue-token-secrets "in-place" must be one of "side-by-side", "off"`}, // single Secrets ask for that
+		"--reissue-idle-period=0":                            {"--reissue-idle-period 0s must be greater than 0"},
+
+		"--controllers=*,foo": {"--controllers " + unknownControllersError([]string{"foo"}).Error()},
+
+		// Serving.
+		"--secure-port=65536":   {"--secure-port 65536 must be between 0 and 65535, inclusive; 0 turns secure serving off"},
+		"--secure-port=-1":      {"--secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off"},
+		"--secure-port=0":       {},
+		"--tls-cert-file=a.crt": {`--tls-cert-file "a.crt" must go together with --tls-private-key-file`},
+		"--tls-cipher-suites=ROT13 --tls-min-version=VersionTLS99 --tls-curve-preferences=1 --http2-max-streams-per-connection=-1": {
+			"--http2-max-streams-per-connection -1 must not be negative",
+			`--tls-cipher-suites "ROT13" must be names of ciphers: Cipher suite ROT13 not supported or doesn't exist`,
+			`--tls-min-version "VersionTLS99" must be one of "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"`,
+			"--tls-curve-preferences [1] must be numbers of key exchanges: curve preference 1 is not supported by the current Go version",
 		},
-		"ClientDefaults": {
-			reason: "0 and an empty content type mean client-go's defaults, as in KCM",
-			change: func(o *Options) { o.Connection = Connection{} },
+		"--authentication-token-webhook-cache-ttl=-1s --requestheader-uid-headers=X-Uid --requestheader-group-headers=a,": {
+			"--authentication-token-webhook-cache-ttl -1s must not be negative",
+			`--requestheader-group-headers "a," must not have an empty entry`,
+			`--requestheader-uid-headers "X-Uid" must have X-Remote-Uid among them`,
 		},
-		"NegativeBurst": {
-			change: func(o *Options) { o.Connection.Burst = -1 },
-			want:   []string{"--kube-api-burst -1 must not be negative"},
+		"--authorization-webhook-cache-authorized-ttl=-1ns --authorization-webhook-cache-unauthorized-ttl=-1ns": {
+			"--authorization-webhook-cache-authorized-ttl -1ns must not be negative",
+			"--authorization-webhook-cache-unauthorized-ttl -1ns must not be negative",
 		},
-		"ContentType": {
-			change: func(o *Options) { o.Connection.ContentType = "text/html" },
-			want:   []string{`--kube-api-content-type "text/html" must be one of "application/vnd.kubernetes.protobuf", "application/json"`},
+
+		// Leader election.
+		"--leader-elect-resource-lock=endpoints": {`--leader-elect-resource-lock "endpoints" must be "leases"`},
+		"--leader-elect-resource-name=A --leader-elect-resource-namespace=kube.system": {
+			`--leader-elect-resource-name "A" must be the name of a Lease: ` + badSubdomain,
+			`--leader-elect-resource-namespace "kube.system" must be the name of a namespace: must not contain dots`,
 		},
-		"UnknownController": {
-			change: func(o *Options) { o.Generic.Controllers = []string{"*", "foo"} },
-			want:   []string{"--controllers " + unknownControllersError([]string{"foo"}).Error()},
+		"--leader-elect-lease-duration=0 --leader-elect-renew-deadline=-1s --leader-elect-retry-period=0": {
+			"--leader-elect-lease-duration 0s must be greater than 0",
+			"--leader-elect-renew-deadline -1s must be greater than 0",
+			"--leader-elect-retry-period 0s must be greater than 0",
 		},
-		"NegativeResync": {
-			change: func(o *Options) { o.Generic.MinResyncPeriod = -time.Second },
-			want:   []string{"--min-resync-period -1s must not be negative"},
+		"--leader-elect-lease-duration=10s --leader-elect-retry-period=9s": {
+			"--leader-elect-lease-duration 10s must be greater than --leader-elect-renew-deadline (10s)",
+			"--leader-elect-renew-deadline 10s must be greater than 1.2 times --leader-elect-retry-period (9s)",
+		}, // client-go would refuse these when the election starts
+		"--leader-elect=false --leader-elect-lease-duration=0": {}, // unused values need no fix
+
+		// Keys.
+		"--service-account-key-activation=later": {`--service-account-key-activation "later" must be one of "verified", "immediate"`},
+		"--service-account-private-key-file=sa.key --service-account-key-ring=keys": {
+			`--service-account-key-ring "keys" must not be given together with --service-account-private-key-file: "sa-controller-manager keys init --from-private-key-file" takes the key into a ring`,
 		},
-		"CertificateWithoutKey": {
-			change: func(o *Options) { o.SecureServing.TLS.CertFile = "a.crt" },
-			want:   []string{`--tls-cert-file "a.crt" must go together with --tls-private-key-file`},
+		"--service-account-key-ring=keys --service-account-key-activation=immediate": {
+			`--service-account-key-activation "immediate" applies to --service-account-private-key-file; "sa-controller-manager keys rotate" activates the keys of a ring`,
 		},
-		"TLS": {
-			change: func(o *Options) {
-				o.SecureServing.TLS.CipherSuites, o.SecureServing.TLS.MinVersion = []string{"ROT13"}, "VersionTLS99"
-				o.SecureServing.TLS.CurvePreferences, o.SecureServing.HTTP2MaxStreams = []int32{1}, -1
-			},
-			want: []string{
-				"--http2-max-streams-per-connection -1 must not be negative",
-				`--tls-cipher-suites "ROT13" must be names of ciphers: Cipher suite ROT13 not supported or doesn't exist`,
-				`--tls-min-version "VersionTLS99" must be one of "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"`,
-				"--tls-curve-preferences [1] must be numbers of key exchanges: curve preference 1 is not supported by the current Go version",
-			},
+		"--service-account-key-file=a.pem --service-account-key-file=":                                                          {`--service-account-key-file "" must be the path of a PEM file; leave the flag out if there is none`},
+		"--service-account-private-key-file=/does/not/exist --root-ca-file=/nor/does/this --service-account-key-file=/nor/this": {}, // the start-up reads them
+		"--service-account-issuer=":                                                                   {}, // so a template leaves a flag out
+		"--service-account-issuer=kubernetes/serviceaccount":                                          {}, // any string without a colon, as in kube-apiserver
+		"--service-account-issuer=https://new.example/a --service-account-issuer=https://old.example": {},
+		"--service-account-issuer=:nope":                                                              {`--service-account-issuer ":nope" contains a ':' and so must be a valid URL: parse ":nope": missing protocol scheme`},
+		"--service-account-issuer=tab\there":                                                          {`--service-account-issuer "tab\there" must not contain white space`},
+		"--service-account-issuer=a --service-account-issuer= --service-account-issuer=a": {
+			`--service-account-issuer "" must not be empty when it is given several times`,
+			`--service-account-issuer "a" must not be given twice`,
 		},
-		"Authentication": {
-			change: func(o *Options) {
-				o.Authentication.CacheTTL = -time.Second
-				o.Authentication.RequestHeader.UIDHeaders, o.Authentication.RequestHeader.GroupHeaders = []string{"X-Uid"}, []string{"a", " "}
-			},
-			want: []string{
-				"--authentication-token-webhook-cache-ttl -1s must not be negative",
-				`--requestheader-group-headers "a, " must not have an empty entry`,
-				`--requestheader-uid-headers "X-Uid" must have X-Remote-Uid among them`,
-			},
+
+		// Logs.
+		"--logging-format=xml":                {`--logging-format "xml" must be one of "text", "json"`},
+		"--log-flush-frequency=0":             {"--log-flush-frequency 0s must be greater than 0"},
+		"--log-text-split-stream":             {"--log-text-split-stream: Forbidden: Feature LoggingAlphaOptions is disabled"},
+		"--vmodule=a=1 --logging-format=json": {"--vmodule: Forbidden: Only supported for text log format"},
+
+		// The webhook.
+		"--webhook-port=0":                       {},
+		"--webhook-port=-1":                      {"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook"},
+		"--webhook-port=65536":                   {"--webhook-port 65536 must be between 0 and 65535, inclusive; 0 disables the webhook"},
+		"--webhook-tls-cert-file=tls.crt":        {`--webhook-tls-cert-file "tls.crt" must be given together with --webhook-tls-private-key-file`},
+		"--webhook-tls-private-key-file=tls.key": {`--webhook-tls-cert-file "" must be given together with --webhook-tls-private-key-file`},
+		"--webhook-tls-cert-file=a --webhook-tls-private-key-file=b --webhook-client-ca-file=c": {}, // the start-up reads them
+		"--webhook-client-allowed-names=kube-apiserver":                                         {`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, by which client certificates are verified`},
+		"--webhook-tls-min-version=VersionTLS11":                                                {`--webhook-tls-min-version "VersionTLS11" must be one of "VersionTLS12", "VersionTLS13"`},
+		"--webhook-registration=both":                                                           {`--webhook-registration "both" must be one of "none", "url", "service"`},
+		"--webhook-excluded-namespaces=mine,kube.system":                                        {`--webhook-excluded-namespaces "kube.system" must be the name of a namespace: must not contain dots`},
+		"--webhook-failure-policy=fail":                                                         {`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`},
+		"--webhook-max-in-flight=0":                                                             {"--webhook-max-in-flight 0 must be greater than 0"},
+		"--webhook-drain-delay=-1s":                                                             {"--webhook-drain-delay -1s must not be negative"},
+		"--webhook-drain-delay=0":                                                               {},
+		"--webhook-timeout=0":                                                                   {"--webhook-timeout 0s must be a whole number of seconds from 1s to 30s"},
+		"--webhook-timeout=31s":                                                                 {"--webhook-timeout 31s must be a whole number of seconds from 1s to 30s"},
+		"--webhook-timeout=1500ms":                                                              {"--webhook-timeout 1.5s must be a whole number of seconds from 1s to 30s"}, // a webhook configuration has whole seconds only
+		"--webhook-port=0 --webhook-registration=url":                                           {`--webhook-registration "url" needs the webhook, which --webhook-port=0 turns off`},
+		"--webhook-registration=url --webhook-url-host=":                                        {`--webhook-url-host "" must be a host name or an IP address`},
+		"--webhook-url-host= --webhook-service-name= --webhook-service-namespace=":              {}, // nobody uses them
+		"--webhook-registration=service":                                                        {},
+		"--webhook-registration=service --webhook-service-name=1st --webhook-service-namespace=kube.system": {
+			`--webhook-service-name "1st" must be the name of a Service: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
+			`--webhook-service-namespace "kube.system" must be the name of a namespace: must not contain dots`,
 		},
-		"Authorization": {
-			change: func(o *Options) { o.Authorization.AllowCacheTTL, o.Authorization.DenyCacheTTL = -1, -1 },
-			want: []string{
-				"--authorization-webhook-cache-authorized-ttl -1ns must not be negative",
-				"--authorization-webhook-cache-unauthorized-ttl -1ns must not be negative",
-			},
+
+		// Admission.
+		"--pod-token=projected":                                  {},
+		"--pod-token=none":                                       {`--pod-token "none" must be one of "projected", "secret"`},
+		"--enable-admission-plugins=NoSuch":                      {}, // only the registry knows the names, and the start-up asks it
+		"--enable-admission-plugins=LimitRanger,NamespaceExists": {}, // of kube-apiserver's own flag
+		"--enable-admission-plugins=LimitRanger,NamespaceExists --strict-flags": {
+			"the admission plugins LimitRanger, NamespaceExists run in kube-apiserver, and --strict-flags refuses their names",
 		},
-		"NoResync": {
-			change: func(o *Options) { o.Generic.MinResyncPeriod = 0 },
+
+		// Flags of KCM that this program ignores.
+		"--cluster-name=a --feature-gates=A=true,kube:B=false": {},
+		"--cluster-name=a --strict-flags":                      {"--cluster-name is ignored by this program, and --strict-flags refuses such flags"},
+		"--feature-gates=A=true,kube:B=false --strict-flags":   {`--feature-gates "A=true,B=false" must be empty with --strict-flags: this program has no feature gates`},
+		"--feature-gates=A,B=maybe": {
+			`--feature-gates "A" must have the form name=true or name=false`,
+			`--feature-gates "B=maybe" must have the form name=true or name=false`,
 		},
-		"OtherLock": {
-			change: func(o *Options) { o.LeaderElection.ResourceLock = "endpoints" },
-			want:   []string{`--leader-elect-resource-lock "endpoints" must be "leases"`},
+
+		// The external signer.
+		signer + "--external-signer-qps=0.5": {},
+		"--external-signer-socket=/run/x.sock --service-account-key-ring=k --service-account-issuer=a": {},
+		"--external-signer-socket=/run/x.sock --service-account-issuer=": {
+			`--external-signer-socket "/run/x.sock" needs a key to sign with: give --service-account-key-ring or --service-account-private-key-file`,
+			`--external-signer-socket "/run/x.sock" needs --service-account-issuer, with the value that kube-apiserver has: tokens of other issuers are not signed`,
 		},
-		"LeaseNames": {
-			change: func(o *Options) {
-				o.LeaderElection.ResourceName, o.LeaderElection.ResourceNamespace = "A", "kube.system"
-			},
-			want: []string{
-				`--leader-elect-resource-name "A" must be the name of a Lease: ` + badSubdomain,
-				`--leader-elect-resource-namespace "kube.system" must be the name of a namespace: must not contain dots`,
-			},
-		},
-		"LeaseTimingsNotPositive": {
-			reason: "their order is not worth a word then",
-			change: func(o *Options) {
-				o.LeaderElection.LeaseDuration.Duration = 0
-				o.LeaderElection.RenewDeadline.Duration = -time.Second
-				o.LeaderElection.RetryPeriod.Duration = 0
-			},
-			want: []string{
-				"--leader-elect-lease-duration 0s must be greater than 0",
-				"--leader-elect-renew-deadline -1s must be greater than 0",
-				"--leader-elect-retry-period 0s must be greater than 0",
-			},
-		},
-		"LeaseTimingsInTheWrongOrder": {
-			reason: "client-go would refuse these when the election starts",
-			change: func(o *Options) {
-				o.LeaderElection.LeaseDuration.Duration = 10 * time.Second
-				o.LeaderElection.RetryPeriod.Duration = 9 * time.Second
-			},
-			want: []string{
-				"--leader-elect-lease-duration 10s must be greater than --leader-elect-renew-deadline (10s)",
-				"--leader-elect-renew-deadline 10s must be greater than 1.2 times --leader-elect-retry-period (9s)",
-			},
-		},
-		"NoElection": {
-			reason: "unused values need no fix",
-			change: func(o *Options) {
-				o.LeaderElection = LeaderElection{}
-			},
-		},
-		"Activation": {
-			change: func(o *Options) { o.Keys.Activation = "later" },
-			want:   []string{`--service-account-key-activation "later" must be one of "verified", "immediate"`},
-		},
-		"KeyFileAndRing": {
-			change: func(o *Options) { o.Keys.PrivateKeyFile, o.Keys.KeyRing = "sa.key", "keys" },
-			want: []string{`--service-account-key-ring "keys" must not be given together with --service-account-private-key-file: ` +
-				`"sa-controller-manager keys init --from-private-key-file" takes the key into a ring`},
-		},
-		"ImmediateRing": {
-			change: func(o *Options) { o.Keys.KeyRing, o.Keys.Activation = "keys", KeyActivationImmediate },
-			want: []string{`--service-account-key-activation "immediate" applies to --service-account-private-key-file; ` +
-				`"sa-controller-manager keys rotate" activates the keys of a ring`},
-		},
-		"EmptyKeyFile": {
-			change: func(o *Options) { o.Keys.VerifyKeyFiles = []string{"a.pem", ""} },
-			want:   []string{`--service-account-key-file "" must be the path of a PEM file; leave the flag out if there is none`},
-		},
-		"MissingFiles": {
-			reason: "whether files can be read is for the start-up to say",
-			change: func(o *Options) {
-				o.Keys.PrivateKeyFile, o.Keys.RootCAFile = "/does/not/exist", "/nor/does/this"
-				o.Keys.VerifyKeyFiles = []string{"/nor/this"}
-			},
-		},
-		"IssuerUnset": {
-			reason: "--service-account-issuer= is how a template leaves a flag out",
-			change: func(o *Options) { o.Keys.Issuers = []string{""} },
-		},
-		"IssuerPlain": {
-			reason: "kube-apiserver takes any string without a colon",
-			change: func(o *Options) { o.Keys.Issuers = []string{"kubernetes/serviceaccount"} },
-		},
-		"IssuerURLs": {
-			change: func(o *Options) { o.Keys.Issuers = []string{"https://new.example/a", "https://old.example"} },
-		},
-		"IssuerNotAURL": {
-			change: func(o *Options) { o.Keys.Issuers = []string{":nope"} },
-			want:   []string{`--service-account-issuer ":nope" contains a ':' and so must be a valid URL: parse ":nope": missing protocol scheme`},
-		},
-		"IssuerSpace": {
-			change: func(o *Options) { o.Keys.Issuers = []string{"my issuer", "tab\there"} },
-			want: []string{
-				`--service-account-issuer "my issuer" must not contain white space`,
-				`--service-account-issuer "tab\there" must not contain white space`,
-			},
-		},
-		"IssuerList": {
-			change: func(o *Options) { o.Keys.Issuers = []string{"a", "", "a"} },
-			want: []string{
-				`--service-account-issuer "" must not be empty when it is given several times`,
-				`--service-account-issuer "a" must not be given twice`,
-			},
-		},
-		"NoWorkers": {
-			change: func(o *Options) { o.Tokens.ConcurrentSyncs = 0 },
-			want:   []string{"--concurrent-serviceaccount-token-syncs 0 must be greater than 0"},
-		},
-		"TokenSecrets": {
-			change: func(o *Options) { o.Tokens.TokenSecrets = "Auto" },
-			want:   []string{`--token-secrets "Auto" must be one of "auto", "manual"`},
-		},
-		"ExcludedNamespaceThatIsNone": {
-			change: func(o *Options) { o.Tokens.ExcludedNamespaces = []string{"kube-system", "kube.public"} },
-			want:   []string{`--token-secrets-excluded-namespaces "kube.public" must be the name of a namespace: must not contain dots`},
-		},
-		"LegacyTokenClaims": {
-			change: func(o *Options) { o.Tokens.LegacyTokenClaims = "" },
-			want:   []string{`--legacy-token-claims "" must be one of "compat", "unique"`},
-		},
-		"NegativeGrace": {
-			change: func(o *Options) { o.Tokens.OrphanTokenGrace = -1 },
-			want:   []string{"--orphan-token-grace -1ns must not be negative; 0 means no wait"},
-		},
-		"NoGrace": {
-			change: func(o *Options) { o.Tokens.OrphanTokenGrace = 0 },
-		},
-		"NoServiceAccounts": {
-			change: func(o *Options) { o.Tokens.ServiceAccounts = nil },
-			want:   []string{`--service-accounts "" must name at least one ServiceAccount; to create none use --controllers=*,-serviceaccount-controller`},
-		},
-		"ServiceAccountNames": {
-			change: func(o *Options) { o.Tokens.ServiceAccounts = []string{"default", "with.dot", "Upper", "default"} },
-			want: []string{
-				`--service-accounts "Upper" must be the name of a ServiceAccount: ` + badSubdomain,
-				`--service-accounts "default" must not be given twice`,
-			},
-		},
-		"PortTooHigh": {
-			change: func(o *Options) { o.SecureServing.SecurePort = 65536 },
-			want:   []string{"--secure-port 65536 must be between 0 and 65535, inclusive; 0 turns secure serving off"},
-		},
-		"PortNegative": {
-			change: func(o *Options) { o.SecureServing.SecurePort = -1 },
-			want:   []string{"--secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off"},
-		},
-		"PortOff": {
-			change: func(o *Options) { o.SecureServing.SecurePort = 0 },
-		},
-		"LogFormat": {
-			change: func(o *Options) { o.Logs.Config.Format = "xml" },
-			want:   []string{`--logging-format "xml" must be one of "text", "json"`},
-		},
-		"LogFlushFrequency": {
-			change: func(o *Options) { o.Logs.Config.FlushFrequency.Duration.Duration = 0 },
-			want:   []string{"--log-flush-frequency 0s must be greater than 0"},
-		},
-		"LogVerbosity": {
-			change: func(o *Options) { o.Logs.Config.Verbosity = math.MaxUint32 },
-			want:   []string{"--v: Invalid value: 4294967295: Must be <= 2147483647"},
-		},
-		"LogAlphaOption": {
-			change: func(o *Options) { o.Logs.Config.Options.Text.SplitStream = true },
-			want:   []string{"--log-text-split-stream: Forbidden: Feature LoggingAlphaOptions is disabled"},
-		},
-		"EverythingAtOnce": {
-			reason: "one run tells all, in the order of the help",
-			change: func(o *Options) {
-				o.SecureServing.SecurePort = -1
-				o.Tokens.TokenSecrets = "x"
-				o.Keys.Activation = "x"
-				o.Connection.Burst = -1
-				o.LeaderElection.ResourceLock = "x"
-				o.Generic.MinResyncPeriod = -1
-				o.Logs.Config.Format = "x"
-			},
-			want: []string{
-				"--kube-api-burst -1 must not be negative",
-				`--service-account-key-activation "x" must be one of "verified", "immediate"`,
-				`--token-secrets "x" must be one of "auto", "manual"`,
-				"--min-resync-period -1ns must not be negative",
-				`--leader-elect-resource-lock "x" must be "leases"`,
-				"--secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off",
-				`--logging-format "x" must be one of "text", "json"`,
-			},
+		signer + "--external-signer-socket=x.sock":                 {`--external-signer-socket "x.sock" must be an absolute path of at most 103 bytes`}, // depends on where we start
+		signer + "--external-signer-socket=@x":                     {`--external-signer-socket "@x" must be an absolute path of at most 103 bytes`},     // has no mode
+		signer + "--external-signer-socket=" + long:                {`--external-signer-socket "` + long + `" must be an absolute path of at most 103 bytes`},
+		signer + "--external-signer-allowed-uids=4294967295":       {"--external-signer-allowed-uids 4294967295 must be a user ID"},
+		signer + "--external-signer-max-token-expiration=599s":     {"--external-signer-max-token-expiration 9m59s must be a whole number of seconds from 10m to 2^32 seconds"}, // kube-apiserver exits
+		signer + "--external-signer-max-token-expiration=10m":      {},
+		signer + "--external-signer-max-token-expiration=600500ms": {"--external-signer-max-token-expiration 10m0.5s must be a whole number of seconds from 10m to 2^32 seconds"},
+		signer + "--external-signer-refresh-hint=0":                {"--external-signer-refresh-hint 0s must be a whole number of seconds, at least one"}, // kube-apiserver refuses the keys
+		signer + "--external-signer-qps=nan":                       {"--external-signer-qps NaN must be a finite number greater than 0"},
+		signer + "--external-signer-qps=0":                         {"--external-signer-qps 0 must be a finite number greater than 0"},
+
+		// One run tells all, in the order of the help.
+		"--secure-port=-1 --token-secrets=x --kube-api-burst=-1 --webhook-port=-1 --logging-format=x": {
+			"--kube-api-burst -1 must not be negative",
+			`--token-secrets "x" must be one of "auto", "manual"`,
+			"--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook",
+			"--secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off",
+			`--logging-format "x" must be one of "text", "json"`,
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+	for line, want := range cases {
+		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			o := New()
-			tc.change(o)
-			if diff := cmp.Diff(tc.want, texts(o.Validate())); diff != "" {
-				t.Errorf("%s\nproblems (-want +got):\n%s", tc.reason, diff)
+			if diff := cmp.Diff(want, texts(parse(t, strings.Split(line, " ")...).Validate()), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestVmoduleNeedsTheTextFormat(t *testing.T) {
-	t.Parallel()
-	o := parse(t, "--vmodule=a=1", "--logging-format=json")
-	want := []string{"--vmodule: Forbidden: Only supported for text log format"}
-	if diff := cmp.Diff(want, texts(o.Validate())); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
 

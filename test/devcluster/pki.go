@@ -30,6 +30,9 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{a}, err
 }
 
+// PEM is its certificate.
+func (a *Authority) PEM() []byte { return a.authority.pem() }
+
 // Client issues a client certificate for the given user and groups; both results
 // are PEM.
 func (a *Authority) Client(user string, groups ...string) (cert, key []byte, err error) {

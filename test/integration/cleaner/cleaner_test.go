@@ -5,8 +5,6 @@ package cleaner
 
 import (
 	"fmt"
-	"maps"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +12,6 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
-	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"
 )
 
@@ -31,11 +28,7 @@ func TestLegacyTokenCleaner(t *testing.T) {
 	}{
 		{name: "SameAsKubeControllerManager", run: testCleanerDecisions},
 		{name: "LifeOfAToken", run: testLifeOfAToken},
-		{name: "DryRun", run: testCleanerDryRun, long: true},
 		{name: "ModeAuto", run: testCleanerInModeAuto, long: true},
-		{name: "TwoLeaders", run: testCleanersInTurn, long: true},
-		{name: "PagesOfPods", run: testCleanerPages, long: true},
-		{name: "Idle", run: testCleanerIdle, long: true},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if part.long {
@@ -196,36 +189,6 @@ func testLifeOfAToken(t *testing.T, c *testcluster.ControlPlane) {
 	setLabels(`"`+testcluster.LongAgo+`"`, `"`+testcluster.LongAgo+`"`)
 	cleaner(t, c)
 	c.AwaitGone(t, namespace, "token")
-	c.AwaitRefused(t, secret.Data[corev1.ServiceAccountTokenKey])
-}
-
-// testCleanerDryRun compares kube-apiserver's count of requests before and after a dry run.
-func testCleanerDryRun(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := secretForEveryRule(t, c)
-	versions, before := c.ResourceVersions(t, namespace), c.CountRequests(t)
-	m := cleaner(t, c, "--legacy-token-clean-up-dry-run", "--controllers=legacy-service-account-token-cleaner")
-	after := c.CountRequests(t)
-	for what, n := range after {
-		if n == before[what] {
-			delete(after, what)
-		}
-	}
-	// Two would be deleted. For each the Secret and the account are read.
-	want := testcluster.RequestCounts{"GET secrets": before["GET secrets"] + 2, "GET serviceaccounts": before["GET serviceaccounts"] + 2}
-	if diff := cmp.Diff(want, after); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(versions, c.ResourceVersions(t, namespace)); diff != "" {
-		t.Errorf("resourceVersions (-before +after):\n%s", diff)
-	}
-	if would := decided(t, m, "delete"); would != 2 {
-		t.Errorf("it would delete %v, want 2", would)
-	}
-	if done := m.Metric(t, "sacm_legacy_token_cleanups_total", nil); done != 0 {
-		t.Errorf("%v are counted as done", done)
-	}
-	c.AwaitEvent(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "unused"), "LegacyTokenWouldBeMarked"), "but for the dry run")
-	c.AwaitEvent(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "marked-long-ago"), "LegacyTokenWouldBeDeleted"), "but for the dry run")
 }
 
 // testCleanerInModeAuto shows that the cleaner and mode auto do not undo each other's changes.
@@ -252,144 +215,6 @@ func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
 		m.Shutdown(t)
 	}
 	if diff := cmp.Diff(before, c.ResourceVersions(t, namespace)); diff != "" {
-		t.Fatalf("resourceVersions (-before +after):\n%s", diff)
-	}
-
-	// In mode manual they are marked as any unused Secret.
-	m = cleaner(t, c)
-	for name, mark := range c.Marks(t, namespace) {
-		if mark == "" {
-			t.Errorf("secret %q is not marked in mode manual", name)
-		}
-	}
-	m.Shutdown(t)
-
-	// Back in mode auto every account gets one more Secret.
-	m = c.Manage(t, auto...)
-	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(2*(accounts+1)))
-	c.AwaitProcessed(t, m)
-	m.Shutdown(t)
-	before = c.ResourceVersions(t, namespace)
-	m = cleaner(t, c, auto...)
-	c.AwaitProcessed(t, m)
-	if diff := cmp.Diff(before, c.ResourceVersions(t, namespace)); diff != "" {
-		t.Errorf("after the way there and back, resourceVersions (-before +after):\n%s", diff)
-	}
-}
-
-// testCleanersInTurn covers case 48: the next leader starts a round at once and changes nothing.
-func testCleanersInTurn(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := secretForEveryRule(t, c)
-	flags := []string{
-		"--token-secrets=manual", shortPeriod, "--controllers=legacy-service-account-token-cleaner",
-		"--leader-elect=true", "--leader-elect-resource-name=cleaners", "--leader-elect-retry-period=500ms",
-	}
-	first := c.Manage(t, flags...)
-	first.AwaitRound(t)
-	second := c.Manage(t, flags...)
-	if rounds := second.Metric(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds", nil); rounds != 0 {
-		t.Error("a replica that does not lead has had a round")
-	}
-	before, counted := c.ResourceVersions(t, namespace), c.CountRequests(t)
-	first.Shutdown(t)
-	second.AwaitRound(t)
-	if diff := cmp.Diff(before, c.ResourceVersions(t, namespace)); diff != "" {
 		t.Errorf("resourceVersions (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(counted, c.CountRequests(t)); diff != "" {
-		t.Errorf("requests (-before +after):\n%s", diff)
-	}
-	if marked := decided(t, second, "marked"); marked < 4 {
-		t.Errorf("the second cleaner counts %v marks, want those of the first one too", marked)
-	}
-	c.ExpectOnce(t, testcluster.AboutSecret(c.GetSecret(t, namespace, "unused"), "LegacyTokenMarkedInvalid"))
-}
-
-// testCleanerPages has the one Pod that matters on the second page.
-func testCleanerPages(t *testing.T, c *testcluster.ControlPlane) {
-	namespace, quiet := c.Namespace(t), c.Namespace(t)
-	c.CreateAccount(t, quiet, "app", testcluster.Referencing("used"))
-	c.CreateSecret(t, testcluster.TokenSecret(quiet, "used", "app", testcluster.WithLabel(testcluster.LastUsedLabel, testcluster.Today(t))))
-	filledSecrets(t, c, namespace, testcluster.TokenSecret(namespace, "in-volume", "app"), testcluster.TokenSecret(namespace, "unused", "app"))
-	var creating sync.WaitGroup
-	for half := range 2 {
-		creating.Go(func() {
-			for i := range 250 {
-				c.CreatePod(t, namespace, testcluster.PodUsing(fmt.Sprintf("a-%d-%d", half, i)))
-			}
-		})
-	}
-	creating.Wait()
-	c.CreatePod(t, namespace, testcluster.PodUsing("z", testcluster.InVolume("in-volume")))
-
-	proxy := c.Proxy(t)
-	m := c.ManageThrough(t, proxy, "--token-secrets=manual", shortPeriod)
-	m.AwaitRound(t)
-	if diff := cmp.Diff(map[string]string{"in-volume": "", "unused": testcluster.Today(t)}, c.Marks(t, namespace)); diff != "" {
-		t.Errorf("marks (-want +got):\n%s", diff)
-	}
-	var pages int
-	for _, request := range proxy.Requests(faultproxy.On("list", "pods")) {
-		if request.Namespace == quiet || request.Namespace == "" {
-			t.Errorf("unneeded: %v", request)
-		}
-		if request.Query.Get("limit") != "500" || request.Query.Has("resourceVersion") {
-			t.Errorf("not a page of the newest state: %v", request)
-		}
-		if request.Namespace == namespace {
-			pages++
-		}
-	}
-	if pages != 2 {
-		t.Errorf("the Pods were listed in %d pages, want 2", pages)
-	}
-	if watches := proxy.Requests(faultproxy.On("watch", "pods")); len(watches) > 0 {
-		t.Errorf("Pods are watched: %v", watches)
-	}
-}
-
-// testCleanerIdle covers case 47.
-func testCleanerIdle(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := secretForEveryRule(t, c)
-	before := c.Marks(t, namespace)
-	cases := []struct {
-		name, reason string
-		track        func()
-		want         string
-	}{
-		{
-			name: "Absent", reason: "kube-apiserver takes its time to make it again",
-			track: func() { untrack(t, c) }, want: "tracking-absent",
-		},
-		{
-			name: "TooShort", reason: "a day that has not ended does not count",
-			track: func() { c.TrackSince(t, testcluster.Today(t)) }, want: "tracking-too-short",
-		},
-		{
-			name: "Future", track: func() { c.TrackSince(t, "2999-01-01") }, want: "tracking-too-short",
-		},
-	}
-	for _, tc := range cases {
-		tc.track()
-		m := cleaner(t, c)
-		for _, reason := range []string{"tracking-absent", "tracking-invalid", "tracking-too-short"} {
-			want := 0.0
-			if reason == tc.want {
-				want = 1
-			}
-			if got := m.Metric(t, "sacm_legacy_token_cleaner_idle", devcluster.Labels{"reason": reason}); got != want {
-				t.Errorf("%s: %s: idle for %s is %v, want %v", tc.name, tc.reason, reason, got, want)
-			}
-		}
-		m.Shutdown(t)
-		if after := c.Marks(t, namespace); !maps.Equal(before, after) {
-			t.Errorf("%s: marks (-before +after):\n%s", tc.name, cmp.Diff(before, after))
-		}
-	}
-
-	// Garbage does not last: kube-apiserver writes the present day over it.
-	c.TrackSince(t, "garbage")
-	testcluster.Poll(t, "await that kube-apiserver repairs the tracking ConfigMap", func() error {
-		return trackedSince(t, c, testcluster.Today(t))
-	})
 }

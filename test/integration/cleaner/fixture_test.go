@@ -4,11 +4,9 @@
 package cleaner
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -20,15 +18,6 @@ const (
 	// shortPeriod makes every token unused that was last used before today.
 	shortPeriod = "--legacy-service-account-token-clean-up-period=1ms"
 )
-
-// untrack deletes the ConfigMap. kube-apiserver makes it again only half an hour after
-// it has made the one before.
-func untrack(t *testing.T, c *testcluster.ControlPlane) {
-	t.Helper()
-	if err := c.API.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(t.Context(), testcluster.TrackingConfigMap, metav1.DeleteOptions{}); err != nil {
-		t.Fatalf("delete the tracking ConfigMap: %v", err)
-	}
-}
 
 // cleaner starts a manager with the cleaner and returns after its first round.
 // The tests share a control plane, and together they mark more in a day than a tenth.
@@ -76,13 +65,4 @@ func inVariable(secret string) func(*corev1.PodSpec) {
 			}}}},
 		})
 	}
-}
-
-func trackedSince(t *testing.T, c *testcluster.ControlPlane, want string) error {
-	t.Helper()
-	tracking, err := c.API.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), testcluster.TrackingConfigMap, metav1.GetOptions{})
-	if err == nil && tracking.Data["since"] != want {
-		err = fmt.Errorf("it says %q", tracking.Data["since"])
-	}
-	return err
 }

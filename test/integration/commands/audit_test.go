@@ -8,16 +8,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -219,38 +216,5 @@ func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 		}
 		kubeconfig := auditor(t, c, name, removed)
 		testcluster.Run(t, "", append([]string{"tokens", "audit", "--kubeconfig=" + kubeconfig, "-n", namespace}, tc.flags...)...).ExpectCode(t, tc.code).ExpectTexts(t, tc.texts...)
-	}
-}
-
-// TestAuditOfTwoThousand says how long it takes and how much memory.
-func TestAuditOfTwoThousand(t *testing.T) {
-	await.Long(t)
-	const namespaces, each = 20, 100
-	c := testcluster.Shared(t)
-	issuer := issuer(t, c.SigningKeyFile())
-	var names []string
-	for range namespaces {
-		names = append(names, c.Namespace(t))
-	}
-	var working sync.WaitGroup
-	for _, namespace := range names {
-		working.Go(func() {
-			for i := range each {
-				name := fmt.Sprintf("robot-%03d", i)
-				fill(t, c, issuer, c.CreateAccount(t, namespace, name), name, testcluster.WithLabel("test", "many"))
-			}
-		})
-	}
-	working.Wait()
-	audit := []string{"tokens", "audit", "--kubeconfig=" + c.Kubeconfig(), "-l", "test=many"}
-	for _, further := range [][]string{nil, {"--sort-by=age"}, {"--reach=false"}} {
-		got := testcluster.Run(t, "", append(audit, further...)...).ExpectCode(t, 0).ExpectTexts(t, "2000 token Secrets; findings: ")
-		if lines := strings.Count(got.Stdout, "\n"); lines != namespaces*each+1 {
-			t.Errorf("%q: %d lines, want 2001", further, lines)
-		}
-		t.Logf("%q: %s, at most %d MiB resident", further, got.Took.Round(time.Millisecond), got.MaxRSS>>10)
-		if got.MaxRSS > 300<<10 {
-			t.Errorf("%q: %d MiB resident, want at most 300", further, got.MaxRSS>>10)
-		}
 	}
 }

@@ -40,11 +40,6 @@ func newKey(t *testing.T, keyType devcluster.KeyType) string {
 	return path
 }
 
-func awaitNext(t *testing.T, m *testcluster.Manager, id string) {
-	t.Helper()
-	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "next"}, 1)
-}
-
 // TestBadKeyFileIsRefused covers case 19 and the moments of case 20.
 func TestBadKeyFileIsRefused(t *testing.T) {
 	c := testcluster.Shared(t)
@@ -175,7 +170,7 @@ func TestNewKeyWaitsForTheAPIServer(t *testing.T) {
 	m.AwaitProbe(t, "accepted")
 
 	file.Replace(t, testcluster.ReadFile(t, path))
-	awaitNext(t, m, next)
+	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": next, "state": "next"}, 1)
 	m.AwaitProbe(t, "refused")
 	c.AwaitWarning(t, testcluster.AboutProcess("SigningKeyWaits"), next)
 	awaitReadyDetail(t, m, former+" signs", "the new key "+next+" waits")

@@ -24,10 +24,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-const (
-	reissueAnnotation = "sa-controller-manager/reissue"
-	keyRingSecret     = "sa-controller-manager-key-ring"
-)
+const reissueAnnotation = "sa-controller-manager/reissue"
 
 // rotation is a control plane that accepts two keys and a key ring that has one of
 // them.
@@ -290,87 +287,6 @@ func TestReissue(t *testing.T) {
 	}
 	for _, h := range holders {
 		h.end(t)
-	}
-}
-
-// TestReissueGoesOn kills the leader during the re-issue. The next leader completes it.
-func TestReissueGoesOn(t *testing.T) {
-	await.Long(t)
-	t.Parallel()
-	const accounts = 40
-	r := newRotation(t)
-	namespace := r.Namespace(t)
-	flags := r.with(append(testcluster.ShortLease("reissue"), "--token-secrets=auto")...)
-	leader := r.Manage(t, flags...)
-	for i := range accounts {
-		r.CreateAccount(t, namespace, fmt.Sprintf("app-%02d", i))
-	}
-	for i := range accounts {
-		r.AwaitAutoSecret(t, namespace, fmt.Sprintf("app-%02d", i))
-	}
-	follower := r.Manage(t, flags...)
-	r.rotate(t)
-	leader.AwaitMetric(t, "sacm_token_reissues_total", devcluster.Labels{"result": "done"}, 5)
-	leader.Crash(t)
-	follower.ExpectLog(t, testcluster.LeadsMessage)
-	for i := range accounts {
-		name := fmt.Sprintf("app-%02d", i)
-		r.AwaitAccount(t, namespace, name, func(account *corev1.ServiceAccount) error {
-			if len(account.Secrets) != 2 {
-				return fmt.Errorf("%q references %v, want two", name, testcluster.ReferenceNames(account))
-			}
-			return nil
-		})
-	}
-	follower.AwaitMetric(t, "sacm_token_reissue_secrets", devcluster.Labels{"state": "replaced"}, accounts)
-	follower.WaitIdle(t)
-	for i := range accounts {
-		account := r.GetAccount(t, namespace, fmt.Sprintf("app-%02d", i))
-		if secrets := r.AutoSecrets(t, namespace, account.Name); len(secrets) != 2 {
-			t.Errorf("%s has %d Secrets, want 2", account.Name, len(secrets))
-		}
-		if first := r.GetSecret(t, namespace, account.Secrets[0].Name); testcluster.KeyIDOf(t, first) != r.newKey {
-			t.Errorf("the first Secret of %s has the old key", account.Name)
-		}
-	}
-}
-
-// TestReplicasWithAnotherRing covers a replica with an older ring: it reports the mismatch and changes
-// nothing.
-func TestReplicasWithAnotherRing(t *testing.T) {
-	await.Long(t)
-	t.Parallel()
-	r := newRotation(t)
-	old := testcluster.WriteFile(t, "old.json", testcluster.ReadFile(t, r.path))
-	namespace := r.Namespace(t)
-	m := r.Manage(t, r.with("--token-secrets=auto")...)
-	r.CreateAccount(t, namespace, "app")
-	own := r.AwaitAutoSecret(t, namespace, "app")
-	r.rotate(t)
-	m.AwaitSigner(t, r.newKey)
-	replaced(t, r.ControlPlane, own)
-	m.WaitIdle(t)
-	before := r.ResourceVersions(t, namespace)
-
-	behind := r.Manage(t, "--service-account-private-key-file=", "--service-account-key-ring="+old, "--token-secrets=auto")
-	behind.AwaitMetric(t, "sacm_key_ring_mismatch", devcluster.Labels{"verdict": "behind"}, 1)
-	r.AwaitWarning(t, testcluster.AboutProcess("KeyRingMismatch"), "is older than that of host")
-	if verbose, err := behind.Get(t.Context(), "/readyz?verbose"); err != nil || !strings.Contains(verbose, "key-ring ok: the key ring of this process (generation 1") {
-		t.Errorf("readyz says %v:\n%s", err, verbose)
-	}
-	behind.WaitIdle(t)
-	if after := r.ResourceVersions(t, namespace); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("a Secret or account has changed:\n%v\n%v", before, after)
-	}
-	if n := m.Metric(t, "sacm_key_ring_mismatch", nil); n != 0 {
-		t.Error("the other one is alarmed too")
-	}
-	published, err := r.API.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), keyRingSecret, metav1.GetOptions{})
-	if err != nil || len(published.Data) != 3 { // with the version of the schema
-		t.Errorf("published: %s (%v), want a line of each process", published.Data, err)
-	}
-	if secrets := r.AutoSecrets(t, namespace, "app"); len(secrets) != 2 {
-		t.Errorf("account app has %d Secrets, want 2", len(secrets))
 	}
 }
 

@@ -6,13 +6,11 @@ package keys
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/signing/signertest"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -47,42 +44,23 @@ func signerFlags(f testcluster.KeyFile, c *devcluster.Cluster, flags ...string) 
 	}, flags...)
 }
 
-// startSigner starts kube-apiserver on the socket of a manager that is started after the delay late.
-func startSigner(t *testing.T, late time.Duration, flags ...string) *signerCluster {
+// startSigner starts a manager, and kube-apiserver on its socket.
+func startSigner(t *testing.T, flags ...string) *signerCluster {
 	t.Helper()
 	binary := testcluster.Binary(t)
 	c := &signerCluster{key: testcluster.NewKeyFile(t, newKey(t, devcluster.RSA))}
-	started := make(chan error, 1)
 	var running *devcluster.Manager
-	start := func(cluster *devcluster.Cluster) {
-		var err error
-		running, err = binary.StartManager(cluster, signerFlags(c.key, cluster, flags...)...)
-		started <- err
-	}
 	c.ControlPlane = testcluster.New(t, devcluster.Options{
 		ExternalSigner: true,
-		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
-			if late == 0 {
-				start(cluster)
-				return nil
-			}
-			time.AfterFunc(late, func() { start(cluster) })
-			return nil
+		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
+			running, err = binary.StartManager(cluster, signerFlags(c.key, cluster, flags...)...)
+			return err
 		},
 	})
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
 	c.manager = c.Adopt(t, running)
 	c.manager.AwaitReady(t)
 	c.manager.LogOffset = len(c.manager.Logs())
 	return c
-}
-
-// startAgain starts another manager with the same key.
-func (c *signerCluster) startAgain(t *testing.T, flags ...string) {
-	t.Helper()
-	c.manager = c.StartManager(t, signerFlags(c.key, c.Cluster, flags...)...)
 }
 
 // request requests a token with the given lifetime.
@@ -127,7 +105,7 @@ func (c *signerCluster) publishedKeys(ctx context.Context) ([]string, error) {
 // TestExternalSigner runs kube-apiserver without any key of its own.
 func TestExternalSigner(t *testing.T) {
 	former := newKey(t, devcluster.RSA)
-	c := startSigner(t, 0, "--external-signer-max-token-expiration=2h", "--service-account-key-file="+former)
+	c := startSigner(t, "--external-signer-max-token-expiration=2h", "--service-account-key-file="+former)
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "signed")
 
@@ -198,10 +176,6 @@ func TestExternalSigner(t *testing.T) {
 			t.Error("the log has the refused issuer")
 		}
 	})
-	t.Run("a flood of unknown keys is cheap", func(t *testing.T) {
-		await.Long(t)
-		c.flood(t)
-	})
 	t.Run("a key waits while no file has the one that signs", func(t *testing.T) {
 		signs := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path))
 		c.key.Replace(t, testcluster.ReadFile(t, newKey(t, devcluster.RSA)))
@@ -228,56 +202,6 @@ func (c *signerCluster) refusesOtherUsers(t *testing.T) {
 	}
 	// The caller may get the answer before the log has the line.
 	c.manager.ExpectLog(t, `outcome="stranger"`)
-}
-
-// flood sends tokens with unknown key IDs. kube-apiserver asks the signer about each, one at a time.
-func (c *signerCluster) flood(t *testing.T) {
-	t.Helper()
-	const tokens, senders = 2000, 16
-	fetches := devcluster.Labels{"method": "FetchKeys"}
-	before, err := c.manager.Metrics(testcluster.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	var sending sync.WaitGroup
-	for sender := range senders {
-		sending.Go(func() {
-			for i := range tokens / senders {
-				token := testcluster.ForgedToken(t, map[string]any{"alg": "RS256", "kid": fmt.Sprintf("%d-%d", sender, i)}, map[string]any{"iss": c.Issuer()})
-				reviewed, err := c.Review(t.Context(), token)
-				if err != nil || reviewed.Authenticated {
-					t.Errorf("a forged token: %v, authenticated %t", err, reviewed.Authenticated)
-					return
-				}
-			}
-		})
-	}
-	sending.Wait()
-	took := time.Since(begun)
-	after, err := c.manager.Metrics(testcluster.Context(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := after.Sum("sacm_external_signer_requests_total", fetches) - before.Sum("sacm_external_signer_requests_total", fetches)
-	cpu := after.Sum("process_cpu_seconds_total", nil) - before.Sum("process_cpu_seconds_total", nil)
-	t.Logf("%d tokens of unknown keys in %v: %v FetchKeys, %.2f s of CPU", tokens, took, asked, cpu)
-	if asked > tokens {
-		t.Errorf("%v questions for %d tokens", asked, tokens)
-	}
-	if perToken := cpu / tokens; perToken > 0.002 {
-		t.Errorf("a token of an unknown key costs the signer %.4f s of CPU", perToken)
-	}
-}
-
-// TestSignerIsLate wants kube-apiserver to wait for its signer, as upstream's TestDelayedStartForSigner
-// does. It logs how long kube-apiserver takes to find it, because the pauses between attempts grow.
-func TestSignerIsLate(t *testing.T) {
-	await.Long(t)
-	begun := time.Now()
-	c := startSigner(t, 20*time.Second)
-	t.Logf("kube-apiserver was ready %v after the start of it, with a signer 20 s late", time.Since(begun).Round(time.Second))
-	c.requested(t, c.CreateAccount(t, c.Namespace(t), "late"))
 }
 
 // TestSignerNeedsNoAPI wants the socket to be served while nothing listens at the API server's address.

@@ -43,7 +43,7 @@ func kubeadmArguments(c *testcluster.ControlPlane) []string {
 
 // TestArgumentsOfKubeadmStart copies them as they are.
 func TestArgumentsOfKubeadmStart(t *testing.T) {
-	c := testcluster.New(t, devcluster.Options{})
+	c := testcluster.Shared(t)
 	m := c.Manage(t, kubeadmArguments(c)...)
 	const ignored = `"Ignoring flags of kube-controller-manager that have no meaning here, --strict-flags refuses them" ` +
 		`flags=["allocate-node-cidrs","cluster-cidr","cluster-name","cluster-signing-cert-file","cluster-signing-key-file",` +
@@ -60,21 +60,6 @@ func TestArgumentsOfKubeadmStart(t *testing.T) {
 	namespace := c.Namespace(t)
 	c.AwaitAccounts(t, namespace, "default")
 	c.AwaitAutoSecret(t, namespace, "default")
-}
-
-// TestArgumentsOfKubeadmAreRefusedWhenStrict wants each by its name.
-func TestArgumentsOfKubeadmAreRefusedWhenStrict(t *testing.T) {
-	c := testcluster.Shared(t)
-	m := c.StartManager(t, append(kubeadmArguments(c), "--strict-flags")...)
-	m.AwaitExit(t, 1)
-	for _, name := range []string{"allocate-node-cidrs", "cluster-signing-key-file", "service-cluster-ip-range", "feature-gates"} {
-		if !strings.Contains(m.Logs(), "--"+name+" ") {
-			t.Errorf("--%s is not refused:\n%s", name, m.LogTail(20))
-		}
-	}
-	if strings.Contains(m.Logs(), "--kubeconfig ") {
-		t.Errorf("a flag that acts is refused:\n%s", m.LogTail(20))
-	}
 }
 
 // TestEveryFlagOfKubeControllerManagerIsKnown asks the real binary. The table in

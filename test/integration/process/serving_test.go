@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,30 +66,6 @@ func TestWhoMayRead(t *testing.T) {
 			t.Errorf("/debug/flags/v answers %d, want 404: a level above 7 logs tokens", got.status)
 		}
 	})
-}
-
-// TestOutcomeOfHealthChecksIsMeasured covers a process that gets no probes.
-func TestOutcomeOfHealthChecksIsMeasured(t *testing.T) {
-	c := testcluster.Shared(t)
-	m := c.Manage(t, "--token-secrets=manual")
-	text, err := m.Get(t.Context(), "/metrics/slis")
-	if err != nil {
-		t.Fatal(err)
-	}
-	measured, err := devcluster.ParseMetrics(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for endpoint, checks := range map[string][]string{
-		"healthz": {"leader-election"}, "livez": {"leader-election"},
-		"readyz": {"permissions", "caches", "watches", "signing-key", "leader-election"},
-	} {
-		for _, check := range checks {
-			if value := measured.Sum("kubernetes_healthcheck", devcluster.Labels{"name": check, "type": endpoint}); value != 1 {
-				t.Errorf("kubernetes_healthcheck of %s in /%s is %v, want 1", check, endpoint, value)
-			}
-		}
-	}
 }
 
 // TestRefusalsAreThoseOfKubeControllerManager compares the answers of the two, word

@@ -36,9 +36,6 @@ func TestWhatIsWatched(t *testing.T) {
 			flags:  []string{"--token-secrets=auto"},
 			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
 		},
-		"InModeManual": {
-			want: watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
-		},
 		"WithoutTheTokenController": {
 			reason: "nor the cleaner, no Secret is its business",
 			flags:  []string{"--controllers=*,-serviceaccount-token,-legacy-service-account-token-cleaner"},
@@ -48,14 +45,6 @@ func TestWhatIsWatched(t *testing.T) {
 			reason: "as in kube-controller-manager, that turns the token controller off",
 			flags:  []string{"--service-account-private-key-file=", "--controllers=*,-legacy-service-account-token-cleaner"},
 			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
-		},
-		"OnlyTheTokenController": {
-			flags: []string{"--controllers=serviceaccount-token-controller"},
-			want:  watches{"serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
-		},
-		"OnlyTheRootCAPublisher": {
-			flags: []string{"--controllers=root-ca-cert-publisher"},
-			want:  watches{"namespaces": {""}, "configmaps": {onlyRootCAs}},
 		},
 		"NoController": {
 			flags: []string{"--controllers=-*"},

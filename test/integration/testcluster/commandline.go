@@ -10,9 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -22,9 +20,6 @@ import (
 type Output struct {
 	Code           int
 	Stdout, Stderr string
-
-	Took   time.Duration
-	MaxRSS int64 // KiB
 }
 
 // Run runs the binary with the given standard input. Its output goes to the canary.
@@ -34,15 +29,11 @@ func Run(t *testing.T, input string, args ...string) Output {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(Context(t), binary.Path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
-	begin := time.Now()
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	got := Output{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(begin)}
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		got.MaxRSS = usage.Maxrss
-	}
+	got := Output{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 	Leaks.Add("output of "+strings.Join(args[:2], " "), got.Stderr+got.Stdout)
 	return got
 }

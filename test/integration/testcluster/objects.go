@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -55,18 +54,6 @@ func WithAnnotation(name, value string) SecretOption {
 
 // AccountName returns the name of the i-th account.
 func AccountName(i int) string { return fmt.Sprintf("account-%d", i) }
-
-// CreateWithRetry retries until kube-apiserver is back.
-func (c *ControlPlane) CreateWithRetry(t *testing.T, secret *corev1.Secret) {
-	t.Helper()
-	Poll(t, "create secret "+secret.Name, func() error {
-		_, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
-}
 
 // Labels and annotations of the product.
 const (

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,24 +151,6 @@ func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
 	id, _ := header["kid"].(string)
 	return id
 }
-
-// ForgedToken returns a token with the given header and claims and a signature of zeros.
-func ForgedToken(t *testing.T, header, claims map[string]any) string {
-	t.Helper()
-	var segments []string
-	for _, part := range []map[string]any{header, claims} {
-		text, err := json.Marshal(part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		segments = append(segments, base64.RawURLEncoding.EncodeToString(text))
-	}
-	segments = append(segments, base64.RawURLEncoding.EncodeToString(make([]byte, 64)))
-	return strings.Join(segments, ".")
-}
-
-// EquateEmpty makes an empty map or slice equal to nil.
-func EquateEmpty() cmp.Option { return cmpopts.EquateEmpty() }
 
 // RandomName returns a random part of a name.
 func RandomName() string { return strings.ToLower(rand.Text()[:8]) }

@@ -9,16 +9,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -38,6 +34,10 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 		"Conflict": {
 			reason: "the object has really changed",
 			fault:  faultproxy.After(func(r faultproxy.Request) error { return touch(c, r) }),
+		},
+		"ConflictWithoutAChange": {
+			reason: "an admission webhook or a quota answers it, and no watch event explains it",
+			fault:  faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict),
 		},
 		"TooManyRequests": {fault: faultproxy.TooManyRequests(time.Second)},
 		"InternalError":   {fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
@@ -120,132 +120,4 @@ func touch(c *testcluster.ControlPlane, request faultproxy.Request) error {
 		_, err = c.API.CoreV1().ServiceAccounts(request.Namespace).Patch(ctx, request.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	return err
-}
-
-// TestConflictWithoutAChange covers what follows a 409 that no watch event explains:
-// an admission webhook or a quota may answer it though the object is as it was.
-func TestConflictWithoutAChange(t *testing.T) {
-	c := testcluster.Shared(t)
-	proxy := c.Proxy(t)
-	c.ManageThrough(t, proxy, "--token-secrets=auto")
-	namespace := c.Namespace(t)
-	c.CreateAccount(t, namespace, "someone")
-	c.AwaitAutoSecret(t, namespace, "someone")
-	conflict := faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict)
-	cases := map[string]struct {
-		match faultproxy.Match
-		do    func(t *testing.T)
-	}{
-		"Fill": {
-			match: faultproxy.On("patch", "secrets"),
-			do: func(t *testing.T) {
-				c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-				c.AwaitFilled(t, namespace, "mine")
-			},
-		},
-		"Reference": {
-			match: faultproxy.On("patch", "serviceaccounts"),
-			do: func(t *testing.T) {
-				c.CreateAccount(t, namespace, "mine")
-				c.AwaitAutoSecret(t, namespace, "mine")
-			},
-		},
-		"DeleteOrphan": {
-			match: faultproxy.On("delete", "secrets"),
-			do: func(t *testing.T) {
-				orphan := testcluster.TokenSecret(namespace, "orphan", "nobody")
-				orphan.Annotations[corev1.ServiceAccountUIDKey] = "dead"
-				c.CreateSecret(t, orphan)
-				c.AwaitGone(t, namespace, "orphan")
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			rule := &faultproxy.Rule{Match: tc.match.In(namespace), Times: 2, Fault: conflict}
-			proxy.Use(rule)
-			tc.do(t)
-			if rule.Hits() == 0 {
-				t.Error("no request met the fault")
-			}
-		})
-	}
-}
-
-// TestCutWatches covers the rest of case 5 and case 6 without a restart: watches
-// end repeatedly in the middle of a batch, some because their resourceVersion is too old.
-func TestCutWatches(t *testing.T) {
-	c := testcluster.Shared(t)
-	proxy := c.Proxy(t)
-	m := c.ManageThrough(t, proxy, "--token-secrets=auto")
-	namespace := c.Namespace(t)
-	c.AwaitAutoSecret(t, namespace, "default")
-	const accounts, secrets = 20, 100
-	expired := &faultproxy.Rule{
-		Match: faultproxy.On("watch", ""), Times: 1,
-		Fault: faultproxy.Answer(http.StatusGone, metav1.StatusReasonExpired),
-	}
-	proxy.Use(expired)
-
-	var cuts int
-	for i := range secrets {
-		if i < accounts {
-			c.CreateAccount(t, namespace, testcluster.AccountName(i))
-		}
-		c.CreateSecret(t, testcluster.TokenSecret(namespace, fmt.Sprintf("mine-%d", i), testcluster.AccountName(i%accounts)))
-		if i%30 == 0 {
-			cuts += proxy.CutWatches(faultproxy.Any)
-		}
-	}
-	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(1+accounts+secrets))
-	c.AwaitOneAutoSecretEach(t, namespace, accounts)
-	c.AwaitProcessed(t, m)
-	checkWrites(t, proxy, namespace, accounts)
-	if cuts == 0 || expired.Hits() == 0 {
-		t.Errorf("%d watches were cut, %d answered with 410: nothing is proved", cuts, expired.Hits())
-	}
-	for i := range accounts {
-		c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, testcluster.AccountName(i)), c.GetAccount(t, namespace, testcluster.AccountName(i)))
-	}
-}
-
-// TestAPIServerRestartsInABatch covers case 6: kube-apiserver is killed while 300
-// Secrets are being created and filled.
-func TestAPIServerRestartsInABatch(t *testing.T) {
-	await.Long(t)
-	t.Parallel()
-	c := testcluster.New(t, devcluster.Options{})
-	proxy := c.Proxy(t)
-	m := c.ManageThrough(t, proxy, "--token-secrets=manual")
-	namespace := c.Namespace(t)
-	account := c.CreateAccount(t, namespace, "someone")
-	const total = 300
-	var creating sync.WaitGroup
-	for worker := range 10 {
-		creating.Go(func() {
-			for i := worker; i < total; i += 10 {
-				c.CreateWithRetry(t, testcluster.TokenSecret(namespace, fmt.Sprintf("mine-%d", i), "someone"))
-			}
-		})
-	}
-	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total/6))
-	if err := c.KillAPIServer(); err != nil {
-		t.Fatal(err)
-	}
-	before := len(proxy.Requests(faultproxy.On("patch", "secrets")))
-	if err := c.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	creating.Wait()
-	secrets := c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total))
-	c.AwaitProcessed(t, m)
-	checkWrites(t, proxy, namespace, 0)
-	if after := len(proxy.Requests(faultproxy.On("patch", "secrets"))); before == after {
-		t.Errorf("all %d writes came before the restart: nothing is proved", before)
-	}
-	for i, secret := range secrets {
-		if i%30 == 0 {
-			c.ExpectAccepted(t, secret, account)
-		}
-	}
 }

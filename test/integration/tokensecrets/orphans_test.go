@@ -10,8 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/integration/faultproxy"
@@ -92,27 +90,6 @@ func TestOrphans(t *testing.T) {
 		}
 		c.AwaitWarning(t, testcluster.AboutSecret(secret, "ServiceAccountMissing"), `"nobody"`)
 		c.AwaitEvent(t, testcluster.AboutSecret(secret, "OrphanedTokenSecretDeleted"), `"nobody"`)
-	})
-
-	t.Run("GraceStartsAgainAfterAChange", func(t *testing.T) {
-		t.Parallel()
-		namespace := c.Namespace(t)
-		first := c.CreateSecret(t, testcluster.TokenSecret(namespace, "first", "nobody"))
-		c.CreateSecret(t, testcluster.TokenSecret(namespace, "second", "nobody"))
-		c.AwaitWarning(t, testcluster.AboutSecret(first, "ServiceAccountMissing"), "")
-		c.CreateSecret(t, testcluster.TokenSecret(namespace, "third", "nobody"))
-		c.AwaitGone(t, namespace, "first")
-		// Now the grace period of the second Secret has ended or is about to; that of the third one has
-		// not, and has a new one from here on.
-		begun := time.Now()
-		if _, err := c.API.CoreV1().Secrets(namespace).Patch(t.Context(), "third", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"test/mine":"changed"}}}`), metav1.PatchOptions{}); apierrors.IsNotFound(err) {
-			t.Skip("this machine is too slow to change a Secret within its grace")
-		}
-		c.AwaitGone(t, namespace, "second", "third")
-		if waited := time.Since(begun); waited < grace {
-			t.Errorf("it was deleted %v after the change, within its grace", waited)
-		}
 	})
 }
 
@@ -208,33 +185,4 @@ func TestReannotatedWhileDecided(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestFilledWhileTheAccountWatchHangs covers an account and its Secret that are created while the watch
-// of accounts hangs. One read of the account is enough to fill the Secret.
-func TestFilledWhileTheAccountWatchHangs(t *testing.T) {
-	c := testcluster.Shared(t)
-	proxy := c.Proxy(t)
-	m := c.ManageThrough(t, proxy, "--token-secrets=manual")
-	namespace := c.Namespace(t)
-	c.AwaitProcessed(t, m)
-
-	watches := faultproxy.On("watch", "serviceaccounts")
-	before := len(proxy.Requests(watches))
-	release := make(chan struct{})
-	proxy.Use(&faultproxy.Rule{Match: watches, Fault: faultproxy.Hold(release, faultproxy.Forward)})
-	if n := proxy.CutWatches(watches); n != 1 {
-		t.Fatalf("%d watches of ServiceAccounts were open, want 1", n)
-	}
-	testcluster.AwaitRequests(t, proxy, watches, func(all []faultproxy.Request) bool { return len(all) > before })
-	account := c.CreateAccount(t, namespace, "someone")
-	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine"), account)
-	// Each change of the Secret causes one more read, also the fill itself.
-	sent := proxy.Requests(faultproxy.On("get", "serviceaccounts").Or(faultproxy.On("patch", "secrets")).In(namespace))
-	if sent[0].Verb != "get" || sent[1].Verb != "patch" {
-		t.Errorf("%d requests begin with %s and %s, want one look at the account and then the write", len(sent), sent[0].Verb, sent[1].Verb)
-	}
-	close(release)
-	c.AwaitProcessed(t, m)
 }

@@ -136,30 +136,3 @@ func TestRequestsPerObject(t *testing.T) {
 		})
 	}
 }
-
-// TestStartBesideCompleteObjectsCostsNothing covers a start beside objects that are complete:
-// nothing is written, and nothing is read but the lists, the state of the root CA, and the published
-// key ring, to which the process adds its own.
-func TestStartBesideCompleteObjectsCostsNothing(t *testing.T) {
-	c := testcluster.Shared(t)
-	first := c.Manage(t, "--token-secrets=auto")
-	namespace := c.Namespace(t)
-	for i := range 30 {
-		c.CreateAccount(t, namespace, testcluster.AccountName(i))
-	}
-	c.AwaitOneAutoSecretEach(t, namespace, 30)
-	c.AwaitProcessed(t, first)
-	first.Shutdown(t)
-	before := c.CountRequests(t)
-	second := c.Manage(t, "--token-secrets=auto")
-	second.WaitIdle(t)
-	after := c.CountRequests(t)
-	for what, most := range map[string]float64{"GET secrets": 1, "PUT secrets": 2} {
-		if own := after[what] - before[what]; own <= most {
-			before[what] = after[what]
-		}
-	}
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("requests (-before +after):\n%s", diff)
-	}
-}

@@ -6,7 +6,6 @@ package devcluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -25,7 +24,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.apiServer, err = c.host.start("kube-apiserver", path, c.dir, c.apiServerArgs(), nil, c.options.Log); err != nil {
+	if c.apiServer, err = c.host.start("kube-apiserver", path, c.dir, c.apiServerArgs(), nil, nil); err != nil {
 		return err
 	}
 	return c.AwaitAPIServer(ctx)
@@ -58,15 +57,6 @@ func (c *Cluster) KillAPIServer() error {
 	return err
 }
 
-// RestartAPIServer stops kube-apiserver and starts it again on the same address
-// and data.
-func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	if err := c.StopAPIServer(); err != nil {
-		return fmt.Errorf("restart kube-apiserver: %w", err)
-	}
-	return c.StartAPIServer(ctx)
-}
-
 // SetAPIServerFlag replaces all values of a kube-apiserver flag, or removes it if
 // there are none, from the next start on. See Options.APIServerFlags.
 func (c *Cluster) SetAPIServerFlag(name string, values ...string) {
@@ -77,9 +67,6 @@ func (c *Cluster) SetAPIServerFlag(name string, values ...string) {
 	flags[name] = values
 	c.options.APIServerFlags = flags
 }
-
-// APIServerLog is what kube-apiserver printed since its last start.
-func (c *Cluster) APIServerLog() string { return c.apiServer.log.text() }
 
 // APIServerMetrics reads kube-apiserver's metrics.
 func (c *Cluster) APIServerMetrics(ctx context.Context) (Metrics, error) {

@@ -4,7 +4,6 @@
 package devcluster
 
 import (
-	"io"
 	"syscall"
 	"time"
 )
@@ -13,9 +12,9 @@ import (
 // with its parent, however that ends.
 type Child struct{ process *process }
 
-// StartChild starts path. What it prints goes to Log and, unless nil, to tee as well.
-func StartChild(name, path, dir string, args []string, tee io.Writer) (*Child, error) {
-	p, err := startProcess(name, path, dir, args, tee)
+// StartChild starts path.
+func StartChild(name, path, dir string, args []string) (*Child, error) {
+	p, err := startProcess(name, path, dir, args)
 	if err != nil {
 		return nil, err
 	}

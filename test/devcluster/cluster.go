@@ -43,7 +43,7 @@ type Cluster struct {
 // makes for itself exist, and so does the state that comes with manifests/permissions. If it returns an error or ctx
 // ends first, nothing is left.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
-	c := &Cluster{options: options.withDefaults()}
+	c := &Cluster{options: options}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Stop())
 	}
@@ -161,8 +161,8 @@ func (c *Cluster) SignerSocket() string { return c.path("signer.sock") }
 // issues and accepts.
 func (c *Cluster) SigningKeyFile() string { return c.path("service-account.key") }
 
-// Issuer is the service account issuer.
-func (c *Cluster) Issuer() string { return c.options.Issuer }
+// Issuer is the service account issuer, as kubeadm configures it.
+func (c *Cluster) Issuer() string { return "https://kubernetes.default.svc.cluster.local" }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 

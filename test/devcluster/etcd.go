@@ -30,7 +30,7 @@ func (c *Cluster) StartEtcd() error {
 		// A killed process loses nothing by this, only a machine without power does.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
-	}, c.options.EtcdFlags...), c.options.Log)
+	}, c.options.EtcdFlags...))
 	return err
 }
 

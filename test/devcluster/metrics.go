@@ -5,7 +5,7 @@ package devcluster
 
 import (
 	"fmt"
-	"io"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -19,10 +19,10 @@ type Metrics map[string]*dto.MetricFamily
 // select every series of a metric.
 type Labels map[string]string
 
-// ParseMetrics reads the Prometheus text format.
-func ParseMetrics(text io.Reader) (Metrics, error) {
+// parseMetrics reads the Prometheus text format.
+func parseMetrics(text string) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(text)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("parse metrics: %w", err)
 	}

@@ -3,14 +3,7 @@
 
 package devcluster
 
-import (
-	"io"
-	"time"
-)
-
-// DefaultIssuer is the service account issuer of a cluster that names none. It
-// is the one kubeadm configures.
-const DefaultIssuer = "https://kubernetes.default.svc.cluster.local"
+import "time"
 
 // startTimeout bounds how long a part of the control plane may take to become
 // ready. A loaded machine with two cores needs about ten seconds.
@@ -33,8 +26,6 @@ type Options struct {
 	// ExtraKeyFiles are further files with keys, public or private, whose tokens
 	// kube-apiserver accepts.
 	ExtraKeyFiles []string
-	// Issuer is the service account issuer; DefaultIssuer if empty.
-	Issuer string
 	// ExternalSigner has kube-apiserver take signatures and keys from a process that serves
 	// on Cluster.SignerSocket, and from no file. Without one it does not start, so this
 	// goes with BeforeAPIServer.
@@ -49,17 +40,4 @@ type Options struct {
 	APIServerFlags map[string][]string
 	// EtcdFlags are further flags of etcd; the last of several equal ones counts.
 	EtcdFlags []string
-	// Log receives the output of etcd and kube-apiserver as it comes; nil keeps it
-	// for error messages and APIServerLog only.
-	Log io.Writer
-}
-
-func (o Options) withDefaults() Options {
-	if o.SigningKey == "" {
-		o.SigningKey = RSA
-	}
-	if o.Issuer == "" {
-		o.Issuer = DefaultIssuer
-	}
-	return o
 }

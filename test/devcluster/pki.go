@@ -154,7 +154,7 @@ func WriteSigningKey(path string, keyType KeyType) error {
 
 func newSigningKey(keyType KeyType) (crypto.Signer, error) {
 	switch keyType {
-	case RSA:
+	case RSA, "":
 		return rsa.GenerateKey(rand.Reader, 2048)
 	case ECDSA:
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

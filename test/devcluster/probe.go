@@ -79,5 +79,5 @@ func (p *probe) metrics(ctx context.Context) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseMetrics(strings.NewReader(body))
+	return parseMetrics(body)
 }

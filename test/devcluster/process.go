@@ -31,8 +31,8 @@ type process struct {
 }
 
 // startProcess starts path on this machine.
-func startProcess(name, path, dir string, args []string, tee io.Writer) (*process, error) {
-	return (*host)(nil).start(name, path, dir, args, nil, tee)
+func startProcess(name, path, dir string, args []string) (*process, error) {
+	return (*host)(nil).start(name, path, dir, args, nil, nil)
 }
 
 // start starts path on the host, with env besides this process's own environment. What
@@ -41,7 +41,7 @@ func (h *host) start(name, path, dir string, args, env []string, tee io.Writer) 
 	p := &process{name: name, cmd: exec.Command(path, args...), log: newOutputLog(), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout = io.Writer(p.log)
+	p.cmd.Stdout = p.log
 	if tee != nil {
 		p.cmd.Stdout = io.MultiWriter(p.log, tee)
 	}

@@ -249,7 +249,7 @@ func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.
 	if program == k.programs["sa-controller-manager"] && k.broken.Load() {
 		program = "/bin/false"
 	}
-	child, err := devcluster.StartChild(container.Name, program, k.root, command[1:], nil)
+	child, err := devcluster.StartChild(container.Name, program, k.root, command[1:])
 	if err != nil {
 		k.t.Errorf("the kubelet cannot start %s: %v", container.Name, err)
 		return false

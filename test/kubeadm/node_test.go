@@ -157,7 +157,7 @@ func (n *node) startEtcd(t *testing.T, port, peerPort int) {
 		"--data-dir=" + n.path("/var/lib/etcd"), "--unsafe-no-fsync", "--log-level=warn", "--name=n",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=n=" + peer,
-	}, nil)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

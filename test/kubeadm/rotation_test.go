@@ -168,7 +168,7 @@ func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-key-ring=" + filepath.Join(n.another(), pki, "sa-keys", "ring.json"),
 		"--root-ca-file=" + n.path(pki+"/ca.crt"), "--token-secrets=manual", "--webhook-port=0",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "-v=2",
-	}, nil)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func (p *pods) null(ctx context.Context, s subject, port int, flags ...string) e
 	}
 	ca := p.file(s.namespace + ".crt")
 	args := append([]string{NullWebhook, "-port=" + strconv.Itoa(port), "-ca-file=" + ca}, flags...)
-	child, err := devcluster.StartChild(s.name, self, p.w.Dir(), args, nil)
+	child, err := devcluster.StartChild(s.name, self, p.w.Dir(), args)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ command -v gcc >/dev/null || missing+=(gcc)
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || missing+=(libc6-dev)
 if [ "${1:-}" = backends ]; then
 	command -v softhsm2-util >/dev/null || missing+=(softhsm2)
+	command -v pkcs11-tool >/dev/null || missing+=(opensc)
 	command -v p11-kit >/dev/null || missing+=(p11-kit p11-kit-modules)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0

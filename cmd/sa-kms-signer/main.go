@@ -9,7 +9,7 @@
 //
 //  1. serve.go keeps one server for each file in --keys-dir and follows the directory.
 //  2. signer.go checks the payload, writes the header, and asks the backend for a signature.
-//  3. pkcs11.go and transit.go are the backends. They find one key by a URI, create one, and sign.
+//  3. pkcs11.go, transit.go and awskms.go are the backends. They find one key by a URI, create one, and sign.
 //
 // The command is a module of its own: PKCS#11 needs cgo and a dynamically linked binary, and the
 // product stays static. Without cgo the pkcs11 backend is left out and says so.
@@ -109,7 +109,7 @@ Neither a key nor a file that exists is replaced.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
-	cmd.Flags().StringVar(&spec.URI, "uri", "", "Where the key is to be: pkcs11:..., openbao:... or vault:...")
+	cmd.Flags().StringVar(&spec.URI, "uri", "", "Where the key is to be: pkcs11:..., openbao:..., vault:... or awskms:...")
 	cmd.Flags().StringVar(&spec.Algorithm, "algorithm", "", "ES256, ES384, ES512, RS256 (RSA of 2048 bits), RS256-3072 or RS256-4096.")
 	for _, name := range []string{"keys-dir", "uri", "algorithm"} {
 		_ = cmd.MarkFlagRequired(name)

@@ -18,8 +18,6 @@ import (
 	"sync"
 
 	"github.com/ThalesGroup/crypto11"
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/cryptosigner"
 	"github.com/miekg/pkcs11"
 	"go.step.sm/crypto/kms/uri"
 )
@@ -73,7 +71,7 @@ func (h *hsm) context() (*crypto11.Context, error) {
 		return h.open, nil
 	}
 	if _, err := os.Stat(h.config.Path); err != nil {
-		return nil, fmt.Errorf("module-path: %w", err)
+		return nil, fmt.Errorf("module-path: %w: want the library that came with the HSM", err)
 	}
 	pin, err := os.ReadFile(h.pinFile)
 	if err != nil {
@@ -82,7 +80,7 @@ func (h *hsm) context() (*crypto11.Context, error) {
 	pin = bytes.TrimSpace(pin)
 	digest := sha256.Sum256(pin)
 	if digest == h.refusedPIN {
-		return nil, fmt.Errorf("the token has refused the PIN in %s, which is not tried again before the file changes", h.pinFile)
+		return nil, fmt.Errorf("the token has refused the PIN in %s, which is not tried again before the file changes: correct it", h.pinFile)
 	}
 	config := h.config
 	config.Pin = string(pin)
@@ -91,14 +89,14 @@ func (h *hsm) context() (*crypto11.Context, error) {
 		switch code {
 		case pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE:
 			h.refusedPIN = digest
-			return nil, fmt.Errorf("the token refuses the PIN in %s", h.pinFile)
+			return nil, fmt.Errorf("the token refuses the PIN in %s: correct the file, a few attempts lock the token", h.pinFile)
 		case pkcs11.CKR_PIN_LOCKED:
 			h.refusedPIN = digest
-			return nil, errors.New("the PIN of the token is locked: unlock it with the security officer's PIN")
+			return nil, errors.New("the token has locked the PIN: set another one as its security officer, and put that into the file")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open token: %w", err)
+		return nil, fmt.Errorf("open token: %w: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
 	}
 	h.open = opened
 	return opened, nil
@@ -120,9 +118,9 @@ func (h *hsm) key() (crypto.Signer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("find the key: %w", err)
 	case len(pairs) == 0:
-		return nil, errors.New("found no key pair of that object and id")
+		return nil, errors.New("found no key pair of that object and id: compare with pkcs11-tool --list-objects, or create one")
 	case len(pairs) > 1:
-		return nil, fmt.Errorf("found %d key pairs: name one by object and id", len(pairs))
+		return nil, fmt.Errorf("found %d key pairs: name one by both object and id", len(pairs))
 	}
 	h.signer = pairs[0]
 	return h.signer, nil
@@ -147,9 +145,11 @@ func (h *hsm) sign(_ context.Context, input []byte) ([]byte, error) {
 			return nil, err
 		}
 		var signature []byte
-		algorithm := jose.SignatureAlgorithm(h.algorithm[:len("RS256")])
-		if signature, err = cryptosigner.Opaque(signer).SignPayload(input, algorithm); err == nil {
+		if signature, err = jws(signer, h.algorithm, input); err == nil {
 			return signature, nil
+		}
+		if errors.Is(err, pkcs11.Error(pkcs11.CKR_KEY_FUNCTION_NOT_PERMITTED)) {
+			return nil, fmt.Errorf("%w: want a key with CKA_SIGN", err)
 		}
 		h.reopen(signer)
 	}

@@ -41,12 +41,12 @@ type key struct {
 func openKey(ctx context.Context, name string, spec keySpec) (*key, error) {
 	b, err := spec.backend()
 	if err != nil {
-		return nil, fmt.Errorf("key %s: %w", name, err)
+		return nil, spec.failed(name, err)
 	}
 	k, err := probed(ctx, name, spec.Algorithm, b)
 	if err != nil {
 		b.close()
-		return nil, fmt.Errorf("key %s: %w", name, err)
+		return nil, spec.failed(name, err)
 	}
 	return k, nil
 }

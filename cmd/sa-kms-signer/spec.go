@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/cryptosigner"
 	"go.step.sm/crypto/kms/uri"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
@@ -55,6 +57,7 @@ var backends = map[string]func(u *uri.URI, algorithm string) (backend, error){
 	"pkcs11":  newPKCS11,
 	"openbao": newTransit,
 	"vault":   newTransit,
+	"awskms":  newAWSKMS,
 }
 
 // keyFile is where the spec of a key is.
@@ -73,31 +76,38 @@ func readSpec(path string) (keySpec, error) {
 	return spec, nil
 }
 
-// backend reads the spec. Errors name the URI without its query, where sources of secrets stand.
+// backend reads the spec.
 func (s keySpec) backend() (backend, error) {
 	if bitsOf[s.Algorithm] == 0 {
 		return nil, fmt.Errorf("algorithm %q: want one of %s", s.Algorithm, strings.Join(slices.Sorted(maps.Keys(bitsOf)), ", "))
 	}
 	u, err := uri.Parse(s.URI)
 	if err != nil {
-		return nil, errors.New("the uri cannot be parsed: want SCHEME:NAME=VALUE;...?NAME=VALUE&..., percent-encoded")
+		return nil, errors.New("the URI cannot be parsed: want SCHEME:NAME=VALUE;...?NAME=VALUE&..., percent-encoded")
 	}
 	open := backends[strings.ToLower(u.Scheme)]
 	if open == nil {
-		return nil, fmt.Errorf("uri scheme %q: want pkcs11, openbao or vault", u.Scheme)
+		return nil, fmt.Errorf("uri scheme %q: want pkcs11, openbao, vault or awskms", u.Scheme)
 	}
 	if u.Has("pin-value") || u.Has("token-value") {
-		return nil, fmt.Errorf("uri %s: a secret in the URI is not accepted: put it into a file and give pin-source or token-source", redacted(u))
+		return nil, errors.New("a secret in the URI is not accepted: put it into a file and give pin-source or token-source")
 	}
-	b, err := open(u, s.Algorithm)
-	if err != nil {
-		return nil, fmt.Errorf("uri %s: %w", redacted(u), err)
-	}
-	return b, nil
+	return open(u, s.Algorithm)
 }
 
-// redacted is what errors and logs may show of a URI.
-func redacted(u *uri.URI) string { return u.Scheme + ":" + u.Opaque }
+// failed names a key in an error: by its name and by its URI, of which only attributes that cannot
+// be secrets are shown.
+func (s keySpec) failed(name string, err error) error {
+	u, parseErr := uri.Parse(s.URI)
+	if parseErr != nil {
+		return fmt.Errorf("key %s: %w", name, err)
+	}
+	shown := slices.DeleteFunc(strings.Split(u.Opaque, ";"), func(attribute string) bool {
+		name, _, _ := strings.Cut(attribute, "=")
+		return !slices.Contains([]string{"token", "serial", "object", "id", "mount", "key", "version", "key-id"}, name)
+	})
+	return fmt.Errorf("key %s (%s:%s): %w", name, u.Scheme, strings.Join(shown, ";"), err)
+}
 
 // unknownAttributes reports the first attribute that a backend does not know.
 func unknownAttributes(u *uri.URI, known ...string) error {
@@ -120,9 +130,14 @@ func fits(key crypto.PublicKey, algorithm string) error {
 		found = fmt.Sprintf("RS256-%d", k.N.BitLen())
 	}
 	if found != algorithm {
-		return fmt.Errorf("the key is for %s, and the file says %s", found, algorithm)
+		return fmt.Errorf("the key is for %s, and %s is asked for: name another key or its algorithm", found, algorithm)
 	}
 	return nil
+}
+
+// jws has a signer sign input in the encoding of RFC 7518.
+func jws(signer crypto.Signer, algorithm string, input []byte) ([]byte, error) {
+	return cryptosigner.Opaque(signer).SignPayload(input, jose.SignatureAlgorithm(algorithm[:len("RS256")]))
 }
 
 // isEC reports whether an algorithm is for EC keys.
@@ -143,13 +158,13 @@ func create(ctx context.Context, dir, name string, spec keySpec) (signing.Public
 	}
 	b, err := spec.backend()
 	if err != nil {
-		return signing.PublicKey{}, fmt.Errorf("create %s: %w", name, err)
+		return signing.PublicKey{}, spec.failed(name, err)
 	}
 	defer b.close()
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := b.create(ctx); err != nil {
-		return signing.PublicKey{}, fmt.Errorf("create %s: %w", name, err)
+		return signing.PublicKey{}, spec.failed(name, fmt.Errorf("create: %w", err))
 	}
 	k, err := openKey(ctx, name, spec)
 	if err != nil {

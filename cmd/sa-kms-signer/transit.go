@@ -82,10 +82,14 @@ func (t *transit) call(ctx context.Context, operation string, data map[string]an
 		answer, err = client.Logical().WriteWithContext(ctx, where, data)
 	}
 	if refused := (*api.ResponseError)(nil); errors.As(err, &refused) {
-		return nil, fmt.Errorf("%s: HTTP %d: %s", where, refused.StatusCode, strings.Join(refused.Errors, "; "))
+		advice := "see the log of the server"
+		if refused.StatusCode == http.StatusForbidden {
+			advice = "let the token read " + path.Join(t.mount, "keys", t.key) + " and update " + path.Join(t.mount, "sign", t.key, "*")
+		}
+		return nil, fmt.Errorf("%s: HTTP %d: %s: %s", where, refused.StatusCode, strings.Join(refused.Errors, "; "), advice)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+		return nil, fmt.Errorf("%s: %w: check address and ca-source", where, err)
 	}
 	if answer == nil {
 		return nil, nil //nolint:nilnil // as the engine answers where there is nothing
@@ -99,14 +103,14 @@ func (t *transit) find(ctx context.Context) (crypto.PublicKey, error) {
 		return nil, err
 	}
 	if data == nil {
-		return nil, errors.New("the engine has no key of that name")
+		return nil, errors.New("the engine has no key of that name: correct mount or key, or create one")
 	}
 	versions, _ := data["keys"].(map[string]any)
 	version, _ := versions[strconv.Itoa(t.version)].(map[string]any)
 	text, _ := version["public_key"].(string)
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil, fmt.Errorf("the key has no version %d with a public half; the newest is %v", t.version, data["latest_version"])
+		return nil, fmt.Errorf("the key has no version %d that signs tokens: its type is %v, its newest version is %v", t.version, data["type"], data["latest_version"])
 	}
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {

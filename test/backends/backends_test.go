@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/vault/sdk/logical"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"sa-controller-manager/signing"
@@ -21,29 +23,30 @@ import (
 
 // TestConforms runs the suite of every signer on keys that are created where they stay.
 func TestConforms(t *testing.T) {
-	hsm, bao := newToken(t), newVault(t)
+	t.Parallel()
+	hsm, bao, cloud := newToken(t), newVault(t), newKMS(t)
+	bao.namespace = "team-a"
 	cases := map[string]struct {
 		uri        func(name string) string
 		algorithms []string
 	}{
 		"PKCS11":  {hsm.uri, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
-		"Transit": {bao.uri, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
+		"Transit": {func(name string) string { return bao.uri(name) + "&namespace=team-a" }, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
+		"AWSKMS":  {cloud.uri, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
 	}
 	for name, tc := range cases {
 		keys := t.TempDir()
 		for _, algorithm := range tc.algorithms {
 			key := strings.ToLower(algorithm)
-			if out, err := run(t, "create", key, "--keys-dir="+keys, "--uri="+tc.uri(key), "--algorithm="+algorithm); err != nil {
-				t.Fatalf("%s: %v: %s", name, err, out)
-			}
+			createKey(t, keys, key, tc.uri(key), algorithm)
 		}
-		signer := serve(t, keys, pin, vaultToken)
+		signer := serve(t, keys, pin, vaultToken, awsSecret)
 		for _, algorithm := range tc.algorithms {
 			t.Run(name+"/"+algorithm, func(t *testing.T) {
 				signertest.Run(t, func(t *testing.T) signertest.Subject {
 					remote := signer.connect(t, strings.ToLower(algorithm))
 					return signertest.Subject{
-						Signer: remote, Keys: remote, Styles: []signing.HeaderStyle{signing.JWTHeader}, Secret: []string{pin, vaultToken},
+						Signer: remote, Keys: remote, Styles: []signing.HeaderStyle{signing.JWTHeader}, Secret: []string{pin, vaultToken, awsSecret},
 					}
 				})
 			})
@@ -51,64 +54,10 @@ func TestConforms(t *testing.T) {
 	}
 }
 
-// TestRefusals wants one line that names the key and what is wrong, and no secret.
-func TestRefusals(t *testing.T) {
-	hsm, bao := newToken(t), newVault(t)
-	keys := t.TempDir()
-	for name, uri := range map[string]string{"there": hsm.uri("there"), "bao": bao.uri("bao")} {
-		if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+uri, "--algorithm=ES256"); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "wrong")
-	good := hsm.uri("there")
-	cases := map[string]struct {
-		reason, uri, algorithm, want string
-	}{
-		"UnknownScheme":    {"a spelling mistake", "pkcs12:token=a", "ES256", `uri scheme "pkcs12": want pkcs11, openbao or vault`},
-		"UnknownAlgorithm": {"kube-apiserver takes no other", good, "EdDSA", `algorithm "EdDSA": want one of ES256`},
-		"PINInTheURI":      {"it would be in the file and in process lists", good + "&pin-value=1234", "ES256", "a secret in the URI is not accepted"},
-		"NoModule":         {"a path that is not there", strings.Replace(good, module, "/none.so", 1), "ES256", "module-path: stat /none.so: no such file"},
-		"NoToken":          {"another label", strings.Replace(good, hsm.label, "none", 1), "ES256", "could not find PKCS#11 token"},
-		"NoObject":         {"another object", strings.Replace(good, "object=there;id=there", "object=none", 1), "ES256", "found no key pair"},
-		"WrongPIN":         {"it is tried once", strings.Replace(good, hsm.pinFile, wrong, 1), "ES256", "the token refuses the PIN in " + wrong},
-		"NoPINFile":        {"not mounted", strings.Replace(good, hsm.pinFile, "/none", 1), "ES256", "pin-source: open /none: no such file"},
-		"OtherAlgorithm":   {"the key decides", good, "RS256", "the key is for ES256, and the file says RS256"},
-		"UnknownAttribute": {"a spelling mistake", good + "&pin-sauce=a", "ES256", `unknown attribute "pin-sauce"`},
-		"NoVersion":        {"a rotation inside the engine", strings.Replace(bao.uri("bao"), ";version=1", "", 1), "ES256", "want version"},
-		"NewerVersion":     {"not there yet", strings.Replace(bao.uri("bao"), "version=1", "version=2", 1), "ES256", "the key has no version 2"},
-		"PlainHTTP":        {"the token would be readable", strings.Replace(bao.uri("bao"), "https://", "http://bao", 1), "ES256", "want address, an https URL"},
-		"Forbidden":        {"another token", strings.Replace(bao.uri("bao"), bao.tokenFile, wrong, 1), "ES256", "transit/keys/bao: HTTP 403: permission denied"},
-		"UnknownCA":        {"another server", strings.Replace(bao.uri("bao"), "&ca-source="+bao.caFile, "", 1), "ES256", "certificate signed by unknown authority"},
-		"NoKey":            {"another name", bao.uri("none"), "ES256", "the engine has no key of that name"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			write(t, filepath.Join(dir, "mine.yaml"), fmt.Sprintf("uri: %q\nalgorithm: %s\n", tc.uri, tc.algorithm))
-			out, err := run(t, "serve", "--keys-dir="+dir, "--socket-dir="+t.TempDir())
-			if err == nil || !strings.Contains(out, "Error: key mine: ") || !strings.Contains(out, tc.want) {
-				t.Errorf("%s: %v: %s\nwant an error with %q", tc.reason, err, out, tc.want)
-			}
-			for _, secret := range []string{pin, vaultToken, "1234"} {
-				if strings.Contains(out, secret) {
-					t.Errorf("%s: the output holds a secret:\n%s", tc.reason, out)
-				}
-			}
-		})
-	}
-	t.Run("CreatedTwice", func(t *testing.T) {
-		for name, uri := range map[string]string{"PKCS11": good, "Transit": bao.uri("bao")} {
-			if out, err := run(t, "create", "again", "--keys-dir="+t.TempDir(), "--uri="+uri, "--algorithm=ES256"); err == nil {
-				t.Errorf("%s: a key that exists was created: %s", name, out)
-			}
-		}
-	})
-}
-
 // TestBackendGoesAway wants an answer within two seconds while the backend is away, and signatures
 // again after it is back, without a restart.
 func TestBackendGoesAway(t *testing.T) {
+	t.Parallel()
 	hsm, bao := newToken(t), newVault(t)
 	kill := startRemote(t)
 	cases := map[string]struct {
@@ -123,9 +72,7 @@ func TestBackendGoesAway(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			keys := t.TempDir()
-			if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+tc.uri, "--algorithm=ES256"); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			createKey(t, keys, name, tc.uri, "ES256")
 			remote := serve(t, keys, pin, vaultToken).connect(t, name)
 			sign := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -157,12 +104,11 @@ func TestBackendGoesAway(t *testing.T) {
 // TestKeysDirIsFollowed wants files that come and go to take effect without a restart, and a bad
 // one to change nothing.
 func TestKeysDirIsFollowed(t *testing.T) {
+	t.Parallel()
 	hsm, keys := newToken(t), t.TempDir()
 	signer := serve(t, keys, pin)
 	for _, name := range []string{"first", "second"} {
-		if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+hsm.uri(name), "--algorithm=ES256"); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		createKey(t, keys, name, hsm.uri(name), "ES256")
 		if _, err := signer.connect(t, name).Fetch(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -186,4 +132,50 @@ func TestKeysDirIsFollowed(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestReplacedKey wants nothing of another key that has come behind the name while it is served.
+func TestReplacedKey(t *testing.T) {
+	t.Parallel()
+	hsm, bao := newToken(t), newVault(t)
+	for name, tc := range map[string]struct {
+		uri     string
+		replace func(t *testing.T)
+	}{
+		"PKCS11": {hsm.uri("mine"), func(t *testing.T) {
+			for _, kind := range []string{"privkey", "pubkey"} {
+				hsm.tool(t, "--delete-object", "--type", kind, "--label", "mine")
+			}
+			createKey(t, t.TempDir(), "mine", hsm.uri("mine"), "ES256")
+		}},
+		"Transit": {bao.uri("mine"), func(t *testing.T) {
+			bao.call(t, logical.UpdateOperation, "keys/mine/config", map[string]any{"deletion_allowed": true})
+			bao.call(t, logical.DeleteOperation, "keys/mine", nil)
+			createKey(t, t.TempDir(), "mine", bao.uri("mine"), "ES256")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := t.TempDir()
+			createKey(t, keys, "mine", tc.uri, "ES256")
+			signer := serve(t, keys, pin, vaultToken)
+			remote := signer.connect(t, "mine")
+			if _, _, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
+				t.Fatal(err)
+			}
+			before := remote.Keys()
+			tc.replace(t)
+			for range 3 {
+				if header, signature, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err == nil {
+					t.Errorf("another key has signed: %s %s", header, signature)
+				}
+			}
+			if diff := cmp.Diff(before.All(), remote.Keys().All()); diff != "" {
+				t.Errorf("the published key has changed (-before +now):\n%s", diff)
+			}
+			if !strings.Contains(signer.log.String(), "the backend has signed with another key") {
+				t.Errorf("the log does not say why:\n%s", signer.log.String())
+			}
+		})
+	}
 }

@@ -62,6 +62,14 @@ func run(t *testing.T, args ...string) (output string, err error) {
 	return string(out), err
 }
 
+// createKey runs the command that makes a key and its file.
+func createKey(t *testing.T, keys, name, uri, algorithm string) {
+	t.Helper()
+	if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+uri, "--algorithm="+algorithm); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // A signer is a running sa-kms-signer.
 type signer struct {
 	keys, sockets string

@@ -85,3 +85,30 @@ func startRemote(t *testing.T) (kill func() error) {
 		return errors.Join(err, os.Remove(remoteSocket()))
 	}
 }
+
+// tool runs OpenSC's pkcs11-tool on the token.
+func (k token) tool(t *testing.T, args ...string) {
+	t.Helper()
+	tool := exec.CommandContext(t.Context(), "pkcs11-tool", append([]string{"--module", module, "--token-label", k.label, "--login", "--pin", pin}, args...)...)
+	tool.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig())
+	if out, err := tool.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", tool.Args, err, out)
+	}
+}
+
+// Of CK_FUNCTION_LIST and of the return values (PKCS#11, section 5).
+const (
+	fnLogin, fnSignInit                   = 18, 42
+	ckrPINLocked, ckrFunctionNotPermitted = 0xA4, 0x68
+)
+
+// refusing is SoftHSM with one function that always fails.
+func refusing(t *testing.T, function, code int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "refuses.so")
+	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", fmt.Sprintf("-DSOFTHSM=%q", module),
+		fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code), "-o", path, "testdata/refuses.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}

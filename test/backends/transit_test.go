@@ -29,7 +29,9 @@ type vault struct {
 	storage logical.Storage
 	server  *httptest.Server
 	// failure is a status with which every request is answered; 0 for none.
-	failure           atomic.Int32
+	failure atomic.Int32
+	// namespace is where the engine is mounted; empty for the root.
+	namespace         string
 	tokenFile, caFile string
 }
 
@@ -63,6 +65,15 @@ func (v *vault) uri(name string) string {
 	return fmt.Sprintf("openbao:mount=transit;key=%s;version=1?address=%s&token-source=%s&ca-source=%s", name, v.server.URL, v.tokenFile, v.caFile)
 }
 
+// call makes a request of the engine without its HTTP API.
+func (v *vault) call(t *testing.T, operation logical.Operation, path string, data map[string]any) {
+	t.Helper()
+	response, err := v.engine.HandleRequest(t.Context(), &logical.Request{Path: path, Storage: v.storage, Operation: operation, Data: data})
+	if err != nil || response.IsError() {
+		t.Fatalf("%s %s: %v %v", operation, path, response, err)
+	}
+}
+
 // serve answers as Vault's HTTP layer does, in the cases that occur here.
 func (v *vault) serve(w http.ResponseWriter, r *http.Request) {
 	answer := func(status int, body any) {
@@ -73,6 +84,10 @@ func (v *vault) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if failure := v.failure.Load(); failure != 0 {
 		answer(int(failure), map[string]any{"errors": []string{"Vault is sealed"}})
+		return
+	}
+	if r.Header.Get("X-Vault-Namespace") != v.namespace {
+		answer(http.StatusNotFound, map[string]any{"errors": []string{"no handler for route"}})
 		return
 	}
 	if r.Header.Get("X-Vault-Token") != vaultToken {

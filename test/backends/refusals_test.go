@@ -1,0 +1,115 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package backends
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/vault/sdk/logical"
+)
+
+// TestRefusals wants one line that has the key's name and its URI without secrets, what was found
+// and what to do.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	hsm, bao, cloud := newToken(t), newVault(t), newKMS(t)
+	keys := t.TempDir()
+	for name, uri := range map[string]string{"there": hsm.uri("there"), "bao": bao.uri("bao"), "cloud": cloud.uri("cloud")} {
+		createKey(t, keys, name, uri, "ES256")
+	}
+	for _, args := range []string{
+		"--key-type EC:prime256v1 --label twins --id 01", "--key-type EC:prime256v1 --label twins --id 02",
+		"--key-type rsa:3072 --label long --id 03", "--key-type rsa:1024 --label short --id 04",
+	} {
+		hsm.tool(t, append([]string{"--keypairgen"}, strings.Fields(args)...)...)
+	}
+	bao.call(t, logical.UpdateOperation, "keys/aes", map[string]any{"type": "aes256-gcm96"})
+	sealed, silent := newVault(t), newVault(t)
+	sealed.failure.Store(http.StatusServiceUnavailable)
+	silent.server.Close()
+	denied := newKMS(t)
+	denied.refusal = kmsError{"AccessDeniedException", "User: arn:aws:iam::111122223333:user/sa is not authorized to perform: kms:GetPublicKey"}
+	decrypts, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud.keys["decrypts"], cloud.usages["decrypts"] = decrypts, "ENCRYPT_DECRYPT"
+
+	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "wrong")
+	object := func(label string) string {
+		return strings.Replace(hsm.uri("there"), "object=there;id=there", "object="+label, 1)
+	}
+	there, aKey, inCloud := hsm.uri("there"), bao.uri("bao"), cloud.uri("cloud")
+	for name, tc := range map[string]struct {
+		reason, uri, algorithm string
+		want                   []string
+	}{
+		"UnknownScheme":    {"a spelling mistake", "pkcs12:token=a", "ES256", []string{`uri scheme "pkcs12"`, "want pkcs11, openbao, vault or awskms"}},
+		"UnknownAlgorithm": {"kube-apiserver takes no other", there, "EdDSA", []string{`algorithm "EdDSA"`, "want one of ES256"}},
+		"UnknownAttribute": {"a spelling mistake", there + "&pin-sauce=hidden", "ES256", []string{`unknown attribute "pin-sauce"`, "want one of"}},
+		"PINInTheQuery":    {"it would be in the file and in process lists", there + "&pin-value=hidden", "ES256", []string{"a secret in the URI is not accepted", "put it into a file"}},
+		"PINInThePath":     {"RFC 7512 does not have it there", "pkcs11:pin-value=hidden;" + strings.TrimPrefix(there, "pkcs11:"), "ES256", []string{"a secret in the URI is not accepted"}},
+
+		"NoModule":       {"a path that is not there", strings.Replace(there, module, "/none.so", 1), "ES256", []string{"module-path: stat /none.so: no such file", "want the library"}},
+		"NoToken":        {"another label", strings.Replace(there, hsm.label, "none", 1), "ES256", []string{"could not find PKCS#11 token", "--list-token-slots"}},
+		"NoObject":       {"another object", object("none"), "ES256", []string{"found no key pair", "--list-objects"}},
+		"TwoObjects":     {"one name is not enough", object("twins"), "ES256", []string{"found 2 key pairs", "name one by both object and id"}},
+		"WrongPIN":       {"it is tried once", strings.Replace(there, hsm.pinFile, wrong, 1), "ES256", []string{"the token refuses the PIN in " + wrong, "correct the file"}},
+		"LockedPIN":      {"after a few attempts", strings.Replace(there, module, refusing(t, fnLogin, ckrPINLocked), 1), "ES256", []string{"the token has locked the PIN", "security officer"}},
+		"NoPINFile":      {"not mounted", strings.Replace(there, hsm.pinFile, "/none", 1), "ES256", []string{"pin-source: open /none: no such file"}},
+		"OtherAlgorithm": {"the key decides", there, "RS256", []string{"the key is for ES256, and RS256 is asked for", "name another key"}},
+		"OtherSize":      {"the key decides", object("long"), "RS256", []string{"the key is for RS256-3072, and RS256 is asked for"}},
+		"TooShort":       {"kube-apiserver takes none below 2048 bits", object("short"), "RS256", []string{"1024"}},
+		"CannotSign":     {"an HSM holds keys for other uses", strings.Replace(there, module, refusing(t, fnSignInit, ckrFunctionNotPermitted), 1), "ES256", []string{"CKR_KEY_FUNCTION_NOT_PERMITTED", "want a key with CKA_SIGN"}},
+
+		"NoVersion":    {"a rotation inside the engine", strings.Replace(aKey, ";version=1", "", 1), "ES256", []string{"want version"}},
+		"NewerVersion": {"not there yet", strings.Replace(aKey, "version=1", "version=2", 1), "ES256", []string{"the key has no version 2", "its newest version is 1"}},
+		"AES":          {"an engine holds keys for other uses", bao.uri("aes"), "ES256", []string{"its type is aes256-gcm96"}},
+		"NoKey":        {"another name", bao.uri("none"), "ES256", []string{"the engine has no key of that name", "or create one"}},
+		"NoNamespace":  {"a namespace that is not there", aKey + "&namespace=none", "ES256", []string{"the engine has no key of that name"}},
+		"PlainHTTP":    {"the token would be readable", strings.Replace(aKey, "https://", "http://bao", 1), "ES256", []string{"want address, an https URL"}},
+		"Forbidden":    {"another token", strings.Replace(aKey, bao.tokenFile, wrong, 1), "ES256", []string{"transit/keys/bao: HTTP 403: permission denied", "let the token read transit/keys/bao and update transit/sign/bao/*"}},
+		"Sealed":       {"after a restart", sealed.uri("bao"), "ES256", []string{"HTTP 503: Vault is sealed"}},
+		"Unreachable":  {"it does not run", silent.uri("bao"), "ES256", []string{"connection refused", "check address"}},
+		"UnknownCA":    {"another server", strings.Replace(aKey, "&ca-source="+bao.caFile, "", 1), "ES256", []string{"certificate signed by unknown authority", "ca-source"}},
+
+		"NoRegion":      {"not everywhere is one configured", strings.Replace(inCloud, "region=eu-central-1&", "", 1), "ES256", []string{"want region"}},
+		"NoAlias":       {"another name", cloud.uri("none"), "ES256", []string{"NotFoundException: Alias", "is not found"}},
+		"Denied":        {"the policy of the key", denied.uri("cloud"), "ES256", []string{"AccessDeniedException", "is not authorized to perform: kms:GetPublicKey"}},
+		"Decrypts":      {"a cloud holds keys for other uses", strings.Replace(inCloud, "alias/cloud", "decrypts", 1), "RS256", []string{"the usage of the key is ENCRYPT_DECRYPT", "want a key of usage SIGN_VERIFY"}},
+		"NoCredentials": {"not mounted", strings.Replace(inCloud, cloud.credentials, "/none", 1), "ES256", []string{"credentials-file: stat /none"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "mine.yaml"), fmt.Sprintf("uri: %q\nalgorithm: %s\n", tc.uri, tc.algorithm))
+			out, err := run(t, "serve", "--keys-dir="+dir, "--socket-dir="+t.TempDir())
+			scheme, _, _ := strings.Cut(tc.uri, ":")
+			for _, want := range append(tc.want, "Error: key mine ("+scheme+":") {
+				if err == nil || !strings.Contains(out, want) {
+					t.Errorf("%s: %v: %s\nwant an error with %q", tc.reason, err, out, want)
+				}
+			}
+			for _, secret := range []string{pin, vaultToken, awsSecret, "hidden"} {
+				if strings.Contains(out, secret) {
+					t.Errorf("%s: the output holds a secret:\n%s", tc.reason, out)
+				}
+			}
+		})
+	}
+	for name, uri := range map[string]string{"PKCS11": there, "Transit": aKey, "AWSKMS": inCloud} {
+		t.Run("CreatedTwice"+name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := run(t, "create", "again", "--keys-dir="+t.TempDir(), "--uri="+uri, "--algorithm=ES256"); err == nil {
+				t.Errorf("a key that exists was created: %s", out)
+			}
+		})
+	}
+}

@@ -171,9 +171,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (5s) each; those whose line "package
 vuln: ## Search for known vulnerabilities with govulncheck; not in continuous integration.
 	@test/vuln.sh
 
-# Their modules bring SoftHSM's C interface and half of Vault, which nothing else needs.
+# A module of its own: it brings half of Vault, which nothing else needs.
 .PHONY: test-backends
-test-backends: ## Test sa-kms-signer with keys in SoftHSM and in the real transit engine; not in continuous integration.
+test-backends: ## Test sa-kms-signer with keys in SoftHSM and in the real transit engine, which needs Debian packages.
 	@test/deps.sh backends
 	go -C test/backends test -count=1 -timeout=15m .
 

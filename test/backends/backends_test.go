@@ -64,7 +64,7 @@ func TestBackendGoesAway(t *testing.T) {
 		uri        string
 		gone, back func() error
 	}{
-		"hsm": {strings.Replace(hsm.uri("hsm"), module, client, 1), func() error { return kill() },
+		"hsm": {strings.Replace(hsm.uri("hsm"), module, client(t), 1), func() error { return kill() },
 			func() error { kill = startRemote(t); return nil }},
 		"sealed": {bao.uri("sealed"), func() error { bao.failure.Store(http.StatusServiceUnavailable); return nil },
 			func() error { bao.failure.Store(0); return nil }},

@@ -23,8 +23,12 @@ import (
 	"sa-controller-manager/signing/signertest"
 )
 
-// binary is sa-kms-signer, built with the race detector.
-var binary string
+var (
+	// workDir is for what all tests share.
+	workDir string
+	// binary is sa-kms-signer, built with the race detector.
+	binary string
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -32,6 +36,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
+		workDir = dir
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "sa-kms-signer")
 		build := exec.Command("go", "build", "-race", "-o", binary, ".")

@@ -17,20 +17,25 @@ import (
 
 const (
 	module = "/usr/lib/softhsm/libsofthsm2.so"
-	// client is a PKCS#11 module that talks to a server, which has SoftHSM.
-	client = "/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so"
 	pin    = "pin-of-the-token-8461"
 )
+
+// client is a PKCS#11 module that talks to a server, which has SoftHSM.
+func client(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob("/usr/lib/*/pkcs11/p11-kit-client.so")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v: install Debian's p11-kit-modules", found, err)
+	}
+	return found[0]
+}
 
 // softHSMDir holds the tokens of all tests: SoftHSM reads its configuration from the environment
 // of a process.
 var softHSMDir = sync.OnceValue(func() string {
-	dir, err := os.MkdirTemp("", "softhsm")
-	if err != nil {
-		panic(err)
-	}
+	dir := filepath.Join(workDir, "softhsm")
 	config := fmt.Sprintf("directories.tokendir = %s\nobjectstore.backend = file\nlog.level = ERROR\n", dir)
-	if err := os.WriteFile(filepath.Join(dir, "softhsm2.conf"), []byte(config), 0o600); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "softhsm2.conf"), []byte(config), 0o600)); err != nil {
 		panic(err)
 	}
 	return dir

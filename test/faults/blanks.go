@@ -5,6 +5,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -41,56 +42,45 @@ func (e skippedError) Error() string { return "skipped: " + e.why }
 // Blanks is what a part was to look at and did not: that it has found nothing says nothing
 // about that.
 func Blanks(o checker.Outcome, part Part) []string {
+	all, anything := []Part{FaultsPart, RotationPart, LoadPart, SignerPart}, 0
+	for _, n := range o.Operations {
+		anything += n
+	}
 	var blanks []string
-	for _, counter := range counters(o, part) {
-		if counter.n == 0 {
+	for _, counter := range []struct {
+		what string
+		n    int
+		of   []Part
+	}{
+		{"tokens to verify", o.Tokens, all},
+		{"samples of a process", o.Samples, all},
+		{"lines in any log", o.LogBytes, all},
+		{"objects to judge", o.Objects, all},
+		{"Pods", o.Pods, all[:3]},
+		{"writes of a leader", o.Writes, all[:3]},
+		{"operations of users", anything, all[:1]},
+		{"tokens of dead accounts", o.DeadTokens, all[:1]},
+		{"keys that were activated", o.Operations[activated], all[1:2]},
+		{"commands that were killed", o.Operations[killed], all[1:2]},
+		{"token Secrets that replace one", o.Reissued, all[1:2]},
+		{"requested tokens", o.Bound, all[1:2]},
+		{"lists that users edited", o.Operations[workload.Edited], all[1:2]},
+		{"re-issue pairs that users tidied", o.Operations[workload.Tidied], all[1:2]},
+		{"copies of auto-created Secrets", o.Operations[workload.Copied], all[1:2]},
+		{"broken clients", o.BrokenCalls, all[2:]},
+	} {
+		if counter.n == 0 && slices.Contains(counter.of, part) {
 			blanks = append(blanks, "there were no "+counter.what)
 		}
 	}
 	return blanks
 }
 
-type counter struct {
-	what string
-	n    int
-}
-
-// counters are those that must not be zero.
-func counters(o checker.Outcome, part Part) []counter {
-	all := []counter{
-		{"tokens to verify", o.Tokens}, {"samples of a process", o.Samples},
-		{"lines in any log", o.LogBytes}, {"objects to judge", o.Objects},
-	}
-	pods := []counter{{"Pods", o.Pods}, {"writes of a leader", o.Writes}}
-	switch part {
-	case FaultsPart:
-		return append(append(all, pods...), counter{"operations of users", operations(o)}, counter{"tokens of dead accounts", o.DeadTokens})
-	case RotationPart:
-		return append(append(all, pods...), counter{"keys that were activated", o.Operations[activated]},
-			counter{"commands that were killed", o.Operations[killed]}, counter{"token Secrets that replace one", o.Reissued},
-			counter{"requested tokens", o.Bound}, counter{"lists that users edited", o.Operations[workload.Edited]},
-			counter{"re-issue pairs that users tidied", o.Operations[workload.Tidied]}, counter{"copies of auto-created Secrets", o.Operations[workload.Copied]})
-	case LoadPart:
-		return append(append(all, pods...), counter{"broken clients", o.BrokenCalls})
-	case SignerPart:
-		return append(all, counter{"broken clients", o.BrokenCalls})
-	}
-	return all
-}
-
-func operations(o checker.Outcome) int {
-	sum := 0
-	for _, n := range o.Operations {
-		sum += n
-	}
-	return sum
-}
-
 // Unmet is what is missing of the faults themselves. Where other programs have the machine
 // one may come too late to meet anything.
 func Unmet(o checker.Outcome, part Part) []string {
 	var blanks []string
-	for _, entry := range striking(part) {
+	for _, entry := range map[Part][]Entry{FaultsPart: Catalogue(), RotationPart: interrupting()}[part] {
 		met, counted := o.Met[entry.Kind]
 		switch {
 		case o.Injected[entry.Kind] == 0 && o.Skipped[entry.Kind] == "":
@@ -100,18 +90,6 @@ func Unmet(o checker.Outcome, part Part) []string {
 		}
 	}
 	return blanks
-}
-
-// striking are the faults of a part.
-func striking(part Part) []Entry {
-	switch part {
-	case FaultsPart:
-		return Catalogue()
-	case RotationPart:
-		return interrupting()
-	case LoadPart, SignerPart:
-	}
-	return nil
 }
 
 // meetLimit is how long a fault waits for a request to meet it. While no leader is there,
@@ -130,16 +108,4 @@ func (w *World) awaitMet(ctx context.Context, kind checker.Kind, count func() in
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record.met[kind] += count()
-}
-
-func (w *World) count(kind checker.Kind) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.record.injected[kind]++
-}
-
-func (w *World) skip(kind checker.Kind, why string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.record.skipped[kind] = why
 }

@@ -102,18 +102,8 @@ func judgeRefusal(succeeded bool, output, words, dir string, before, after map[s
 			wrong = append(wrong, fmt.Sprintf("does not say %q: %s", want, output))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		switch now, there := after[name]; {
-		case !there:
-			wrong = append(wrong, "has removed "+name)
-		case now != before[name]:
-			wrong = append(wrong, "has changed "+name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if _, there := before[name]; !there {
-			wrong = append(wrong, "has left "+name+" behind")
-		}
+	if !maps.Equal(before, after) {
+		wrong = append(wrong, fmt.Sprintf("has not left the files as they were: %q before, %q now", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))))
 	}
 	return wrong
 }

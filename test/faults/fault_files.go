@@ -122,8 +122,7 @@ func unreadableKey(ctx context.Context, w *World, fault Planned) (func(context.C
 		repair: restoreKey,
 	}
 	if w.overrides {
-		w.skip(fault.Kind, "root reads a file of mode 000 all the same, and setpriv, which could forbid it, is missing")
-		change.flags = nil
+		return nil, skippedError{"root reads a file of mode 000 all the same, and setpriv, which could forbid it, is missing"}
 	}
 	return w.refuses(ctx, fault, change)
 }

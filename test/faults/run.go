@@ -136,7 +136,9 @@ func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	if err != nil {
 		end()
 		if skipped := (skippedError{}); errors.As(err, &skipped) {
-			w.skip(entry.Kind, skipped.why)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.record.skipped[entry.Kind] = skipped.why
 			return nil
 		}
 		if errors.Is(err, errSkipped) {
@@ -144,7 +146,9 @@ func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 		}
 		return err
 	}
-	w.count(entry.Kind)
+	w.mu.Lock()
+	w.record.injected[entry.Kind]++
+	w.mu.Unlock()
 	if entry.OnlyAtFirst {
 		end()
 	}

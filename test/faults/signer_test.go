@@ -7,10 +7,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"sa-controller-manager/test/faults/checker"
 )
 
 // TestJudgeSignatures wants each way to leave the caller in order alone to be a violation.
@@ -38,19 +34,5 @@ func TestJudgeSignatures(t *testing.T) {
 				t.Errorf("%s: %v, want %d violations", tc.reason, got, tc.want)
 			}
 		})
-	}
-}
-
-// TestTableOfLoads wants broken clients to be counted where they are aimed, beside faults.
-func TestTableOfLoads(t *testing.T) {
-	t.Parallel()
-	killed := checker.Outcome{Injected: map[checker.Kind]int{"replica-killed": 3}}
-	rows := Table(killed, checker.Outcome{BrokenCalls: 100, BrokenKinds: 10}, checker.Outcome{BrokenCalls: 50, BrokenKinds: 12, Violations: []checker.Violation{checker.Violated(8, "many")}})
-	want := Row{Promise: 8, Text: rows[7].Text, Attacks: 23, Faults: 153, Violations: 1}
-	if diff := cmp.Diff(want, rows[7]); diff != "" {
-		t.Errorf("promise 8 (-want +got):\n%s", diff)
-	}
-	if rows[0].Attacks != 1 || rows[0].Faults != 3 {
-		t.Errorf("promise 1: %+v, want the faults alone", rows[0])
 	}
 }

@@ -11,32 +11,19 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 )
 
-func TestUntold(t *testing.T) {
+func TestWithoutEvent(t *testing.T) {
 	t.Parallel()
-	about := func(pods int) []eventsv1.Event {
-		var events []eventsv1.Event
-		for i := range pods {
-			events = append(events, eventsv1.Event{Regarding: corev1.ObjectReference{Namespace: "shop", Name: fmt.Sprint(i)}})
-		}
-		return events
-	}
-	all := func(counted int) []eventsv1.Event {
-		return []eventsv1.Event{{Note: fmt.Sprintf("Pods that were admitted without the webhook and lack their account or token: %d, the first is shop/0; and so on", counted)}}
-	}
+	const many = eventsPerScan + 20
 	cases := map[string]struct {
-		reason    string
-		missed    int
-		each, all []eventsv1.Event
-		want      int
+		reason                string
+		missed, each, counted int
+		want                  int
 	}{
-		"None":       {},
-		"AllTold":    {missed: 3, each: about(3)},
-		"OneUntold":  {missed: 3, each: about(2), all: all(3), want: 1},
-		"NoneTold":   {reason: "a number is not enough where there is room for each", missed: 3, all: all(3), want: 3},
-		"Many":       {missed: eventsPerScan + 20, each: about(eventsPerScan), all: all(eventsPerScan + 20)},
-		"TooFew":     {missed: eventsPerScan + 20, each: about(eventsPerScan), all: all(eventsPerScan + 19), want: 20},
-		"NoSummary":  {missed: eventsPerScan + 20, each: about(eventsPerScan), want: 20},
-		"OtherWords": {missed: eventsPerScan + 20, each: about(eventsPerScan), all: []eventsv1.Event{{Note: "many"}}, want: 20},
+		"One":       {missed: 3, each: 2, counted: 3, want: 1},
+		"All":       {reason: "a number is not enough where there is room for each", missed: 3, counted: 3, want: 3},
+		"Many":      {missed: many, each: eventsPerScan, counted: many},
+		"TooFew":    {missed: many, each: eventsPerScan, counted: many - 1, want: 20},
+		"NoSummary": {missed: many, each: eventsPerScan, want: 20},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -45,11 +32,15 @@ func TestUntold(t *testing.T) {
 			for i := range tc.missed {
 				missed[fmt.Sprintf("shop/%d", i)] = true
 			}
-			if got := WithoutEvent(missed, tc.each, tc.all); len(got) != tc.want {
-				t.Errorf("%s: %d are unreported, want %d", tc.reason, len(got), tc.want)
+			var each, all []eventsv1.Event
+			for i := range tc.each {
+				each = append(each, eventsv1.Event{Regarding: corev1.ObjectReference{Namespace: "shop", Name: fmt.Sprint(i)}})
 			}
-			if len(missed) != tc.missed {
-				t.Error("it has changed what it was given")
+			if tc.counted > 0 {
+				all = append(all, eventsv1.Event{Note: fmt.Sprintf("Pods that lack their account or token: %d, the first is shop/0", tc.counted)})
+			}
+			if got := WithoutEvent(missed, each, all); len(got) != tc.want {
+				t.Errorf("%s: %d are unreported, want %d", tc.reason, len(got), tc.want)
 			}
 		})
 	}

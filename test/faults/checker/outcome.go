@@ -15,8 +15,8 @@ type Outcome struct {
 	// kube-apiserver was given to. Skipped is why a kind could not be injected.
 	Met     map[Kind]int
 	Skipped map[Kind]string
-	// BrokenCalls is how often broken clients came, BrokenKinds of how many kinds they were.
-	BrokenCalls, BrokenKinds int
+	// BrokenCalls is how often broken clients came.
+	BrokenCalls int
 	// Unsure is what cannot be told because other programs have used the machine; nil if all
 	// can.
 	Unsure error

@@ -23,16 +23,10 @@ func TestJudgeTimes(t *testing.T) {
 		found  int
 		unsure bool
 	}{
-		"quick":             {took: quick},
-		"as slow as may be": {reason: "it is what is promised", took: append(slices.Clone(quick), slowest)},
-		"one is slow":       {reason: "of a hundred none may be", took: append(slices.Clone(quick), slowest+time.Millisecond), found: 1},
-		"one of two hundred is slow": {
-			reason: "one in a hundred may be", took: append(slices.Concat(quick, quick, quick[:1]), time.Minute),
-		},
+		"one is slow":              {reason: "of a hundred none may be", took: append(slices.Clone(quick), slowest+time.Millisecond), found: 1},
 		"nobody was answered":      {reason: "that is slow", found: 1},
 		"slow beside others":       {reason: "nobody knows whose fault it is", took: []time.Duration{slowest + time.Millisecond}, others: 0.5, unsure: true},
 		"slow where others may be": {reason: "it was said that nobody can know", took: []time.Duration{slowest + time.Millisecond}, busy: true, unsure: true},
-		"quick beside others":      {reason: "all the better", took: quick, others: 0.5},
 		"slow beside next to none": {took: []time.Duration{slowest + time.Millisecond}, others: 0.1, found: 1},
 	}
 	for name, tc := range cases {

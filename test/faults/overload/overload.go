@@ -165,7 +165,7 @@ func (l Result) Log(log func(format string, args ...any)) {
 // only if nothing was found: one violation is enough to know. It is an error unless others have
 // used the machine.
 func (l Result) AddTo(outcome *checker.Outcome, unsure error) error {
-	outcome.BrokenCalls, outcome.BrokenKinds = l.tried()+l.open, len(l.kinds)+1
+	outcome.BrokenCalls = l.tried() + l.open
 	outcome.Violations = append(outcome.Violations, l.violations()...)
 	if len(outcome.Violations) > 0 {
 		return nil

@@ -68,7 +68,7 @@ func (w *World) missDeletion(ctx context.Context, n *workload.Namespace) error {
 	if err != nil {
 		return err
 	}
-	w.gate.shutFor("secrets")
+	w.gate.shut("secrets")
 	delete(n.Secrets, own)
 	if err := w.client.DeleteSecret(ctx, n.Name, own, ""); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (w *World) lateDeletion(ctx context.Context, n *workload.Namespace) error {
 	if err := errors.Join(w.makeAccount(ctx, n, "dead"), w.makeAccount(ctx, n, "live")); err != nil {
 		return err
 	}
-	if err := w.makeSecret(ctx, n, "reused", "dead"); err != nil {
+	if err := w.client.MakeTokenSecret(ctx, n, "reused", "dead", "extra"); err != nil {
 		return err
 	}
 	if err := w.awaitFilled(ctx, n.Name, "reused"); err != nil {
@@ -99,7 +99,7 @@ func (w *World) lateDeletion(ctx context.Context, n *workload.Namespace) error {
 	match := faultproxy.On("delete", "secrets").In(n.Name).Named("reused")
 	w.use(&faultproxy.Rule{Match: match, Times: 1, Fault: faultproxy.Hold(release, faultproxy.Forward)})
 	defer close(release)
-	if err := w.deleteAccount(ctx, n, "dead"); err != nil {
+	if err := w.client.RemoveAccount(ctx, n, "dead"); err != nil {
 		return err
 	}
 	if err := w.awaitRequest(ctx, match); err != nil {
@@ -108,7 +108,7 @@ func (w *World) lateDeletion(ctx context.Context, n *workload.Namespace) error {
 	if err := w.client.DeleteSecret(ctx, n.Name, "reused", n.Secrets["reused"].UID); err != nil {
 		return err
 	}
-	return w.makeSecret(ctx, n, "reused", "live")
+	return w.client.MakeTokenSecret(ctx, n, "reused", "live", "extra")
 }
 
 // lateToken holds the token for an account until that account has a successor.
@@ -123,13 +123,13 @@ func (w *World) lateToken(ctx context.Context, n *workload.Namespace) error {
 	match := faultproxy.On("patch", "secrets").In(n.Name).Named("token")
 	w.use(&faultproxy.Rule{Match: match, Times: 1, Fault: faultproxy.Hold(release, faultproxy.Forward)})
 	defer close(release)
-	if err := w.makeSecret(ctx, n, "token", "twice"); err != nil {
+	if err := w.client.MakeTokenSecret(ctx, n, "token", "twice", "extra"); err != nil {
 		return err
 	}
 	if err := w.awaitRequest(ctx, match); err != nil {
 		return err
 	}
-	if err := w.deleteAccount(ctx, n, "twice"); err != nil {
+	if err := w.client.RemoveAccount(ctx, n, "twice"); err != nil {
 		return err
 	}
 	return w.makeAccount(ctx, n, "twice")
@@ -145,11 +145,11 @@ func (w *World) lateAccount(ctx context.Context, n *workload.Namespace) error {
 	if _, err := w.ownSecret(ctx, n, name); err != nil {
 		return err
 	}
-	w.gate.shutFor("serviceaccounts")
-	if err := w.deleteAccount(ctx, n, name); err != nil {
+	w.gate.shut("serviceaccounts")
+	if err := w.client.RemoveAccount(ctx, n, name); err != nil {
 		return err
 	}
-	if err := errors.Join(w.makeAccount(ctx, n, name), w.makeSecret(ctx, n, "token", name)); err != nil {
+	if err := errors.Join(w.makeAccount(ctx, n, name), w.client.MakeTokenSecret(ctx, n, "token", name, "extra")); err != nil {
 		return err
 	}
 	return w.awaitFilled(ctx, n.Name, "token")
@@ -176,7 +176,7 @@ func (w *World) dropReference(ctx context.Context, n *workload.Namespace) error 
 	if err != nil {
 		return err
 	}
-	if err := w.makeSecret(ctx, n, "mine", name); err != nil {
+	if err := w.client.MakeTokenSecret(ctx, n, "mine", name, "extra"); err != nil {
 		return err
 	}
 	if err := w.awaitFilled(ctx, n.Name, "mine"); err != nil {
@@ -200,19 +200,6 @@ func (w *World) makeAccount(ctx context.Context, n *workload.Namespace, name str
 	return w.client.CreateAccount(ctx, n.Name, name, account)
 }
 
-func (w *World) deleteAccount(ctx context.Context, n *workload.Namespace, name string) error {
-	uid := n.Accounts[name].UID
-	delete(n.Accounts, name)
-	return w.client.DeleteAccount(ctx, n.Name, name, uid)
-}
-
-func (w *World) makeSecret(ctx context.Context, n *workload.Namespace, name, account string) error {
-	secret := &workload.TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: "extra"}
-	n.Secrets[name] = secret
-	n.Accounts[account].AwaitNextSecond(ctx)
-	return w.client.CreateTokenSecret(ctx, n.Name, name, secret)
-}
-
 // ownSecret returns the token Secret that the account references and that has the name of one
 // made for it. In Manual a former token controller has left it.
 func (w *World) ownSecret(ctx context.Context, n *workload.Namespace, account string) (string, error) {
@@ -220,7 +207,7 @@ func (w *World) ownSecret(ctx context.Context, n *workload.Namespace, account st
 		return w.awaitOwn(ctx, n.Name, account)
 	}
 	own := account + "-token-bcdfg"
-	if err := errors.Join(w.makeSecret(ctx, n, own, account), w.client.AddReference(ctx, n.Name, account, own)); err != nil {
+	if err := errors.Join(w.client.MakeTokenSecret(ctx, n, own, account, "extra"), w.client.AddReference(ctx, n.Name, account, own)); err != nil {
 		return "", err
 	}
 	return own, w.awaitFilled(ctx, n.Name, own)

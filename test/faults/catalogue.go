@@ -5,9 +5,13 @@ package faults
 
 import (
 	"context"
+	"net/http"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/integration/faultproxy"
 )
 
 // Inject begins a fault and returns what ends it. It returns once the fault is there, and
@@ -36,13 +40,13 @@ func Catalogue() []Entry {
 		lapse = leaseDuration + 2*time.Second
 	)
 	return []Entry{
-		{Kind: "replica-killed", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: killReplica},
-		{Kind: "leader-killed", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: killLeader},
-		{Kind: "replica-paused", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: pauseReplica},
-		{Kind: "leader-paused", Lane: Processes, For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: pauseLeader},
-		{Kind: "leader-partitioned", Lane: Processes, For: lapse, Excuse: checker.FreshRefused, Inject: partitionLeader},
-		{Kind: "leader-silent", Lane: Processes, For: lapse, Excuse: checker.FreshRefused, Inject: silenceLeader},
-		{Kind: "lease-held", Lane: Processes, For: afterDeadline, Inject: holdLease},
+		{Kind: "replica-killed", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onReplica(kill)},
+		{Kind: "leader-killed", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onLeader(kill)},
+		{Kind: "replica-paused", Lane: Processes, For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onReplica(pause)},
+		{Kind: "leader-paused", Lane: Processes, For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onLeader(pause)},
+		{Kind: "leader-partitioned", Lane: Processes, For: lapse, Excuse: checker.FreshRefused, Inject: onLeader(hold(faultproxy.Any))},
+		{Kind: "leader-silent", Lane: Processes, For: lapse, Excuse: checker.FreshRefused, Inject: onLeader(silence)},
+		{Kind: "lease-held", Lane: Processes, For: afterDeadline, Inject: onLeader(hold(faultproxy.On("", "leases")))},
 		{Kind: "apiserver-killed", Lane: Processes, For: short, Excuse: checker.Refused, Inject: killAPIServer},
 		{Kind: "etcd-killed", Lane: Processes, For: short, Excuse: checker.Refused, Inject: killEtcd},
 		{Kind: "etcd-compacted", Lane: Processes, For: 100 * time.Millisecond, Inject: compactEtcd},
@@ -52,12 +56,12 @@ func Catalogue() []Entry {
 		{Kind: "watches-delayed", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: delayWatches},
 		{Kind: "watches-half-open", Lane: Requests, For: 2 * short, Excuse: checker.FreshRefused, Inject: halfOpenWatches},
 		{Kind: "connections-silent", Lane: Requests, For: 4 * short, Excuse: checker.FreshRefused, Inject: silenceConnections},
-		{Kind: "conflict-409", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer409},
-		{Kind: "throttled-429", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer429},
-		{Kind: "internal-error-500", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer500},
-		{Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: answer504},
-		{Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: timeOutAfterCommit},
-		{Kind: "answer-dropped", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: dropAnswers},
+		{Kind: "conflict-409", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(changes, faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict))},
+		{Kind: "throttled-429", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(calls, faultproxy.TooManyRequests(time.Second))},
+		{Kind: "internal-error-500", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(calls, faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError))},
+		{Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(calls, faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout))},
+		{Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(changes, faultproxy.TimeOutAfterCommit)},
+		{Kind: "answer-dropped", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(changes, faultproxy.DropAnswer)},
 		{Kind: "slow-bodies", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: slowBodies},
 
 		{Kind: "key-garbage", Lane: Files, For: short, Inject: spoilKey(garbage)},
@@ -71,8 +75,8 @@ func Catalogue() []Entry {
 		{Kind: "disk-full", Lane: Files, For: 0, Inject: fullDisk},
 		{Kind: "disk-read-only", Lane: Files, For: 0, Inject: readOnlyDisk},
 
-		{Kind: "mutating-deleted", Lane: Registration, Excuse: checker.Bare, Once: true, Inject: deleteMutating},
-		{Kind: "validating-deleted", Lane: Registration, Once: true, Inject: deleteValidating},
+		{Kind: "mutating-deleted", Lane: Registration, Excuse: checker.Bare, Once: true, Inject: tampers(repairLimit, (*World).dropMutating)},
+		{Kind: "validating-deleted", Lane: Registration, Once: true, Inject: tampers(repairLimit, (*World).dropValidating)},
 		{Kind: "ca-bundle-edited", Lane: Registration, Excuse: checker.Refused, Inject: editBundle(mutating)},
 		{Kind: "rules-edited", Lane: Registration, Excuse: checker.Bare, Inject: editRules(mutating)},
 		{Kind: "validating-bundle-edited", Lane: Registration, Excuse: checker.Refused, Inject: editBundle(validating)},

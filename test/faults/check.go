@@ -251,7 +251,7 @@ func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *
 func (w *World) checkWrites(calls []workload.Call, outcome *checker.Outcome) {
 	asked := checker.PodNamespaces(calls)
 	for _, t := range w.terms() {
-		writes, found := checker.JudgeWrites(t.proxy.Requests(anything), renewDeadline, asked, t.resumed)
+		writes, found := checker.JudgeWrites(t.proxy.Requests(faultproxy.Any), renewDeadline, asked, t.resumed)
 		outcome.Writes += writes
 		outcome.Violations = append(outcome.Violations, found...)
 	}
@@ -260,39 +260,28 @@ func (w *World) checkWrites(calls []workload.Call, outcome *checker.Outcome) {
 // snapshot lists all there is, from kube-apiserver's newest state.
 func (w *World) snapshot(ctx context.Context) (checker.Snapshot, error) {
 	core := w.client.CoreV1()
-	all := metav1.ListOptions{}
-	namespaces, err := core.Namespaces().List(ctx, all)
-	if err != nil {
-		return checker.Snapshot{}, fmt.Errorf("list namespaces: %w", err)
+	namespaces, err1 := core.Namespaces().List(ctx, metav1.ListOptions{})
+	accounts, err2 := core.ServiceAccounts("").List(ctx, metav1.ListOptions{})
+	secrets, err3 := core.Secrets("").List(ctx, metav1.ListOptions{})
+	configMaps, err4 := core.ConfigMaps("").List(ctx, metav1.ListOptions{})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return checker.Snapshot{}, fmt.Errorf("list all there is: %w", err)
 	}
-	accounts, err := core.ServiceAccounts("").List(ctx, all)
-	if err != nil {
-		return checker.Snapshot{}, fmt.Errorf("list serviceaccounts: %w", err)
+	return checker.Snapshot{
+		Namespaces: namespaces.Items, Accounts: byKey(accounts.Items), Secrets: byKey(secrets.Items), ConfigMaps: byKey(configMaps.Items),
+	}, nil
+}
+
+func byKey[T any, P interface {
+	*T
+	metav1.Object
+}](items []T) map[types.NamespacedName]P {
+	all := map[types.NamespacedName]P{}
+	for i := range items {
+		object := P(&items[i])
+		all[checker.Key(object.GetNamespace(), object.GetName())] = object
 	}
-	secrets, err := core.Secrets("").List(ctx, all)
-	if err != nil {
-		return checker.Snapshot{}, fmt.Errorf("list secrets: %w", err)
-	}
-	configMaps, err := core.ConfigMaps("").List(ctx, all)
-	if err != nil {
-		return checker.Snapshot{}, fmt.Errorf("list configmaps: %w", err)
-	}
-	now := checker.Snapshot{
-		Namespaces: namespaces.Items,
-		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
-		Secrets:    map[types.NamespacedName]*corev1.Secret{},
-		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-	}
-	for i := range accounts.Items {
-		now.Accounts[checker.Key(accounts.Items[i].Namespace, accounts.Items[i].Name)] = &accounts.Items[i]
-	}
-	for i := range secrets.Items {
-		now.Secrets[checker.Key(secrets.Items[i].Namespace, secrets.Items[i].Name)] = &secrets.Items[i]
-	}
-	for i := range configMaps.Items {
-		now.ConfigMaps[checker.Key(configMaps.Items[i].Namespace, configMaps.Items[i].Name)] = &configMaps.Items[i]
-	}
-	return now, nil
+	return all
 }
 
 // checkLogs looks for tokens in all that processes have printed.
@@ -306,8 +295,6 @@ func (w *World) checkLogs(outcome *checker.Outcome) {
 		}
 	}
 }
-
-func anything(faultproxy.Request) bool { return true }
 
 // awaitEvents returns once Events tell of the Pods that were admitted without the webhook, with
 // those of which none does in the end. The scan looks once a minute at most, and after each

@@ -10,9 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
-
-	"sa-controller-manager/test/await"
 )
 
 // garbage is never the same twice: a replica that sees nothing of the good content in
@@ -48,51 +45,16 @@ func restoreKey(ctx context.Context, r *Replica, t *term, good contents) error {
 	return awaitReload(ctx, t, keyFlag, resultAccepted, before)
 }
 
-// spoilCA does it to the root CA.
+// spoilCA does it to the root CA. A CA is published with what is around its PEM, so that only the
+// very same file will do, and nothing reports that this one is in use again: what was published in
+// the end is judged.
 func spoilCA(how func(good []byte) []byte) Inject {
 	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-		var bad []byte
-		spoil := func(r *Replica, good contents) error {
-			if bad == nil {
-				bad = how(good[caFile])
-			}
-			return r.replace(caFile, bad, 0o600)
-		}
-		repair := func(ctx context.Context, r *Replica, t *term, good contents) error {
-			return restoreCA(ctx, r, t, func() error { return spoil(r, good) })
-		}
-		return w.refuses(ctx, fault, refusal{flags: []string{caFlag}, spoil: spoil, repair: repair})
-	}
-}
-
-// unnoticed is how long a replica gets, at first, to see that a file is as it was, and to
-// tell that it is not.
-const unnoticed = 1500 * time.Millisecond
-
-// restoreCA puts the good file back and spoils it once more. A CA is published with what is
-// around its PEM, so that only the very same file will do; that this one is in use again is
-// told by nothing but by what is said of the same bad one afterwards.
-func restoreCA(ctx context.Context, r *Replica, t *term, spoilAgain func() error) error {
-	before, err := reloads(ctx, t, caFlag, resultRefused)
-	if err != nil {
-		return err
-	}
-	for wait := unnoticed; ; wait *= 2 {
-		if err := r.restore(caFile); err != nil {
-			return err
-		}
-		if !await.Sleep(ctx, wait) {
-			return ctx.Err()
-		}
-		if err := spoilAgain(); err != nil {
-			return err
-		}
-		limit, cancel := context.WithTimeout(ctx, wait)
-		told := awaitReload(limit, t, caFlag, resultRefused, before)
-		cancel()
-		if told == nil {
-			return r.restore(caFile)
-		}
+		return w.refuses(ctx, fault, refusal{
+			flags:  []string{caFlag},
+			spoil:  func(r *Replica, good contents) error { return r.replace(caFile, how(good[caFile]), 0o600) },
+			repair: func(_ context.Context, r *Replica, _ *term, _ contents) error { return r.restore(caFile) },
+		})
 	}
 }
 
@@ -149,7 +111,7 @@ func spoilCertificate(how func(good []byte) []byte) Inject {
 
 // replaceCertificate puts a new pair in the place of the one that is there.
 func replaceCertificate(ctx context.Context, r *Replica, t *term) error {
-	certificate, key, err := selfSigned()
+	certificate, key, err := newCertificate()
 	if err != nil {
 		return err
 	}

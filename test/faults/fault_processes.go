@@ -19,120 +19,87 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-func killReplica(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.kill(w.all()[fault.Replica])
-}
+// strike begins a fault of one process and returns what ends it.
+type strike func(ctx context.Context, r *Replica, kind checker.Kind) (heal func(context.Context) error, err error)
 
-func killLeader(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return nil, err
+func onReplica(do strike) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		return do(ctx, w.all()[fault.Replica], fault.Kind)
 	}
-	return w.kill(leader)
 }
 
-func (w *World) kill(r *Replica) (func(context.Context) error, error) {
+func onLeader(do strike) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		leader, err := w.leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, leader, fault.Kind)
+	}
+}
+
+func kill(_ context.Context, r *Replica, _ checker.Kind) (func(context.Context) error, error) {
 	if err := r.kill(); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
 		// One that finds garbage in its files when it starts ends, as it should.
-		w.files.Lock()
-		defer w.files.Unlock()
+		r.world.files.Lock()
+		defer r.world.files.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 		defer cancel()
 		return r.ready(ctx)
 	}, nil
 }
 
-func pauseReplica(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return pause(w.all()[fault.Replica])
-}
-
-// pauseLeader lasts for longer than the lease: another one leads when it goes on.
-func pauseLeader(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return pause(leader)
-}
-
-func pause(r *Replica) (func(context.Context) error, error) {
+func pause(_ context.Context, r *Replica, _ checker.Kind) (func(context.Context) error, error) {
 	if err := r.pause(); err != nil {
 		return nil, err
 	}
 	return func(context.Context) error { return r.resume() }, nil
 }
 
-// partitionLeader holds all that the leader sends, for longer than the lease. What it
-// still waits for an answer to arrives in the end, when another one leads.
-func partitionLeader(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return nil, err
+// hold keeps what a process sends of these requests, and lets go of it in the end, when another
+// replica leads.
+func hold(match faultproxy.Match) strike {
+	return func(_ context.Context, r *Replica, kind checker.Kind) (func(context.Context) error, error) {
+		over := make(chan struct{})
+		rule := &faultproxy.Rule{Match: match, Fault: faultproxy.Hold(over, faultproxy.Forward)}
+		r.use(rule)
+		r.now().proxy.CutWatches(match)
+		return func(ctx context.Context) error {
+			r.world.awaitMet(ctx, kind, rule.Hits)
+			close(over)
+			r.use()
+			return nil
+		}, nil
 	}
-	over := make(chan struct{})
-	rule := &faultproxy.Rule{Match: faultproxy.Any, Fault: faultproxy.Hold(over, faultproxy.Forward)}
-	leader.use(rule)
-	leader.now().proxy.CutWatches(faultproxy.Any)
-	return func(ctx context.Context) error {
-		w.awaitMet(ctx, fault.Kind, rule.Hits)
-		close(over)
-		leader.use()
-		return nil
-	}, nil
 }
 
 // successorTimeout is how long the others may take to lead once the leader cannot, on a
 // machine that is busy. It is several times the lease.
 const successorTimeout = 20 * time.Second
 
-// silenceLeader has nothing pass between the leader and kube-apiserver any more, on no
+// silence has nothing pass between the leader and kube-apiserver any more, on no
 // connection, and nobody hang up: as when a cable is cut. Its own clock has to tell it that it
 // leads no more. What it sends meanwhile never arrives, so that the others have to take over;
 // what it would go on to write in the end, the journal shows.
-func silenceLeader(ctx context.Context, w *World, _ Planned) (func(context.Context) error, error) {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	end := leader.now().proxy.SilenceAll()
+func silence(_ context.Context, leader *Replica, _ checker.Kind) (func(context.Context) error, error) {
+	w, end := leader.world, leader.now().proxy.SilenceAll()
 	return func(ctx context.Context) error {
 		defer end()
-		if err := w.awaitSuccessor(ctx, leader); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, successorTimeout)
+		defer cancel()
+		err := await.Poll(ctx, func(ctx context.Context) error {
+			now, err := w.leader(ctx)
+			if err == nil && now == leader {
+				err = fmt.Errorf("%s holds the Lease", leader.name)
+			}
+			return err
+		})
+		if err != nil {
 			w.report(checker.Violated(1, "no other replica became leader while the leader's connections were silent: %v", err))
 		}
-		return nil
-	}, nil
-}
-
-func (w *World) awaitSuccessor(ctx context.Context, of *Replica) error {
-	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
-	defer cancel()
-	return await.Poll(ctx, func(ctx context.Context) error {
-		leader, err := w.leader(ctx)
-		if err == nil && leader == of {
-			err = fmt.Errorf("%s holds the Lease", of.name)
-		}
-		return err
-	})
-}
-
-// holdLease keeps the leader from its Lease, and from nothing else: it could go on to
-// write if only it wanted to.
-func holdLease(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	leader, err := w.leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	over := make(chan struct{})
-	rule := &faultproxy.Rule{Match: faultproxy.On("", "leases"), Fault: faultproxy.Hold(over, faultproxy.Forward)}
-	leader.use(rule)
-	return func(ctx context.Context) error {
-		w.awaitMet(ctx, fault.Kind, rule.Hits)
-		close(over)
-		leader.use()
 		return nil
 	}, nil
 }
@@ -168,9 +135,7 @@ func compactEtcd(ctx context.Context, w *World, _ Planned) (func(context.Context
 	if err := w.compact(ctx); err != nil {
 		return nil, err
 	}
-	for _, r := range w.all() {
-		r.now().proxy.CutWatches(faultproxy.Any)
-	}
+	w.cutAll()
 	return func(context.Context) error { return nil }, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 	"sa-controller-manager/test/faults/workload"
 )
 
-// tamper does something to the registration and awaits that it is repaired.
+// tamper does something to the registration and awaits that it is repaired, and that also holds.
 func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Duration, do func(context.Context) error, also func(registered) error) (func(context.Context) error, error) {
 	before, err := w.awaitRegistered(ctx)
 	if err != nil {
@@ -29,6 +30,13 @@ func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Durati
 		return nil, err
 	}
 	return func(ctx context.Context) error { return w.awaitRepair(ctx, kind, before, limit, also) }, nil
+}
+
+// tampers does what takes nothing but a World.
+func tampers(limit time.Duration, do func(*World, context.Context) error) Inject {
+	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
+		return w.tamper(ctx, fault.Kind, limit, func(ctx context.Context) error { return do(w, ctx) }, nothing)
+	}
 }
 
 func nothing(registered) error { return nil }
@@ -41,14 +49,6 @@ func (w *World) dropValidating(ctx context.Context) error {
 	return w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, workload.ConfigurationName, metav1.DeleteOptions{})
 }
 
-func deleteMutating(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.tamper(ctx, fault.Kind, repairLimit, w.dropMutating, nothing)
-}
-
-func deleteValidating(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.tamper(ctx, fault.Kind, repairLimit, w.dropValidating, nothing)
-}
-
 // configuration is one of the two.
 type configuration string
 
@@ -57,10 +57,10 @@ const (
 	validating configuration = "validating"
 )
 
-// editBundle has kube-apiserver trust somebody else.
+// editBundle has kube-apiserver trust another CA.
 func editBundle(which configuration) Inject {
 	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-		stranger, _, err := selfSigned()
+		stranger, err := os.ReadFile(w.cluster.ClientCAFile())
 		if err != nil {
 			return nil, err
 		}
@@ -79,11 +79,7 @@ func editBundle(which configuration) Inject {
 
 // editRules takes all Pods out.
 func editRules(which configuration) Inject {
-	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-		return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
-			return w.patch(ctx, which, "/webhooks", []any{})
-		}, nothing)
-	}
+	return tampers(repairLimit, func(w *World, ctx context.Context) error { return w.patch(ctx, which, "/webhooks", []any{}) })
 }
 
 // edit is another value of a webhook's field.

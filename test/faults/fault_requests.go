@@ -23,7 +23,13 @@ func calls(r faultproxy.Request) bool {
 	return r.Verb != "watch" && r.Resource != "leases"
 }
 
-// meet has requests meet a fault until heal is called and one of them has.
+// meets has requests meet a fault until one of them has, and its time is over.
+func meets(match faultproxy.Match, fault faultproxy.Fault) Inject {
+	return func(_ context.Context, w *World, planned Planned) (func(context.Context) error, error) {
+		return w.meet(planned.Kind, &faultproxy.Rule{Match: match, Fault: fault})
+	}
+}
+
 func (w *World) meet(kind checker.Kind, rule *faultproxy.Rule) (func(context.Context) error, error) {
 	w.use(rule)
 	return func(ctx context.Context) error {
@@ -31,30 +37,6 @@ func (w *World) meet(kind checker.Kind, rule *faultproxy.Rule) (func(context.Con
 		w.use()
 		return nil
 	}, nil
-}
-
-func answer409(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.meet(fault.Kind, &faultproxy.Rule{Match: changes, Fault: faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict)})
-}
-
-func answer429(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.meet(fault.Kind, &faultproxy.Rule{Match: calls, Fault: faultproxy.TooManyRequests(time.Second)})
-}
-
-func answer500(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.meet(fault.Kind, &faultproxy.Rule{Match: calls, Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)})
-}
-
-func answer504(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.meet(fault.Kind, &faultproxy.Rule{Match: calls, Fault: faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)})
-}
-
-func timeOutAfterCommit(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.meet(fault.Kind, &faultproxy.Rule{Match: changes, Fault: faultproxy.TimeOutAfterCommit})
-}
-
-func dropAnswers(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	return w.meet(fault.Kind, &faultproxy.Rule{Match: changes, Fault: faultproxy.DropAnswer})
 }
 
 // slowBodies cuts all watches too, so that lists come slowly.
@@ -129,7 +111,7 @@ func delayWatches(_ context.Context, w *World, fault Planned) (func(context.Cont
 // turn out to be gone.
 func halfOpenWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
 	held := w.heldSince()
-	w.gate.shut()
+	w.gate.shut("")
 	return func(ctx context.Context) error {
 		w.awaitMet(ctx, fault.Kind, held)
 		// kube-apiserver may be away: then history stays.

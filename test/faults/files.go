@@ -4,20 +4,12 @@
 package faults
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/big"
 	"os"
 	"path/filepath"
-	"time"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -36,7 +28,7 @@ const (
 // writeFiles gives the replica copies of the cluster's key and CA, and a certificate of
 // its own.
 func (r *Replica) writeFiles(cluster *devcluster.Cluster) error {
-	certificate, key, err := selfSigned()
+	certificate, key, err := newCertificate()
 	if err != nil {
 		return err
 	}
@@ -148,26 +140,11 @@ func (r *Replica) restore(name string) error {
 	return nil
 }
 
-// selfSigned makes a certificate that is good for a day.
-func selfSigned() (certificate, key []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// newCertificate makes a certificate that nobody trusts.
+func newCertificate() (certificate, key []byte, err error) {
+	authority, err := devcluster.NewAuthority("faults")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, DNSNames: []string{"localhost"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
+	return authority.Server("localhost")
 }

@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/planted"
 	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/integration/faultproxy"
 )
 
 // plantTimeout is how long a planted build has to get well, which it must not, and an
@@ -63,7 +64,7 @@ func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Bin
 
 // writeWithoutLease keeps the leader from its Lease and gives it work all the time.
 func (w *World) writeWithoutLease(ctx context.Context, n *workload.Namespace) error {
-	heal, err := holdLease(ctx, w, Planned{Kind: "lease-held"})
+	heal, err := onLeader(hold(faultproxy.On("", "leases")))(ctx, w, Planned{Kind: "lease-held"})
 	if err != nil {
 		return err
 	}

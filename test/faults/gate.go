@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"sa-controller-manager/test/integration/faultproxy"
 )
 
 // gate is what the answers of all watches pass through, those too that are open already
@@ -26,16 +24,14 @@ type gate struct {
 }
 
 func newGate() *gate {
-	g := &gate{}
-	g.release()
+	g := &gate{open: make(chan struct{})}
+	close(g.open)
 	return g
 }
 
-// shut has watches say nothing, while their connections are well.
-func (g *gate) shut() { g.shutFor("") }
-
-// shutFor does so with the watches of one resource.
-func (g *gate) shutFor(resource string) {
+// shut has the watches of one resource say nothing, those of all if it is "", while their connections
+// are well.
+func (g *gate) shut(resource string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open, g.only = make(chan struct{}), resource
@@ -53,12 +49,7 @@ func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.delay = 0
-	if g.open == nil {
-		g.open = make(chan struct{})
-	}
-	select {
-	case <-g.open:
-	default:
+	if !isClosed(g.open) {
 		close(g.open)
 	}
 }
@@ -68,9 +59,7 @@ func (g *gate) state(resource string) (<-chan struct{}, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.only != "" && g.only != resource {
-		through := make(chan struct{})
-		close(through)
-		return through, g.delay
+		return newGate().open, g.delay
 	}
 	return g.open, g.delay
 }
@@ -106,32 +95,15 @@ func (b *gatedBody) Read(p []byte) (int, error) {
 	if n > 0 && (delay > 0 || !isClosed(open)) {
 		b.gate.held.Add(1)
 	}
-	late := time.NewTimer(delay)
-	defer late.Stop()
-	for _, passed := range []func() bool{
-		func() bool {
-			select {
-			case <-open:
-				return true
-			case <-b.closed:
-				return false
-			}
-		},
-		func() bool {
-			if delay == 0 {
-				return true
-			}
-			select {
-			case <-late.C:
-				return true
-			case <-b.closed:
-				return false
-			}
-		},
-	} {
-		if !passed() {
-			return 0, io.ErrUnexpectedEOF
-		}
+	select {
+	case <-open:
+	case <-b.closed:
+		return 0, io.ErrUnexpectedEOF
+	}
+	select {
+	case <-time.After(delay):
+	case <-b.closed:
+		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err
 }
@@ -170,5 +142,3 @@ func (b *tricklingBody) Read(p []byte) (int, error) {
 	}
 	return b.ReadCloser.Read(p[:min(len(p), piece)])
 }
-
-var _ faultproxy.Fault = trickle

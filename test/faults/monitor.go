@@ -14,14 +14,6 @@ import (
 	"sa-controller-manager/test/measure"
 )
 
-// runtimeMemoryIn reads runtime.MemStats out of the metrics.
-func runtimeMemoryIn(metrics devcluster.Metrics) checker.RuntimeMemory {
-	kib := func(name string) int { return int(metrics.Sum("go_memstats_"+name+"_bytes", nil)) >> 10 }
-	return checker.RuntimeMemory{
-		Heap: kib("heap_inuse"), Idle: kib("heap_idle") - kib("heap_released"), Stacks: kib("stack_inuse"),
-	}
-}
-
 // monitor looks at every process each second: at its memory from outside, and at the rest as it
 // says itself.
 type monitor struct {
@@ -135,7 +127,6 @@ func (m *monitor) weigh(name string, t *term, sample checker.Sample, paused bool
 		m.known[t] = p
 	}
 	if p.last != nil {
-		sample.Runtime = p.last.Runtime
 		m.samples++
 		m.most.RssAnon = max(m.most.RssAnon, sample.RssAnon)
 		m.judge(name, sample, p.rest)
@@ -170,7 +161,6 @@ func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
 	if err == nil {
 		sample.Goroutines = int(metrics.Sum("go_goroutines", nil))
 		sample.InFlight = int(metrics.Sum("sacm_webhook_requests_in_flight", devcluster.Labels{}))
-		sample.Runtime = runtimeMemoryIn(metrics)
 		var memory measure.Memory
 		memory, err = measure.MemoryOf(t.manager.PID())
 		sample.RssAnon = memory.Anon
@@ -194,7 +184,6 @@ func (m *monitor) keep(name string, t *term, sample checker.Sample, err error) {
 		p.rest = &sample
 	}
 	m.most.Goroutines = max(m.most.Goroutines, sample.Goroutines)
-	m.most.InFlight = max(m.most.InFlight, sample.InFlight)
 	// The memory is looked at each second, whether or not answers come.
 	m.judge(name, checker.Sample{Goroutines: sample.Goroutines, InFlight: sample.InFlight}, p.rest)
 }

@@ -23,7 +23,7 @@ const (
 	// refusalLimit is how long a replica may take to say that a file is no good. Where the
 	// file system tells of no changes it looks every ten seconds.
 	refusalLimit = 20 * time.Second
-	// repairTimeout is how long it may take to use a good one again, which may be tried twice.
+	// repairTimeout is how long it may take to use a good one again.
 	repairTimeout = 2 * refusalLimit
 	// answerLimit is for one question to a replica that may be paused.
 	answerLimit = 2 * time.Second

@@ -7,16 +7,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -73,50 +71,10 @@ func leavesOutProbe(c admissionregistrationv1.MatchCondition) bool {
 	return c.Name == "except-the-probe"
 }
 
-// differs names what is not as in other: every field of every webhook, but for caBundles.
-// A CA that was deleted has a successor, so those only have to be good.
-func (r registered) differs(other registered) []string {
-	return append(differing("mutating", r.Mutating, other.Mutating), differing("validating", r.Validating, other.Validating)...)
-}
-
-// differing compares webhooks of either kind as kube-apiserver has them, so that no field
-// can be forgotten.
-func differing[T any](kind string, now, before []T) []string {
-	if len(now) != len(before) {
-		return []string{fmt.Sprintf("there are %d %s webhooks, want %d", len(now), kind, len(before))}
-	}
-	var names []string
-	for i := range now {
-		a, b := fieldsOf(now[i]), fieldsOf(before[i])
-		for _, field := range slices.Sorted(maps.Keys(merged(a, b))) {
-			if !equality.Semantic.DeepEqual(a[field], b[field]) {
-				names = append(names, kind+" "+field)
-			}
-		}
-	}
-	return names
-}
-
-// fieldsOf are the fields of a webhook by name, without its caBundle.
-func fieldsOf(webhook any) map[string]any {
-	encoded, err := json.Marshal(webhook)
-	if err != nil {
-		panic(err) // it came as JSON
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(encoded, &fields); err != nil {
-		panic(err)
-	}
-	if client, ok := fields["clientConfig"].(map[string]any); ok {
-		delete(client, "caBundle")
-	}
-	return fields
-}
-
-func merged(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
+// differs says what is not as in other, but for caBundles. A CA that was deleted has a successor, so
+// those only have to be good.
+func (r registered) differs(other registered) string {
+	return cmp.Diff(other, r, cmpopts.IgnoreFields(admissionregistrationv1.WebhookClientConfig{}, "CABundle"), cmpopts.EquateEmpty())
 }
 
 // bundles are those of all webhooks.
@@ -173,8 +131,8 @@ func (w *World) awaitRepair(ctx context.Context, kind checker.Kind, before regis
 		if err != nil {
 			return err
 		}
-		if differ := now.differs(before); len(differ) > 0 {
-			return fmt.Errorf("not what it was: %s", strings.Join(differ, ", "))
+		if differ := now.differs(before); differ != "" {
+			return fmt.Errorf("not what it was:\n%s", differ)
 		}
 		return errors.Join(also(now), w.verify(ctx, now))
 	})

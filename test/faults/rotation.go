@@ -68,14 +68,14 @@ func StartRotating(ctx context.Context, binary devcluster.Binary, log func(forma
 // Rotation has an operator rotate the keys of two replicas, again and again, while a workload
 // churns and faults interrupt what they do about it, and then judges. The world is one of
 // StartRotating, whose binary it is.
-func (w *World) Rotation(ctx context.Context, run Run) (checker.Outcome, error) {
+func (w *World) Rotation(ctx context.Context, run Run) (checker.Outcome, string, error) {
 	w.monitor.setRace(run.Race)
 	if err := w.deploy(ctx, w.operator.binary, 2); err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	tokenUser, err := w.startTokenUser(ctx)
 	if err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	users := workload.StartWorkload(w.client, run.Seed, "rotation")
 	rotating := w.operator.start(run.Seed)
@@ -84,28 +84,24 @@ func (w *World) Rotation(ctx context.Context, run Run) (checker.Outcome, error) 
 	model, calls, endErr := users.End()
 	tokenUser.end()
 	if err := errors.Join(err, endErr); err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	ring, err := w.ring(ctx)
 	if err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	operation, err := w.tidyPair(ctx, model)
 	if err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell, ring: ring, bound: tokenUser.bound(ring)}, calls, settleTimeout+reissueTimeout)
 	outcome.Violations = append(outcome.Violations, tokenUser.found...)
 	outcome.Operations = users.Operations()
 	outcome.Operations[operation]++
 	maps.Copy(outcome.Operations, rotating.operations)
-	return outcome, errors.Join(err, w.retire())
-}
-
-// Rotated is one line about the rotations of an outcome.
-func Rotated(o checker.Outcome) string {
-	return fmt.Sprintf("%d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, %d requested tokens",
-		o.Operations[activated], o.Operations[rolledBack], o.Operations[killed], o.Reissued, o.Bound)
+	summary := fmt.Sprintf("settled in %s; %d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, %d requested tokens",
+		outcome.Settled.Round(100*time.Millisecond), outcome.Operations[activated], outcome.Operations[rolledBack], outcome.Operations[killed], outcome.Reissued, outcome.Bound)
+	return outcome, summary, errors.Join(err, w.retire())
 }
 
 // tidyPair removes the older half of a re-issue pair from the list of an account, once there is such

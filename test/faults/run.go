@@ -31,7 +31,7 @@ const stayWell = 3 * time.Second
 
 // Faults has two replicas work while a workload churns and faults come and go, and then
 // judges.
-func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, error) {
+func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, string, error) {
 	w.monitor.setRace(run.Race)
 	w.mode = workload.ModeOf(run.Seed)
 	defer func() { w.mode = workload.Auto }()
@@ -40,7 +40,7 @@ func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, error) {
 		err = w.deploy(ctx, binary, 2)
 	}
 	if err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	workload := workload.StartWorkload(w.client, run.Seed, "faults")
 	attacked, attackErr := w.attack(ctx, "attack", w.races())
@@ -48,12 +48,13 @@ func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, error) {
 	err = errors.Join(attackErr, w.execute(ctx, plan))
 	model, calls, endErr := workload.End()
 	if err := errors.Join(err, endErr); err != nil {
-		return checker.Outcome{}, err
+		return checker.Outcome{}, "", err
 	}
 	maps.Copy(model, attacked)
 	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, settleTimeout)
 	outcome.Operations = workload.Operations()
-	return outcome, errors.Join(err, w.retire())
+	summary := fmt.Sprintf("settled in %s; at most %d goroutines", outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
+	return outcome, summary, errors.Join(err, w.retire())
 }
 
 // execute does what the plan says. A lane that is late goes on with the next fault at

@@ -67,28 +67,10 @@ func main() {
 }
 
 func run(s settings) int {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
-		fmt.Fprintf(os.Stderr, "faults: -only=%s: want one of faults, rotation, load, signer or planted\n", s.only)
-		return exitCannot
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for _, path := range []*string{&s.race, &s.plain, &s.root} {
-		absolute, err := filepath.Abs(*path)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return exitCannot
-		}
-		*path = absolute
-	}
 	// The suite's own clients would log each connection that is cut on purpose.
 	klog.SetLogger(logr.Discard())
-	// A race-enabled binary sleeps a second at its end by default. Its races are read from
-	// its log.
-	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return exitCannot
-	}
 	if s.seed == 0 {
 		s.seed = rand.Uint64N(1_000_000) + 1
 	}
@@ -104,8 +86,27 @@ func run(s settings) int {
 	return 0
 }
 
+// complete checks the settings, and makes paths absolute.
+func (s *settings) complete() error {
+	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
+		return fmt.Errorf("-only=%s: want one of faults, rotation, load, signer or planted", s.only)
+	}
+	for _, path := range []*string{&s.race, &s.plain, &s.root} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = absolute
+	}
+	// A race-enabled binary sleeps a second at its end by default. Its races are read from its log.
+	return os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0")
+}
+
 // suite returns how many violations there were.
 func suite(ctx context.Context, s settings) (found int, err error) {
+	if err := s.complete(); err != nil {
+		return 0, err
+	}
 	begun := time.Now()
 	fmt.Printf("fault suite, SEED=%d, --token-secrets=%s, faults for %s\n", s.seed, workload.ModeOf(s.seed), s.length)
 	dir, err := os.MkdirTemp("", "sacm-faults-")
@@ -114,7 +115,7 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	plants := startBuilds(ctx, s, dir)
-	defer plants.wait()
+	defer plants.builds.Wait()
 	world, err := faults.Start(ctx, s.log)
 	if err != nil {
 		return 0, err
@@ -124,27 +125,30 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	fmt.Printf("  control plane: ready in %s\n", since(begun))
 
 	v := &verdict{busy: s.busy}
-	if s.part(faults.FaultsPart) {
-		lap := time.Now()
-		outcome, err := world.Faults(ctx, faults.Run{Binary: devcluster.Binary{Path: s.race}, Race: true, Seed: s.seed, Length: s.length})
-		if err := errors.Join(err, s.keepLogs(world, faults.FaultsPart)); err != nil {
+	plain := devcluster.Binary{Path: s.plain}
+	run := faults.Run{Binary: devcluster.Binary{Path: s.race}, Race: true, Seed: s.seed, Length: s.length}
+	for _, one := range []struct {
+		part faults.Part
+		do   func(*faults.World) (checker.Outcome, string, error)
+	}{
+		{faults.FaultsPart, func(w *faults.World) (checker.Outcome, string, error) { return w.Faults(ctx, run) }},
+		{faults.RotationPart, func(w *faults.World) (checker.Outcome, string, error) { return w.Rotation(ctx, run) }},
+		{faults.LoadPart, func(w *faults.World) (checker.Outcome, string, error) { return w.Load(ctx, plain) }},
+		{faults.SignerPart, func(w *faults.World) (checker.Outcome, string, error) { return w.SignerLoad(ctx, plain) }},
+	} {
+		if !s.part(one.part) {
+			continue
+		}
+		if one.part == faults.LoadPart || one.part == faults.SignerPart {
+			plants.builds.Wait() // a compiler beside the load would be taken for the server
+		}
+		if err := s.perform(ctx, world, one.part, one.do, v); err != nil {
 			return 0, err
 		}
-		fmt.Printf("  faults: %s, of which %s to settle; at most %d goroutines\n", since(lap), outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
-		v.take(faults.FaultsPart, outcome)
-	}
-	if s.part(faults.RotationPart) {
-		if err := rotation(ctx, s, v); err != nil {
-			return 0, err
-		}
-	}
-	plants.wait() // a compiler beside the load would be taken for the server
-	if err := loads(ctx, s, world, v); err != nil {
-		return 0, err
 	}
 	missed := 0
 	if s.part(plantedPart) {
-		if missed, err = plants.find(ctx, world, devcluster.Binary{Path: s.plain}); err != nil {
+		if missed, err = plants.find(ctx, world, plain); err != nil {
 			return 0, err
 		}
 	}
@@ -154,6 +158,25 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return found, nil // what was not done does not matter any more
 	}
 	return 0, err
+}
+
+// perform runs a part, that with rotations in a world of its own.
+func (s settings) perform(ctx context.Context, world *faults.World, part faults.Part, do func(*faults.World) (checker.Outcome, string, error), v *verdict) (err error) {
+	begun := time.Now()
+	if part == faults.RotationPart {
+		if world, err = faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, world.Stop()) }()
+		world.Busy = s.busy
+	}
+	outcome, summary, err := do(world)
+	if err := errors.Join(err, s.keepLogs(world, part)); err != nil {
+		return err
+	}
+	fmt.Printf("  %s: %s; %s\n", part, since(begun), summary)
+	v.take(part, outcome)
+	return nil
 }
 
 // verdict is what the parts have shown.
@@ -177,7 +200,7 @@ func (v *verdict) take(part faults.Part, outcome checker.Outcome) {
 	}
 }
 
-// tell prints the verdict and returns how many violations there were. It is an error if
+// print prints the verdict and returns how many violations there were. It is an error if
 // something was not done or not looked at.
 func (v *verdict) print() (found int, err error) {
 	for _, outcome := range v.outcomes {
@@ -211,49 +234,7 @@ func (v *verdict) print() (found int, err error) {
 	return found, errors.Join(err, faults.WriteTable(os.Stdout, v.outcomes))
 }
 
-// rotation has keys rotated under faults, in a world of its own.
-func rotation(ctx context.Context, s settings, v *verdict) (err error) {
-	lap := time.Now()
-	world, err := faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Stop()) }()
-	world.Busy = s.busy
-	outcome, err := world.Rotation(ctx, faults.Run{Race: true, Seed: s.seed, Length: s.length})
-	if err := errors.Join(err, s.keepLogs(world, faults.RotationPart)); err != nil {
-		return err
-	}
-	fmt.Printf("  rotation: %s, of which %s to settle; %s\n", since(lap), outcome.Settled.Round(100*time.Millisecond), faults.Rotated(outcome))
-	v.take(faults.RotationPart, outcome)
-	return nil
-}
-
-// loads has broken clients attack each of the two servers.
-func loads(ctx context.Context, s settings, world *faults.World, v *verdict) error {
-	for _, one := range []struct {
-		part faults.Part
-		text string
-		lean func(context.Context, devcluster.Binary) (checker.Outcome, string, error)
-	}{
-		{faults.LoadPart, "load", world.Load},
-		{faults.SignerPart, "load on the signer's socket", world.SignerLoad},
-	} {
-		if !s.part(one.part) {
-			continue
-		}
-		lap := time.Now()
-		outcome, summary, err := one.lean(ctx, devcluster.Binary{Path: s.plain})
-		if err := errors.Join(err, s.keepLogs(world, one.part)); err != nil {
-			return err
-		}
-		fmt.Printf("  %s: %s; %s\n", one.text, since(lap), summary)
-		v.take(one.part, outcome)
-	}
-	return nil
-}
-
-// tell tells of what happens, if that is wanted.
+// log logs what happens, if that is wanted.
 func (s settings) log(format string, args ...any) {
 	if s.verbose {
 		fmt.Printf("  "+format+"\n", args...)
@@ -279,13 +260,9 @@ func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 *
 type plants struct {
 	settings settings
 	all      []planted.Plant
-	built    []chan result
+	binaries []devcluster.Binary
+	err      error
 	builds   sync.WaitGroup
-}
-
-type result struct {
-	binary devcluster.Binary
-	err    error
 }
 
 // startBuilds builds them one after the other, beside what else goes on.
@@ -295,23 +272,22 @@ func startBuilds(ctx context.Context, s settings, dir string) *plants {
 		return p
 	}
 	p.all = planted.Plants()
-	for range p.all {
-		p.built = append(p.built, make(chan result, 1))
-	}
 	p.builds.Go(func() {
-		for i, plant := range p.all {
+		for _, plant := range p.all {
 			binary, err := plant.Build(ctx, s.root, dir)
-			p.built[i] <- result{binary, err}
+			p.binaries, p.err = append(p.binaries, binary), errors.Join(p.err, err)
 		}
 	})
 	return p
 }
 
-func (p *plants) wait() { p.builds.Wait() }
-
 // find has the suite look for each plant, and for all of them in an ordinary build, and
 // returns how often it was wrong.
 func (p *plants) find(ctx context.Context, world *faults.World, ordinary devcluster.Binary) (missed int, err error) {
+	p.builds.Wait()
+	if p.err != nil {
+		return 0, p.err
+	}
 	lap := time.Now()
 	shown, err := world.Control(ctx, ordinary)
 	if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
@@ -323,12 +299,8 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 	}
 	fmt.Printf("  control: %s, an ordinary build shows %d violations of planted bugs\n", since(lap), len(shown))
 	for i, plant := range p.all {
-		one := <-p.built[i]
-		if one.err != nil {
-			return 0, one.err
-		}
 		lap := time.Now()
-		found, err := world.Planted(ctx, plant, one.binary)
+		found, err := world.Planted(ctx, plant, p.binaries[i])
 		if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
 			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
 		}

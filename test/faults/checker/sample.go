@@ -36,16 +36,8 @@ type Sample struct {
 	Goroutines, InFlight int
 	RssAnon              int // KiB
 	Secrets              int // token Secrets in the cluster
-	Runtime              RuntimeMemory
 	Unanswered           int // seconds in a row in which its metrics did not come
 	Ready                bool
-}
-
-// RuntimeMemory is what Go's runtime has of it, in KiB.
-type RuntimeMemory struct{ Heap, Idle, Stacks int }
-
-func (r RuntimeMemory) String() string {
-	return fmt.Sprintf("heap %d, idle %d, stacks %d", r.Heap, r.Idle, r.Stacks)
 }
 
 // Exceeds says which limit the sample breaks; what is zero in it breaks none. rest is the same
@@ -65,7 +57,7 @@ func (s Sample) Exceeds(rest *Sample, raceEnabled bool) string {
 	}
 	most := rest.RssAnon + memorySlack + int(perSecret*float64(max(0, s.Secrets-rest.Secrets)))
 	if s.RssAnon > most {
-		return fmt.Sprintf("RssAnon is %d KiB (%v) with %d token Secrets, want %d KiB at most", s.RssAnon, s.Runtime, s.Secrets, most)
+		return fmt.Sprintf("RssAnon is %d KiB with %d token Secrets, want %d KiB at most", s.RssAnon, s.Secrets, most)
 	}
 	return ""
 }

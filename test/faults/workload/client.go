@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/test/await"
 )
 
 // Client is a user who retries until there is an answer that means something, so that the
@@ -21,36 +23,47 @@ type Client struct {
 	kubernetes.Interface
 }
 
-const (
-	// AttemptTimeout bounds one attempt of Retry.
-	AttemptTimeout = 5 * time.Second
-	tryAgain       = 100 * time.Millisecond
-)
+// AttemptTimeout bounds one attempt of Retry.
+const AttemptTimeout = 5 * time.Second
 
 // Retry repeats do until it succeeds or ctx ends. A refusal by the product or by rules of
 // kube-apiserver is tried again as well: a namespace that is not known yet will be.
 func Retry(ctx context.Context, what string, do func(context.Context) error) error {
-	for {
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		once, cancel := context.WithTimeout(ctx, AttemptTimeout)
-		err := do(once)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(tryAgain):
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w; last answer: %w", what, context.Cause(ctx), err)
-		}
+		defer cancel()
+		return do(once)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
+}
+
+// objects is a client for one kind of objects.
+type objects[T metav1.Object] interface {
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+}
+
+// create creates an object and sets its UID. An earlier attempt may have created it.
+func create[T metav1.Object](ctx context.Context, api objects[T], object T, uid *types.UID) error {
+	return Retry(ctx, fmt.Sprintf("create %T %s", object, object.GetName()), func(ctx context.Context) error {
+		made, err := api.Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			made, err = api.Get(ctx, object.GetName(), metav1.GetOptions{})
+		}
+		if err == nil {
+			*uid = made.GetUID()
+		}
+		return err
+	})
 }
 
 // CreateNamespace creates a namespace.
 func (c Client) CreateNamespace(ctx context.Context, name string) error {
-	return Retry(ctx, "create namespace "+name, func(ctx context.Context) error {
-		_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		return Ignore(err, apierrors.IsAlreadyExists)
-	})
+	var uid types.UID
+	return create(ctx, c.CoreV1().Namespaces(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, &uid)
 }
 
 // DeleteNamespace does what a namespace controller would, for there is none.
@@ -87,16 +100,9 @@ func (c Client) CreateAccount(ctx context.Context, namespace, name string, accou
 	for _, pull := range account.Pulls {
 		object.ImagePullSecrets = append(object.ImagePullSecrets, corev1.LocalObjectReference{Name: pull})
 	}
-	return Retry(ctx, "create serviceaccount "+name, func(ctx context.Context) error {
-		made, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, object, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			made, err = c.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-		}
-		if err == nil {
-			account.UID, account.Since = made.UID, time.Now()
-		}
-		return err
-	})
+	err := create(ctx, c.CoreV1().ServiceAccounts(namespace), object, &account.UID)
+	account.Since = time.Now()
+	return err
 }
 
 // AnnotateAccount sets the annotation of the user.
@@ -106,6 +112,21 @@ func (c Client) AnnotateAccount(ctx context.Context, namespace, name string, uid
 		_, err := c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
+}
+
+// MakeTokenSecret creates a token Secret of an account that is in the model, and adds it to that.
+func (c Client) MakeTokenSecret(ctx context.Context, n *Namespace, name, account, extra string) error {
+	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: extra}
+	n.Secrets[name] = secret
+	n.Accounts[account].AwaitNextSecond(ctx)
+	return c.CreateTokenSecret(ctx, n.Name, name, secret)
+}
+
+// RemoveAccount deletes an account, also from the model.
+func (c Client) RemoveAccount(ctx context.Context, n *Namespace, name string) error {
+	uid := n.Accounts[name].UID
+	delete(n.Accounts, name)
+	return c.DeleteAccount(ctx, n.Name, name, uid)
 }
 
 // AddReference has the account list a Secret, beside what it lists, as kube-controller-manager did.
@@ -127,24 +148,11 @@ func (c Client) DeleteAccount(ctx context.Context, namespace, name string, uid t
 
 // CreateTokenSecret creates a token Secret without a token and sets the UID of secret.
 func (c Client) CreateTokenSecret(ctx context.Context, namespace, name string, secret *TokenSecret) error {
-	return c.createSecret(ctx, namespace, &corev1.Secret{
+	return create(ctx, c.CoreV1().Secrets(namespace), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: secret.Account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 		Data:       map[string][]byte{"extra": []byte(secret.Extra)},
 	}, &secret.UID)
-}
-
-func (c Client) createSecret(ctx context.Context, namespace string, object *corev1.Secret, uid *types.UID) error {
-	return Retry(ctx, "create secret "+object.Name, func(ctx context.Context) error {
-		made, err := c.CoreV1().Secrets(namespace).Create(ctx, object, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			made, err = c.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
-		}
-		if err == nil {
-			*uid = made.UID
-		}
-		return err
-	})
 }
 
 // DeleteSecret deletes the Secret with that UID, or any of the name if the UID is empty.
@@ -179,20 +187,6 @@ func (c Client) lastOwn(ctx context.Context, namespace, account string) (own str
 		return err
 	})
 	return own, err
-}
-
-func (c Client) createConfigMap(ctx context.Context, namespace, name, value string, uid *types.UID) error {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": value}}
-	return Retry(ctx, "create configmap "+name, func(ctx context.Context) error {
-		made, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			made, err = c.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-		}
-		if err == nil {
-			*uid = made.UID
-		}
-		return err
-	})
 }
 
 // spoilRootCA is a user who edits what is published.

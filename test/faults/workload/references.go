@@ -142,7 +142,7 @@ func (c Client) CopySecret(ctx context.Context, n *Namespace, from, to, extra st
 		Type:       original.Type,
 		Data:       map[string][]byte{"extra": []byte(extra)},
 	}
-	if err := c.createSecret(ctx, n.Name, object, &secret.UID); err != nil {
+	if err := create(ctx, c.CoreV1().Secrets(n.Name), object, &secret.UID); err != nil {
 		return fmt.Errorf("copy a token Secret: %w", err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -147,8 +148,7 @@ func (u *user) step(ctx context.Context) (string, error) {
 	case draw < 28 || chosen == nil:
 		return "create account", u.makeAccount(ctx, n, u.name("account"))
 	case draw < 34:
-		delete(n.Accounts, account)
-		return "delete account", u.DeleteAccount(ctx, n.Name, account, chosen.UID)
+		return "delete account", u.RemoveAccount(ctx, n, account)
 	case draw < 42:
 		return "replace account", u.replaceAccount(ctx, n, account)
 	case draw < 48:
@@ -166,7 +166,7 @@ func (u *user) step(ctx context.Context) (string, error) {
 	case draw < 65:
 		return u.copyOwn(ctx, n, account)
 	case draw < 86 || held == nil:
-		return "create token Secret", u.makeTokenSecret(ctx, n, u.name("token"), account)
+		return "create token Secret", u.MakeTokenSecret(ctx, n, u.name("token"), account, u.name("extra"))
 	case draw < 93:
 		delete(n.Secrets, secret)
 		return "delete token Secret", u.DeleteSecret(ctx, n.Name, secret, held.UID)
@@ -189,14 +189,12 @@ func (u *user) makeBystander(ctx context.Context, n *Namespace) error {
 	b := &Bystander{Secret: u.random.IntN(2) == 0, Value: u.name("value")}
 	name := u.name("bystander")
 	n.Bystanders[name] = b
-	if !b.Secret {
-		return u.createConfigMap(ctx, n.Name, name, b.Value, &b.UID)
-	}
-	object := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"value": []byte(b.Value)}}
-	object.Name = name
 	// What names an account is no token Secret for that.
-	object.Annotations = map[string]string{corev1.ServiceAccountNameKey: "nobody"}
-	return u.createSecret(ctx, n.Name, object, &b.UID)
+	meta := metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "nobody"}}
+	if !b.Secret {
+		return create(ctx, u.CoreV1().ConfigMaps(n.Name), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"value": b.Value}}, &b.UID)
+	}
+	return create(ctx, u.CoreV1().Secrets(n.Name), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"value": []byte(b.Value)}}, &b.UID)
 }
 
 func (u *user) makeAccount(ctx context.Context, n *Namespace, name string) error {
@@ -212,19 +210,10 @@ func (u *user) makeAccount(ctx context.Context, n *Namespace, name string) error
 // replaceAccount has another account of the same name come at once, while tokens of the
 // first one may be being signed.
 func (u *user) replaceAccount(ctx context.Context, n *Namespace, name string) error {
-	former := n.Accounts[name].UID
-	delete(n.Accounts, name)
-	if err := u.DeleteAccount(ctx, n.Name, name, former); err != nil {
+	if err := u.RemoveAccount(ctx, n, name); err != nil {
 		return err
 	}
 	return u.makeAccount(ctx, n, name)
-}
-
-func (u *user) makeTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
-	secret := &TokenSecret{Account: account, Owner: n.Accounts[account].UID, Extra: u.name("extra")}
-	n.Secrets[name] = secret
-	n.Accounts[account].AwaitNextSecond(ctx)
-	return u.CreateTokenSecret(ctx, n.Name, name, secret)
 }
 
 // deleteOwn deletes the last auto-created Secret that the account lists.
@@ -254,7 +243,7 @@ func (u *user) replaceTokenSecret(ctx context.Context, n *Namespace, name, accou
 	if err := u.DeleteSecret(ctx, n.Name, name, former); err != nil {
 		return err
 	}
-	return u.makeTokenSecret(ctx, n, name, account)
+	return u.MakeTokenSecret(ctx, n, name, account, u.name("extra"))
 }
 
 // pick draws one in the order of the keys, so that the draw says all.
